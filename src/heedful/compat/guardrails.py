@@ -627,7 +627,7 @@ async def detect_bias_repetition(
 
     earlier = await loops.earlier_echoes(stored_loop.id)
     loop = replace(stored_loop.loop, echoes=earlier)
-    next_loop = _then(loop, completion)
+    next_loop = _with_next_attempt(loop, completion)
     counts_by_key = stop.Echo(threshold, across="scope").counts(next_loop)
     counts = {
         key.removeprefix(BIAS_PREFIX): times for key, times in counts_by_key.items()
@@ -701,7 +701,7 @@ async def calculate_fatigue_score(
     loop = replace(stored_loop.loop, improves=policy.improvement)
     before = rule.level(loop) if previous_fatigue is None else previous_fatigue
 
-    next_loop = _then(loop, completion)
+    next_loop = _with_next_attempt(loop, completion)
     improved = False
     level = before
     if len(next_loop.attempts) > 1:
@@ -768,7 +768,7 @@ def _echo_threshold(stored_loop: StoredLoop) -> int:
     return decide.rule_of(policy, stop.Echo).times
 
 
-def _then(loop: record.Loop, completion: Completion) -> record.Loop:
+def _with_next_attempt(loop: record.Loop, completion: Completion) -> record.Loop:
     """Return the loop with one more attempt, which a completion describes."""
     attempt = record.Attempt(
         len(loop.attempts) + 1,

@@ -312,19 +312,20 @@ class Route(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            """Handle a request; if its body is no JSON, say that and nothing else."""
             json_request = JsonRequest(request.scope, request.receive)
             try:
                 return await handler(json_request)
-            except RequestValidationError:
+            except RequestValidationError as error:
                 if not json_request.unreadable:
                     raise
 
-            error = {
-                "loc": ("body",),
-                "type": "json",
-                "msg": json_request.unreadable,
-            }
-            raise RequestValidationError([error])
+                fault = {
+                    "loc": ("body",),
+                    "type": "json",
+                    "msg": json_request.unreadable,
+                }
+                raise RequestValidationError([fault]) from error
 
         return handle
 

@@ -66,8 +66,11 @@ def of(error: BaseException) -> Problem:
         case RequestValidationError():
             return _of_invalid_request(error)
         case HTTPException(status_code=404):
-            detail = "there is no route with this path; /docs lists all routes"
-            return Problem(status=404, code="unknown_path", detail=detail)
+            return Problem(
+                status=404,
+                code="unknown_path",
+                detail="there is no route with this path; /docs lists all routes",
+            )
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}
@@ -94,6 +97,7 @@ def of(error: BaseException) -> Problem:
 
 def _of_library_error(error: errors.HeedfulError) -> Problem:
     """Return the problem of one of heedful's own errors."""
+    # The table may only have a base class of the error; the nearest counts.
     kind = next(kind for kind in type(error).__mro__ if kind in ERROR_RESPONSES)
     status, code = ERROR_RESPONSES[kind]
     headers: Mapping[str, str] = {}
@@ -139,8 +143,6 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
 _UNION_TYPE_PATTERN = re.compile(
     r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$"
 )
-
-
 # Pydantic's types of the fault that a body is missing, or is no JSON object.
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
 

@@ -107,7 +107,10 @@ async def _load(spec: Spec, setup: Setup) -> Check:
 
 
 async def _load_slow_check(spec: Spec, setup: Setup) -> Check:
-    """Return a check that runs in a process, in which it could be made once."""
+    """Return a check that runs in a process, after a process could make it once.
+
+    Raises InvalidInput, UsageError.
+    """
     name = spec["name"]
     for argument in DATA_ARGUMENTS:
         if isinstance(spec.get(argument), str):

@@ -38,7 +38,8 @@ MAX_JSON_DEPTH = 100  # levels of JSON; redaction recurses once for each level
 
 def _without_null_character(text: str) -> str:
     """Return a text unchanged. Raises ValueError if it has a null character."""
-    if "\0" in text:  # PostgreSQL cannot store it
+    # PostgreSQL cannot store it.
+    if "\0" in text:
         raise ValueError("it contains a null character")
     return text
 
@@ -56,9 +57,11 @@ def _not_too_deep(value: Any) -> Any:
     """Return JSON data unchanged. Raises ValueError if it is nested too deeply."""
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
+        # The next level is what the lists and objects of this level contain.
         level = list(chain.from_iterable(map(inside, level)))
         if not level:
             return value
+
     raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
 
 
@@ -86,6 +89,7 @@ def _exact(kind: type) -> BeforeValidator:
     field_kind = f"field of {kind.__name__.lower()}"
 
     def exact(value: Any) -> Any:
+        """Return a value unchanged. Raises ValueError for an unknown field."""
         if isinstance(value, dict):
             for name in value.keys() - set(names):
                 raise ValueError(str(UnknownName(field_kind, name, names)))
@@ -161,13 +165,15 @@ class NewLoop(Body):
 
 _Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE))]
 _Score = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
+_Amount = Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
 _Usage = Annotated[
     record.Usage,
     Shape(
-        **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
-        **dict.fromkeys(
-            ("cost", "seconds"), Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
-        ),
+        calls=_Count,
+        prompt_tokens=_Count,
+        completion_tokens=_Count,
+        cost=_Amount,
+        seconds=_Amount,
     ),
     _exact(record.Usage),
 ]
@@ -263,17 +269,19 @@ def loop_verdict(
     attempt, and `report` if the report contained an evaluation. `release` is the
     command that releases the lessons of the loop that wait.
     """
-    empty = {
+    # A stored verdict leaves out what is empty, and an answer has it.
+    facts = {
         "passed": False,
         "stopped_by": [],
         "reasons": [],
         "feedback": "",
         "lifted": [],
+        **codec.verdict_to(verdict),
     }
-    fields = empty | codec.verdict_to(verdict)
+    decision = facts.pop("verdict")
     return {
-        "decision": fields.pop("verdict"),
-        **fields,
+        "decision": decision,
+        **facts,
         "attempt": len(loop.attempts),
         "best": loop.best,
         "state": decide.state_after(verdict),

@@ -116,10 +116,12 @@ class Share:
             + log(SHARE_ERROR_LEVEL)
         )
 
-        for _ in range(40):  # each halves the distance
+        # Each step halves the distance, so 40 steps are exact to 12 digits.
+        for _ in range(40):
             share = (inside + outside) / 2
-            likelihood = successes * log(share or 1e-12)
-            likelihood += failures * log(1 - share or 1e-12)
+            # The logarithm of 0 does not exist; that of 1e-12 stands for it.
+            likelihood = successes * log(max(share, 1e-12))
+            likelihood += failures * log(max(1 - share, 1e-12))
             if likelihood >= bound:
                 inside = share
             else:
@@ -238,6 +240,7 @@ def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
 def failing(db: Db, scope: Scope) -> list[Plain]:
     """Return the checks that failed in the newest loops, and how many a retry fixed."""
     judged = rows(db, scope, "judged", limit=MAX_JUDGED_LOOPS, most=MAX_JUDGED_ATTEMPTS)
+
     # The number of a loop -> the checks that failed in each of its attempts.
     attempts_by_loop: dict[int, list[set[str]]] = defaultdict(list)
     for row in judged:

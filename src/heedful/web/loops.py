@@ -229,6 +229,7 @@ def _knobs(policy: Mapping[str, Any]) -> dict[str, float]:
             continue
         for field in fields(rule):
             value = getattr(rule, field.name)
+            # A flag is an int, too, but no number that a slider can change.
             if type(value) in (int, float):
                 knobs[f"{rule_name(rule)}.{field.name}"] = value
     return knobs

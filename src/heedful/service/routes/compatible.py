@@ -272,8 +272,11 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     command `release` releases them.
     """
     if not caller.setup.reflections:
-        off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
-        raise Problem(status=503, code="reflections_off", detail=off)
+        raise Problem(
+            status=503,
+            code="reflections_off",
+            detail="reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false",
+        )
 
     scope = caller.scope
     memory = caller.memory

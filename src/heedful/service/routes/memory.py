@@ -109,8 +109,7 @@ async def _brief_loop(
     if body.form == "messages":
         messages = briefing.examples
     elif body.form == "text":
-        seed = secrets.randbits(64)
-        text = ranking.as_text(briefing.examples, seed, briefing.advice)
+        text = ranking.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
 
     shown_count = sum(exposure.shown for exposure in briefing.exposures)
     withheld = len(briefing.exposures) - shown_count

@@ -43,10 +43,13 @@ class Readiness:
     """The last answer of `/readyz`, and damage of the store that a request met."""
 
     def __init__(self) -> None:
+        # Whoever holds the lock asks the store and the job queue; others wait for it.
         self.probing: asyncio.Lock = asyncio.Lock()
-        self.probed: float = float("-inf")  # when, in seconds of the monotonic clock
+        # When they were asked last, in seconds of the monotonic clock.
+        self.probed: float = float("-inf")
         self.states: dict[str, str] = {}
-        self.damage: str = ""  # only a restart can end it
+        # The name of the error; "" without damage. Only a restart can end it.
+        self.damage: str = ""
 
 
 @router.get(
