@@ -230,6 +230,7 @@ def before(
 
     lines = []
     for failure in result.failures:
+        # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
     if result.release:
         lines.append(

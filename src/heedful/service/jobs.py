@@ -301,7 +301,7 @@ class Job:
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *parts: object) -> str:
-        """Return the first part and a digest of scope and parts, as a short name."""
+        """Return a short name: the first part, and a digest of scope and parts."""
         identity = json.dumps([self.scope.tenant, self.scope.project, *parts])
         digest = blake2b(identity.encode(), digest_size=16).hexdigest()
         return f"{parts[0]} {digest}"
@@ -497,13 +497,13 @@ class LocalQueue(Work):
     async def _repeat(
         self, upkeep: Callable[..., Awaitable[None]], seconds: float
     ) -> None:
-        """Call `upkeep`, which is `sweep` or `night`, and again after each pause."""
+        """Call `sweep` or `night` for ever, with a pause of `seconds` between calls."""
         while True:
             await go_round(upkeep.__name__, partial(upkeep, self, self._tools))
             await asyncio.sleep(seconds)
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Start no more jobs; cancel those that take over `JOB_GRACE_SECONDS` more."""
+        """Start no more jobs, and cancel those that outlast `JOB_GRACE_SECONDS`."""
         self._open = False
         running = self._tasks & self._running.keys()
         for task in [*self._rounds, *(self._tasks - running)]:

@@ -69,6 +69,7 @@ async def policies(visit: Visit) -> Document:
     except HeedfulError as error:
         return {**facts, "wrong": str(error)}
 
+    # The policies are numbered from 1, as in the table below the chart.
     marks = ["recorded", *map(str, range(1, len(replayed)))]
     chart = frontier([Point.of(result) for result in replayed], marks=marks)
     dots = chart["dots"][1:]  # without the oracle's
