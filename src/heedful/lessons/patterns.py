@@ -192,13 +192,10 @@ def _parse(pattern: str) -> Tokens:
             token = PATTERN_HOLE
 
         # What continues a list of particulars is part of the hole before it.
-        after_hole = opened[-1:] == [PATTERN_HOLE]
-        if not after_hole or not _LIST_TOKEN_PATTERN.fullmatch(token):
+        if opened[-1:] != [PATTERN_HOLE] or not _LIST_TOKEN_PATTERN.fullmatch(token):
             opened.append(token)
 
-    if _count_words(opened) < MIN_PATTERN_WORDS:
-        return tokens
-    return tuple(opened)
+    return tuple(opened) if _count_words(opened) >= MIN_PATTERN_WORDS else tokens
 
 
 def _count_words(tokens: Iterable[str]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -30,28 +30,35 @@ TRUST_RAISING_VERIFICATION = frozenset(TRUST_ORDER[:2])
 QUARANTINE_TRUST = frozenset(TRUST_ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK_SOURCE = "network"
+# A source whose trust may be stated: "user", "tool:Read", "program:make".
 _SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
+SOURCE_FORMS = "user, tool, tool:NAME, program:NAME or key:ID"
 # The beginnings of the sources of what a tool or program wrote.
 LOCAL_SOURCE_PREFIXES = ("tool", "program:")
-SOURCE_FORMS = "user, tool, tool:NAME, program:NAME or key:ID"
-# Tools and programs that bring texts from other computers, and addresses of such texts.
+# A tool that brings texts from other computers: "WebFetch", "mcp__github__issues".
 _FETCHING_TOOL_PATTERN = re.compile(
     r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE
 )
+# A program that does so, as a word of a command: "curl", but not "curl=1" or "a/gh".
 _FETCHING_PROGRAM_PATTERN = re.compile(
     r"(?<![\w.-])(?:curl|wget|https?|ssh|scp|sftp|rsync|ftp|nc|ncat|telnet|lynx|w3m|aria2c|gh|glab)"
     r"(?![\w.=/:-])"
 )
+# The beginning of an address, "https://"; the second, right after a quotation mark.
 _ADDRESS_PATTERN = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://")
 _QUOTED_ADDRESS_PATTERN = re.compile(r"['\"][a-z][a-z0-9+.-]{1,20}://")
+# A shell that runs a quoted text as a command: "bash -c 'make'", "eval \"$line\"".
 _INNER_SHELL_PATTERN = re.compile(r"\b\w*sh\s(?:.*\s)?-\w*c\b|\beval\b")
-# Of a shell's command: what is data (here-documents, quoted texts), redirections,
-# separators.
+# What is data in a shell's command: a here-document, or a quoted text that has no
+# command in it ("$(date)" has one).
 _SHELL_DATA_PATTERN = re.compile(
     r"(?sm)<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\""
 )
+# A redirection: "> log", "2>&1", "< input".
 _REDIRECTION_PATTERN = re.compile(r"(?:\d|&)?(?:>>?|<)(?:&\d|\s*[^\s;|&]+)")
+# A word that sets a variable: "CI=1" in "CI=1 make".
 _ASSIGNMENT_PATTERN = re.compile(r"\w+=")
+# What separates two commands: "&&", "|", ";", a new line, "$(".
 _SHELL_SEPARATOR_PATTERN = re.compile(r"[;|&\n`()]+")
 # Words of the shell before a program, and commands that bring no text of others.
 _SHELL_PREFIX_WORDS = frozenset(
@@ -59,8 +66,7 @@ _SHELL_PREFIX_WORDS = frozenset(
 )
 _SILENT_PROGRAMS = frozenset(
     "cd pushd popd export set unset true false : echo printf exit wait sleep test [ "
-    "[[ read local"
-    " return for case esac done fi }".split()
+    "[[ read local return for case esac done fi }".split()
 )
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
@@ -118,14 +124,14 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """How many rows a revocation removes.
+    """How many rows a revocation of a source removes.
 
-    `lessons` counts lessons that lose their last example.
+    `lessons` counts the lessons that lose their last example.
 
-    Loops, episodes and outcomes are those that a key wrote. `attempts` counts those of
-    its loops, and in loops of others its first attempt with all that followed.
-    `exposures` counts the lessons in prompts for which it recalled. `loop_ids` and
-    `lesson_ids` name at most 50 of them.
+    If the source is a key of a service, `loops`, `episodes` and `outcomes` are those
+    that it wrote. `attempts` counts those of its loops, and in loops of others its
+    first attempt with all that followed. `exposures` counts the lessons in prompts for
+    which it recalled. `loop_ids` and `lesson_ids` name at most 50 of them.
     """
 
     examples: int = 0
@@ -155,21 +161,27 @@ def initial_state(trust: Trust, state: State = "unverified") -> State:
 
 
 def clip_lesson(lesson: Lesson) -> Lesson:
-    """Return the lesson with example, context, error type and tags clipped; tags after
-    the first `MAX_QUARANTINE_TAGS` are left out.
+    """Return a lesson for quarantine, with all its texts clipped.
+
+    Tags after the first `MAX_QUARANTINE_TAGS` are left out.
     """
     example = lesson.example
     if example is not None:
-        values = ((part.name, getattr(example, part.name)) for part in fields(example))
-        texts: dict[str, Any] = {
-            name: clip(v) for name, v in values if isinstance(v, str)
-        }
-        example = replace(example, **texts)
-    tags = lesson.tags[:MAX_QUARANTINE_TAGS]
+        example = replace(
+            example,
+            task=clip(example.task),
+            accepted=clip(example.accepted),
+            rejected=clip(example.rejected),
+            wrong=clip(example.wrong),
+            evidence=clip(example.evidence),
+            context=clip(example.context),
+        )
+
+    tags = [clip(tag) for tag in lesson.tags[:MAX_QUARANTINE_TAGS]]
     return replace(
         lesson,
         example=example,
-        tags=tuple(clip(tag)[:MAX_QUARANTINE_TAG_CHARS] for tag in tags),
+        tags=tuple(tag[:MAX_QUARANTINE_TAG_CHARS] for tag in tags),
         error_type=clip(lesson.error_type),
         context=clip(lesson.context),
     )
@@ -186,7 +198,7 @@ def check_statement(source: object, trust: object) -> None:
 
 
 def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, int]:
-    """Map each text that quotes one of `others` to the place of the first, from 0.
+    """Map each text that quotes one of `others` to the position of the first of these.
 
     A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it
     is shorter and the other contains it as a whole, in words. Case and punctuation do
@@ -202,7 +214,12 @@ def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, in
 def quotations(
     texts: Iterable[str], others: Iterable[tuple[str, frozenset[str]]]
 ) -> dict[str, dict[str, int]]:
-    """Map each text that quotes one of `others` to their sources and first places."""
+    """Map each text that quotes one of `others` to the sources of what it quotes.
+
+    `others` are texts with their sources. Each source is mapped to the position of the
+    first of its texts that is quoted.
+    """
+    # The texts that each run of words is from, by the number of words of the run.
     wanted: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(
         lambda: defaultdict(set)
     )
@@ -216,34 +233,41 @@ def quotations(
         return {}
 
     quoted: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    # The sources in which each run was found: a further text of these changes nothing.
     run_sources: defaultdict[str, set[str]] = defaultdict(set)
-    for place, (other, sources) in enumerate(others):
+    for position, (other, sources) in enumerate(others):
         words = _QUOTATION_WORD_PATTERN.findall(other.casefold())
         for size, runs in wanted.items():
             for run in runs.keys() & {*_runs(words, size)}:
-                for text in runs[run] if sources - run_sources[run] else ():
-                    quoted[text] = dict.fromkeys(sources, place) | quoted[text]
+                if sources <= run_sources[run]:
+                    continue
+
                 run_sources[run] |= sources
+                for text in runs[run]:
+                    quoted[text] = dict.fromkeys(sources, position) | quoted[text]
     return dict(quoted)
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:
+    """Return each run of so many neighbouring words, joined by blanks."""
     starts = range(len(words) - size + 1)
     return (" ".join(words[start : start + size]) for start in starts)
 
 
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
-    """Return the trust of a source; a tool or program without one has that of `tool`.
+    """Return the trust of a source: the stated one, or else a default.
 
-    What came through a key of a service has no more trust than a tool without a
-    statement.
+    By default, the user is "external", a tool or program has the trust stated for
+    `tool`, and a key of a service has that of a tool about which nothing is stated.
     """
     if not _SOURCE_PATTERN.fullmatch(source):
         return "external"
+
+    if source == "user":
+        return stated.get(source, "external")
     if source.startswith(KEY_SOURCE_PREFIX):
         return stated.get(source, "tool")
-    other: Trust = "external" if source == "user" else stated.get("tool", "tool")
-    return stated.get(source, other)
+    return stated.get(source, stated.get("tool", "tool"))
 
 
 def sources_of(
@@ -258,18 +282,20 @@ def sources_of(
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['network', 'program:curl', 'program:python']
     """
+    sources = [f"program:{name[:150]}" for name in programs(command)]
+    if not sources:
+        sources = [f"tool:{tool[:150]}".removesuffix(":")]
+
+    # Programs in a quoted text run only if a shell is given the text.
     bare = without_data(command)
     run = command if _INNER_SHELL_PATTERN.search(bare) else bare
-    fetches = (
+    if (
         _FETCHING_PROGRAM_PATTERN.search(run)
         or _ADDRESS_PATTERN.search(bare)
         or _QUOTED_ADDRESS_PATTERN.search(command)
         or _FETCHING_TOOL_PATTERN.search(tool)
         or any(map(_ADDRESS_PATTERN.match, arguments))
-    )
-    sources = [f"program:{name[:150]}" for name in programs(command)]
-    sources = sources or [f"tool:{tool[:150]}".removesuffix(":")]
-    if fetches:
+    ):
         sources.append(NETWORK_SOURCE)
     return frozenset(sources)
 
@@ -280,21 +306,17 @@ def without_data(command: str) -> str:
 
 
 def programs(command: str) -> list[str]:
-    """Return the names of the programs that a shell's command runs, in their order."""
-    names = dict[str, None]()
+    """Return the names of the programs that a shell's command runs, each of them once.
+
+    They are in the order of their first runs. "CI=1 bin/build && npm test" runs "build"
+    and "npm".
+    """
+    names: list[str] = []
     commands = _REDIRECTION_PATTERN.sub(" ", without_data(command))
     for step in _SHELL_SEPARATOR_PATTERN.split(commands):
-        words = (word.strip('"$') for word in step.split())
-        name = next(
-            (
-                word
-                for word in words
-                if word
-                and word not in _SHELL_PREFIX_WORDS
-                and not _ASSIGNMENT_PATTERN.match(word)
-            ),
-            "",
-        )
-        if name and name not in _SILENT_PROGRAMS:
-            names[name.rstrip("/").rpartition("/")[2]] = None
-    return list(names)
+        words = [word.strip('"$') for word in step.split()]
+        words = [word for word in words if word and not _ASSIGNMENT_PATTERN.match(word)]
+        words = [word for word in words if word not in _SHELL_PREFIX_WORDS]
+        if words and words[0] not in _SILENT_PROGRAMS:
+            names.append(words[0].rstrip("/").rpartition("/")[2])
+    return list(dict.fromkeys(names))

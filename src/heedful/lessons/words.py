@@ -31,14 +31,19 @@ DENSE_SCRIPTS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Indian vowel signs: part of a word, though no letters
+# Vowel signs of Indian scripts: part of a word, though no letters.
 VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff"
+# A part of a text: a run of characters in a dense script, a word in another script, or
+# a sign.
 _INDEX_PART_PATTERN = (
     rf"(?P<dense>[{DENSE_SCRIPTS}]+)"
     rf"|(?P<word>(?:[^\W_{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+)|[^\w\s]"
 )
+# A word of an ASCII text; underscores separate words.
 _INDEX_WORD_PATTERN = r"[^\W_]+"
+# A Chinese character, which is a word of its own.
 _HAN_PATTERN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+# An accent that stands beside its letter, and the signs of Arabic that are left out.
 _ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
@@ -57,10 +62,10 @@ def words(text: str) -> list[str]:
     if text.isascii():
         parts = compiled(_INDEX_WORD_PATTERN).findall(text)
     else:
-        bare = compiled(_ACCENT_PATTERN).sub(
-            "", unicodedata.normalize("NFKD", text).casefold()
-        )
+        decomposed = unicodedata.normalize("NFKD", text).casefold()
+        bare = compiled(_ACCENT_PATTERN).sub("", decomposed)
         parts = list(_split(unicodedata.normalize("NFC", bare)))
+
     stems = [_stem(word) for word in parts if word not in _INDEX_STOP_WORDS]
     return (stems or parts)[:MAX_INDEXED_WORDS]
 
@@ -88,6 +93,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _split(text: str) -> Iterator[str]:
+    """Yield the words of a text in any script, as `words` describes them."""
     for part in compiled(_INDEX_PART_PATTERN).finditer(text):
         run = part[0]
         if part["dense"]:
@@ -96,6 +102,7 @@ def _split(text: str) -> Iterator[str]:
                     yield character
                 if n + 1 < len(run):
                     yield run[n : n + 2]
+        # Of the signs, only a symbol such as an emoji is a word.
         elif part["word"] or unicodedata.category(run) == "So":
             yield run
 
@@ -104,18 +111,22 @@ def _stem(word: str) -> str:
     """Remove a common English ending from the word; return any other word unchanged."""
     if len(word) < 4 or not word.isascii():
         return word
-    if word.endswith("ies"):
+
+    if word.endswith("ies"):  # "queries" becomes "query"
         word = word[:-3] + "y"
-    elif word.endswith("sses"):
+    elif word.endswith("sses"):  # "classes" becomes "class"
         word = word[:-2]
-    elif word[-1] == "s" and word[-2] not in "us":
+    elif word[-1] == "s" and word[-2] not in "us":  # but not "class" or "status"
         word = word[:-1]
+
     for ending in ("ing", "ed", "ly"):
         if word.endswith(ending) and len(word) >= len(ending) + 3:
             word = word.removesuffix(ending)
+            # "stopped" becomes "stop", but "called" stays "call".
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
                 word = word[:-1]
             break
+
     if len(word) > 3 and word[-1] == "y":
         return word[:-1] + "i"
     return word.removesuffix("e") if len(word) > 3 else word
@@ -125,6 +136,8 @@ MAX_DIFFERENCE_CHARS = 100  # characters of each half of a line of a difference
 MAX_DIFFERENCE_LINES = 5  # lines of a difference
 DIFFERENCE_CONTEXT_TOKENS = 2  # tokens of both texts around a part that differs
 _LETTERS_REGEX = rf"(?:[^\W{DENSE_SCRIPTS}]|[{VOWEL_SIGNS}])+"
+# A token of a difference: blanks, a character of a dense script, a number or a word
+# with the signs around it ("(12.5", "long,"), or signs alone.
 _DIFFERENCE_TOKEN_PATTERN = (
     rf"\s+|[{DENSE_SCRIPTS}]"
     rf"|[^\w\s]*+(?:\d+(?:[.,]\d+)*|{_LETTERS_REGEX})[^\w\s]*|[^\w\s]+"
@@ -134,40 +147,41 @@ _DIFFERENCE_TOKEN_PATTERN = (
 def difference(rejected: str, accepted: str) -> str:
     """Return a line `old -> new` for each part that differs, in any script.
 
-    Of many parts, the first `MAX_DIFFERENCE_LINES` are returned, and their number.
-
     Words and numbers, with the signs around them, and blanks are compared; in scripts
     without spaces, characters. Each line begins and ends with about one word that both
-    texts have.
+    texts have. There are at most `MAX_DIFFERENCE_LINES` lines, and one that says how
+    many more parts differ.
 
     >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
     is 12 km long, I think -> is 12.0 km long
     """
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
-    a, b = (
-        compiled(_DIFFERENCE_TOKEN_PATTERN).findall(text)
-        for text in (rejected, accepted)
-    )
-    # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
-    groups = SequenceMatcher(None, a, b).get_grouped_opcodes(DIFFERENCE_CONTEXT_TOKENS)
-    places = [(*group[0][1::2], *group[-1][2::2]) for group in groups]
-    lines = [
-        f"{_one_line(a[i:k])} -> {_one_line(b[j:m])}"
-        for i, j, k, m in places[:MAX_DIFFERENCE_LINES]
-    ]
-    if len(places) > MAX_DIFFERENCE_LINES:
-        lines.append(f"and {len(places) - MAX_DIFFERENCE_LINES} more")
+    old = compiled(_DIFFERENCE_TOKEN_PATTERN).findall(rejected)
+    new = compiled(_DIFFERENCE_TOKEN_PATTERN).findall(accepted)
+    matcher = SequenceMatcher(None, old, new)
+    parts = list(matcher.get_grouped_opcodes(DIFFERENCE_CONTEXT_TOKENS))
+
+    lines = []
+    for part in parts[:MAX_DIFFERENCE_LINES]:
+        # Each step of a part has its kind, its start and end in `old`, and in `new`.
+        before = _one_line(old[part[0][1] : part[-1][2]])
+        after = _one_line(new[part[0][3] : part[-1][4]])
+        lines.append(f"{before} -> {after}")
+    if len(parts) > MAX_DIFFERENCE_LINES:
+        lines.append(f"and {len(parts) - MAX_DIFFERENCE_LINES} more")
     return "\n".join(lines)
 
 
-def count_common(a: Sequence[str], b: Sequence[str]) -> int:
+def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
     """Count the texts (or characters) that both sequences have alike at the start."""
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
+    pairs = enumerate(zip(texts, others, strict=False))
+    different = (n for n, (text, other) in pairs if text != other)
+    return next(different, min(len(texts), len(others)))
 
 
 def _one_line(tokens: Sequence[str]) -> str:
+    """Return tokens as one line, which is cut if it is too long."""
     text = "".join(tokens).replace("\n", "\\n") or "(nothing)"
     if len(text) <= MAX_DIFFERENCE_CHARS:
         return text
