@@ -46,7 +46,7 @@ MAX_DRAFT_SIGNALS = 8
 MAX_EVENT_CHARS = 600
 MAX_TASK_CHARS = 1_200
 
-# What is read of its answer.
+# What is read of the answer of the model.
 MAX_DRAFT_TOKENS = 500
 MAX_REFLECTION_SENTENCES = 3
 MAX_STRATEGY_SENTENCES = 2
@@ -85,6 +85,19 @@ Answer with one JSON object that has these keys:
 "strategy": the rule for next time, or ""
 "importance", "confidence": numbers of 0 to 1
 "tags": a list of at most five words"""
+_ANSWER_SCHEMA = call.closed_object(
+    {
+        "reflection": call.text_schema(MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS),
+        "strategy": call.text_schema(MAX_SENTENCE_CHARS),
+        "importance": {"type": "number"},
+        "confidence": {"type": "number"},
+        "tags": {
+            "type": "array",
+            "items": call.text_schema(MAX_DRAFT_TAG_CHARS),
+            "maxItems": MAX_DRAFT_TAGS,
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +146,7 @@ def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
     """
     episode = study.episode
     reason = study.reason
+    # The signal that explains the failure comes first, then the strongest.
     ranked = sorted(
         study.signals, key=lambda signal: (signal != reason, -signal.strength)
     )
@@ -209,31 +223,26 @@ def _make_safe(text: str, max_chars: int) -> str:
 
 
 async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft, Usage]:
-    """Let a model write the reflection. Raises MalformedAnswer, ModelError."""
-    positions, texts = excerpt(study)
-    mark = delimiter("reflector", texts)
+    """Let a model write the reflection; return it with what the model used.
 
-    number_schema = {"type": "number"}
-    tag_schema = call.text_schema(MAX_DRAFT_TAG_CHARS)
-    keys = {
-        "reflection": call.text_schema(MAX_REFLECTION_SENTENCES * MAX_SENTENCE_CHARS),
-        "strategy": call.text_schema(MAX_SENTENCE_CHARS),
-        "importance": number_schema,
-        "confidence": number_schema,
-        "tags": {"type": "array", "items": tag_schema, "maxItems": MAX_DRAFT_TAGS},
-    }
+    `instruction` says what to look for. Raises MalformedAnswer, ModelError.
+    """
+    positions, texts = excerpt(study)
     reader = _AnswerReader(
         study=study,
         positions=positions,
         evidence="\n".join(texts.values()),
         model_name=model.name,
     )
+
+    mark = delimiter("reflector", texts)
+    request = f"Reflect on the run of {mark} now, as JSON."
     return await call.ask_for_json(
         model,
         rules=_PROMPT_FRAME.format(instruction=instruction, mark=mark),
-        parts=[*delimit(mark, texts), f"Reflect on the run of {mark} now, as JSON."],
+        parts=[*delimit(mark, texts), request],
         read=reader.read,
-        schema=call.closed_object(keys),
+        schema=_ANSWER_SCHEMA,
         who="reflector",
         max_tokens=MAX_DRAFT_TOKENS,
     )
@@ -241,10 +250,10 @@ async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnswerReader:
-    """What reads a model's answer, and drops what the events do not support.
+    """The reader of a model's answer, which drops what the events do not support.
 
-    `positions` are the events that the model was shown; `evidence` is all the text that
-    it was shown.
+    `positions` are those of the events that the model was shown; `evidence` is all the
+    text that it was shown.
     """
 
     study: Study

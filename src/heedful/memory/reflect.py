@@ -265,6 +265,7 @@ async def reflect(
     )
     check_trust(trust)
     check_sequence("related", related, str, "ids, each a text")
+
     if memory is not None:
         memory = Memory.of(memory, None)
     reflector = _Reflector(
@@ -275,6 +276,7 @@ async def reflect(
         on_model_error=on_model_error,
         related=related,
     )
+
     if not episode.events and episode.fault is None:
         return None
     if memory is None or not store:
@@ -401,17 +403,22 @@ class _Reflector:
             answers = await _write_lessons(memory, digest, reflection)
         finally:
             renewal.cancel()
+            # Not only errors: the task may also have been cancelled.
             if answers is None:
                 await _record_failure(memory, digest, sys.exception())
         return replace(reflection, stored=answers)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Let the model write the reflection; the rules, if the failure is known."""
+        """Reflect on the episode without storing anything.
+
+        The model writes the reflection. The rules do if there is no model, if it fails,
+        or if memory has seen the failure before.
+        """
         study = await self.study(episode, trust)
         sightings = 0
         if self.memory is not None:
-            store = self.memory.store
-            seen = await store.read(self.memory.scope, patterns.seen, study.signature)
+            scope = self.memory.scope
+            seen = await self.memory.store.read(scope, patterns.seen, study.signature)
             reflections = [row for row in seen.lessons if row["kind"] == "reflection"]
             sightings = sum(row["seen"] for row in reflections)
 
@@ -459,6 +466,7 @@ class _Reflector:
         """Return the lessons of a draft with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
+
         writer = await self._writer(study, draft, digest)
         text = draft.text(study.episode)
         reflection = writer.write("reflection", text, draft.trust, importance)
@@ -471,6 +479,7 @@ class _Reflector:
                 if row["kind"] == "strategy":
                     rule = row["text"]
                     trust = lowest_trust((trust, row["trust"]))
+
         strategy = None
         if rule:
             strategy = writer.write("strategy", rule, trust, _stronger(importance))
@@ -492,16 +501,19 @@ class _Reflector:
         A loop may repeat the examples that it was shown, so its lessons derive from
         them. If some of these are gone, nobody knows how far they were trusted.
         """
+        episode = study.episode
+        task = redact(episode.task)[:MAX_EXAMPLE_TEXT_CHARS]
+        limits = [study.task_trust] if task else []
+
         rows: Sequence[Mapping[str, Any]] = ()
         examples: Sequence[QuarantinedLesson] = ()
-        task = redact(study.episode.task)[:MAX_EXAMPLE_TEXT_CHARS]
-        limits = [study.task_trust] if task else []
         if self.memory is not None:
             store = self.memory.store
             scope = self.memory.scope
             rows = await store.read(scope, lessons.of_failure, study.signature.digest)
-            if study.episode.source == LOOP_SOURCE and study.episode.id:
-                past = await store.read(scope, exposures.past, study.episode.id)
+
+            if episode.source == LOOP_SOURCE and episode.id:
+                past = await store.read(scope, exposures.past, episode.id)
                 shown = [e.examples for e in past.exposures if e.shown]
                 ids = set(chain.from_iterable(shown))
                 if ids:
@@ -540,7 +552,10 @@ class _LessonWriter:
     parents: tuple[int, ...]
 
     def write(self, kind: str, text: str, trust: Trust, importance: float) -> Lesson:
-        """Return a lesson, in the words of a stored one unless its own are better."""
+        """Return a lesson, in the words of a stored one unless its own are better.
+
+        `text` are its own words; no lesson is trusted more than `trust`.
+        """
         study = self.study
         draft = self.draft
         name = study.signature
@@ -549,9 +564,9 @@ class _LessonWriter:
             name = strategy_signature(name, text)
             tags = (*tags, kind)
 
+        text = text[:MAX_EXAMPLE_TEXT_CHARS]
         example = Example(self.task, "") if self.task else None
         trust = lowest_trust((trust, *self.limits))
-        text = text[:MAX_EXAMPLE_TEXT_CHARS]
         lesson = Lesson(
             kind,
             name,
@@ -568,10 +583,13 @@ class _LessonWriter:
             sources=(*study.sources, *self.reflector.keys),
             parents=self.parents,
         )
+
+        # The fix of a check keeps its words: if it contradicts a stored one, a person
+        # decides.
         is_fix = draft.strategy and draft.by == DRAFT_BY_RULES and not study.tool
         if kind == "strategy" and is_fix:
-            # the fix of a check; if another one contradicts it, a person decides
             return lesson
+
         rows = [row for row in self.rows if row["kind"] == kind]
         return _with_stored_words(lesson, study, rows)
 
@@ -603,6 +621,7 @@ class _LessonWriter:
 
 def _distinct_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the tags that differ in more than case; of several, the first stays."""
+    # From the last to the first, because the later value of a key replaces the earlier.
     by_word = {tag.casefold(): tag for tag in reversed(tags)}
     return tuple(reversed(by_word.values()))
 
@@ -628,12 +647,13 @@ def steps_of(
         if event.type != "tool_call" or not event.tool or not result:
             continue
 
-        step_action = action(event.tool, given_to(event))
         if errors is not None:
             error = errors.get(position, "")
         else:
             failure = run.failure[position] or run.failure[result]
             error = error_line(failure) if failure else ""
+
+        step_action = action(event.tool, given_to(event))
         steps.append(
             Step(
                 step_action,
@@ -711,7 +731,10 @@ def _record(
 
 
 def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
-    """Let the strategy `id` supersede those of its failure with less worthy words."""
+    """Let the strategy `id` supersede the strategies of its failure with worse words.
+
+    `failure` is the digest of the failure's signature.
+    """
     live = {
         row["id"]: row
         for row in lessons.of_failure(db, scope, failure)
@@ -719,31 +742,33 @@ def _supersede_older(db: Db, scope: Scope, id: int, failure: str) -> None:
     }
     if id not in live:
         return
+
     rank = _words_rank(live[id])
-    older = tuple(n for n, row in live.items() if rank < _words_rank(row))
-    if not older:
+    worse = tuple(n for n, row in live.items() if rank < _words_rank(row))
+    if not worse:
         return
 
-    change = Proposal("reword", older, survivor=id, why="the new rule says what worked")
-    expected = {
-        n: DreamLesson(
-            id=row["id"],
-            kind=row["kind"],
-            signature=row["signature"],
-            error_type=row["error_type"],
-            text=row["text"],
-            state=row["state"],
-            trust=row["trust"],
-        )
-        for n, row in live.items()
-    }
+    change = Proposal("reword", worse, survivor=id, why="the new rule says what worked")
     dreams.supersede(
         db,
         scope,
         report={"mode": "lite", "before": lessons.count(db, scope)},
         proposals=[change],
-        expected=expected,
+        expected={n: _as_dream_lesson(row) for n, row in live.items()},
         by="heedful",
+    )
+
+
+def _as_dream_lesson(row: Mapping[str, Any]) -> DreamLesson:
+    """Return a stored lesson as a dream reads it."""
+    return DreamLesson(
+        id=row["id"],
+        kind=row["kind"],
+        signature=row["signature"],
+        error_type=row["error_type"],
+        text=row["text"],
+        state=row["state"],
+        trust=row["trust"],
     )
 
 

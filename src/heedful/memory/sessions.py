@@ -326,6 +326,8 @@ class _SessionStudy:
         # `again` is the step where the same call worked later, or else `failed`.
         same = [n for n in self.good if self.texts[n] == failed_text]
         again = next((n for n in same if n > failed), failed)
+
+        # Only edits between these two that have to do with the error count.
         between = [n for n in self.edits if failed < n < again]
         edits = [n for n in between if _concerns(self.edits[n], error)]
 
@@ -335,8 +337,9 @@ class _SessionStudy:
         if not edits and end != failed:
             mends = [self.texts[end]]
 
+        # Forms of the call that failed, too, were tried in vain.
         failures = [n for n in self.failures if failed < n < end]
-        tries = [n for n in failures if self._likeness(failed, n)]
+        tries = [n for n in failures if self._likeness(failed, n) > 0]
         vain = dict.fromkeys(self.texts[n] for n in tries)
         vain.pop(failed_text, None)
 
@@ -434,7 +437,7 @@ class _SessionStudy:
 
         `stated` is the trust of sources; all lessons depend on those in `common`.
         """
-        # All sources of the events up to each position.
+        # The sources of all events from the first up to each position.
         by_event = (trace.sources_at(self.run, n) for n in range(len(self.events)))
         sources_until = list(accumulate(by_event, or_))
 
@@ -502,16 +505,17 @@ class _SessionStudy:
         lines may be pasted, so it depends on the network, too.
         """
         surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
-        others = (
-            trace.event_text(e) for e in self.events if e.type not in surroundings
+        results = [e for e in self.events if e.type not in surroundings]
+        quoted = trusts.find_quotations(
+            self.corrections, map(trace.event_text, results)
         )
-        quoted = trusts.find_quotations(self.corrections, others)
         for text in self.corrections:
             sources: Set[str] = {"user"}
             if text in quoted:
                 sources = sources_until[-1]
             elif "\n" in text:
                 sources = {"user", trusts.NETWORK_SOURCE}
+
             yield self._lesson(
                 text,
                 text,

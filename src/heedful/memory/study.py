@@ -102,13 +102,14 @@ class Study:
         if last_result is not None and run.failure[last_result]:
             fatal = [s for s in self.signals if last_result in s.evidence]
             candidates = tuple(fatal) or self.signals
+
         return min(candidates, key=_reason_rank, default=None)
 
     @property
     def failure(self) -> tuple[int, str]:
         """The position and the error line of the failure that `reason` is about.
 
-        (-1, "") if it is about none.
+        They are (-1, "") if it is about no failure.
         """
         run = self.course
         reason = self.reason
@@ -184,8 +185,8 @@ class Study:
         position, line = self.failure
         if line:
             event = episode.events[position]
-            where = self.tool or event.code
-            text = f"{where}: {line}" if where else line
+            place = self.tool or event.code
+            text = f"{place}: {line}" if place else line
             # The same message of a check with another fix is another mistake.
             if episode.source == LOOP_SOURCE and event.error and event.content:
                 text = f"{text}\n{event.content}"
@@ -195,6 +196,7 @@ class Study:
         if episode.fault and episode.fault.message:
             return signature(kind, episode.fault.message)
 
+        # Without an error, the outcome and the task, or else the answer, tell it apart.
         subject = episode.task
         if not subject and self.course.answer is not None:
             subject = episode.events[self.course.answer].content
@@ -238,9 +240,11 @@ class Study:
         """Return the lowest trust of the sources of an event, at most a model's."""
         kind = self.episode.events[position].type
         is_loop = self.episode.source == LOOP_SOURCE
-        # Checks write the errors of loops.
-        if kind == "summary" or (is_loop and kind == "error_event"):
-            return "model" if is_loop else "external"
+        # Checks write the errors of a loop; who wrote a summary is unknown.
+        if is_loop and kind in ("summary", "error_event"):
+            return "model"
+        if kind == "summary":
+            return "external"
 
         stated = {**self.stated, "user": self.task_trust}
         sources = trace.sources_at(self.course, position)

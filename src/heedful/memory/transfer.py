@@ -155,23 +155,23 @@ def _read_ends(file: BinaryIO, name: str) -> tuple[Header, End]:
 
 @contextmanager
 def _create(file: File) -> Iterator[BinaryIO]:
-    """Yield a new file, which only its owner may read.
+    """Yield a new file, which only its owner may read, or `file` if it is open.
 
-    The file is deleted if it cannot be completed. If `file` is an open file, yield it.
-    Raises InvalidInput, StoreUnavailable.
+    A new file is deleted if it cannot be completed. Raises InvalidInput,
+    StoreUnavailable.
     """
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     try:
-        if isinstance(file, str | os.PathLike):
-            with (
-                open(name, "xb", opener=partial(os.open, mode=0o600)) as out,
-                ExitStack() as undo,
-            ):
-                undo.callback(os.unlink, name)
-                yield out
-                undo.pop_all()  # the file is complete: keep it
-        else:
+        if not isinstance(file, str | os.PathLike):
             yield file
+            return
+
+        only_owner = partial(os.open, mode=0o600)
+        with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
+            undo.callback(os.unlink, name)
+            yield out
+            undo.pop_all()  # the file is complete: keep it
+
     except FileExistsError as error:
         raise InvalidInput("file", name, "a name that is free") from error
     except OSError as error:
@@ -188,6 +188,7 @@ def open_input(file: File) -> Iterator[tuple[BinaryIO, str]]:
     if not isinstance(file, str | os.PathLike):
         yield file, "the input"
         return
+
     name = str(os.fspath(file))
     try:
         with open(name, "rb") as opened:
@@ -202,7 +203,7 @@ def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
     """Yield the records of an export. Raises LineError if it is damaged."""
     from heedful.store import transfer as records
 
-    digest = sha256()
+    digest = sha256()  # of the lines above
     number = 0
     file.seek(0)
     read_line = partial(file.readline, MAX_EXPORT_LINE_BYTES)
@@ -212,21 +213,22 @@ def _read_records(file: BinaryIO, name: str) -> Iterator[Record]:
         except InvalidInput as error:
             raise LineError(name, number, f"{error}; {DAMAGED_EXPORT_FIX}") from error
 
-        is_end = isinstance(record, records.End)
         wrong = ""
-        if number == 1 and not isinstance(record, records.Header):
+        is_header = isinstance(record, records.Header)
+        if number == 1 and not is_header:
             wrong = "it is not an export of heedful"
-        elif number > 1 and isinstance(record, records.Header):
+        elif number > 1 and is_header:
             wrong = "it is a second header"
-        elif isinstance(record, records.End) and record.sha256 != digest.hexdigest():
-            wrong = "a line above was changed, added or lost since it was exported"
-        elif is_end and file.readline(1):
-            wrong = "more lines follow the last line"
+        elif isinstance(record, records.End):
+            if record.sha256 != digest.hexdigest():
+                wrong = "a line above was changed, added or lost since it was exported"
+            elif file.readline(1):
+                wrong = "more lines follow the last line"
         if wrong:
             raise LineError(name, number, f"{wrong}; {DAMAGED_EXPORT_FIX}")
 
         yield record
-        if is_end:
+        if isinstance(record, records.End):
             return
         digest.update(line)
 
