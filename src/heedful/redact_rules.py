@@ -88,20 +88,24 @@ _SECRET_OWNERS = (
 def _after_owner(distance: int) -> str:
     """Return a condition: an owner ends `distance` characters before this position.
 
-    A value has to be assigned to the name, which goes on from here. After a blank, as
-    in "api key: …", only a long value counts.
+    So in "api_key", "api_" ends 3 characters before the end. A value has to be assigned
+    to the name, which goes on from here. After a blank, as in "api key: …", only a long
+    value counts.
     """
-    names: list[str] = []
-    for owner in _SECRET_OWNERS:
-        names += (owner, f"{owner}_")
-    # What stands behind has to have a fixed length.
+    names = [*_SECRET_OWNERS, *(f"{owner}_" for owner in _SECRET_OWNERS)]
+    names.sort(key=len)
+    # A pattern that looks back has to have a fixed length, so there is one for each
+    # length of a name.
     conditions = [
         rf"(?<=(?:{'|'.join(same_length)}).{{{distance}}})"
-        for _, same_length in groupby(sorted(names, key=len), len)
+        for _, same_length in groupby(names, len)
     ]
     joined = "|".join(conditions)
     after_name = joined.replace("_", "[_-]")
     after_blank = joined.replace("_", "[ ]")
+
+    # First a quick look at the character where an owner would end; then the rest of the
+    # name, and what assigns a value to it; at last the owner, before a name or a blank.
     return rf"""
         (?<=[b-y _-].{{{distance}}})
         (?=
@@ -524,18 +528,23 @@ def _command_pattern(
     so that no argument is read twice. `blank` ends an argument, `gap` stands between
     two, `word` is one, `quote` may begin one, and `secret` is one with a password.
     """
+    # A user and a password in one argument: "-u bob:PASSWORD", "--user=bob:PASSWORD".
     user_option = (
         rf"""-(?:[auU]|-auth|-[a-z-]{{0,6}}user)(?:{blank}|=)?"""
         rf"""{quote}[^\s"']{{1,64}}?[:%]"""
     )
+    # The option by the names of the programs that have it.
     options = {
-        r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?": r"-p(?=\S)",
-        r"login|sshpass|twine|mongo\w{0,8}+|cqlsh": rf"-p(?:{blank})?",
-        r"sqlcmd|zip": rf"-P(?:{blank})?",
+        r"mysql\w{0,12}+|mariadb[\w-]{0,12}+|7z[ar]?": r"-p(?=\S)",  # -pPASSWORD
+        r"login|sshpass|twine|mongo\w{0,8}+|cqlsh": rf"-p(?:{blank})?",  # -p PASSWORD
+        r"sqlcmd|zip": rf"-P(?:{blank})?",  # -P PASSWORD
         r"curl|https?|smbclient": user_option,
-        r"redis-cli|ldap[a-z]{3,9}": rf"-[awy]{blank}",
-        r"openssl": rf"-pass\w{{0,3}}{blank}pass:",
+        r"redis-cli|ldap[a-z]{3,9}": rf"-[awy]{blank}",  # -a PASSWORD
+        r"openssl": rf"-pass\w{{0,3}}{blank}pass:",  # -passin pass:PASSWORD
     }
+
+    # The name of a program, the arguments before the option, and the option with its
+    # secret.
     commands = [
         rf"""
         (?:{programs})(?={blank})
@@ -609,12 +618,14 @@ JOINED_COMMAND_RULE = Rule(
 
 # Random text in quotes, in a text with a long word.
 
-_MIN_ENTROPY_BITS = 4.5  # a character
+_MIN_ENTROPY_BITS = 4.5  # of each character
 _MAX_RANDOM_CHARS = 512
+# c log c for each number c of times that a character may occur.
 _COUNT_ENTROPIES = (
     0.0,
     *(count * log2(count) for count in range(1, _MAX_RANDOM_CHARS + 1)),
 )
+# Letters of both cases and a digit, but no digest and no sequence.
 _MIXED_TEXT_PATTERN = (
     r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
 )
@@ -624,6 +635,7 @@ def _is_random(text: str) -> bool:
     """Return whether a text has letters of both cases, digits and a high entropy."""
     if not re.match(_MIXED_TEXT_PATTERN, text, re.ASCII):
         return False
+
     # The entropy of n characters is log n - sum(c log c) / n, where c is how often each
     # occurs.
     repetition = sum(_COUNT_ENTROPIES[count] for count in Counter(text).values())

@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Mapping, Set
 from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
@@ -75,13 +75,10 @@ def _first_quoted(error: str, names: Set[str]) -> str:
 
     The quoted text 'numpy.linalg' names "numpy.linalg", and "linalg" too.
     """
-    for groups in QUOTED_TEXT_PATTERN.findall(error):
-        # Of the three groups, one for each sort of quotes, two are empty.
-        quoted = "".join(groups).lower()
-        for name in (quoted, quoted.rpartition(".")[2]):
-            if name in names:
-                return name
-    return ""
+    # Of the three groups, one for each sort of quotes, two are empty.
+    quoted = ["".join(groups).lower() for groups in QUOTED_TEXT_PATTERN.findall(error)]
+    candidates = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
+    return next((name for name in candidates if name in names), "")
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
@@ -109,16 +106,14 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
 
     commands = (arguments[name] for name in COMMAND_ARGUMENTS if arguments.get(name))
     command = next(commands, "")
-    if isinstance(command, str):
-        return command.strip()
-    if not isinstance(command, list | tuple):
-        return ""
+    if isinstance(command, list | tuple):
+        words = [str(word) for word in command]
+        has_shell = len(words) == 3 and _SHELL_PATTERN.fullmatch(words[0])
+        if has_shell and words[1].startswith("-"):
+            return words[2].strip()
+        return shlex.join(words)
 
-    words = [str(word) for word in command]
-    has_shell = len(words) == 3 and _SHELL_PATTERN.fullmatch(words[0])
-    if has_shell and words[1].startswith("-"):
-        return words[2].strip()
-    return shlex.join(words)
+    return command.strip() if isinstance(command, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +159,11 @@ class KnownFailure:
         times = "once" if self.runs == 1 else f"in {self.runs} runs"
         subject = "this" if self.whole else "an action with this name"
         after = f" ({self.state})" if self.state else ""
-        failure = f"{subject} failed {times} and has not worked since{after}"
-
         fix = "no fix is known"
         if self.fix:
             fix = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
+
+        failure = f"{subject} failed {times} and has not worked since{after}"
         return f"{failure}: {self.what}\n{fix}"
 
 

@@ -418,6 +418,7 @@ class LoopExposures:
 
 
 MAX_SOURCE_NAME_CHARS = 500
+_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 
 
 def check_trust(trust: object) -> None:
@@ -451,18 +452,10 @@ def check_memory(
     check_sequence("derived_from", parents, int, "ids of examples of this scope")
     if not isinstance(pinned, bool) or (pinned and trust != "operator"):
         raise InvalidInput("pinned", pinned, "False unless trust is operator")
-    if example is not None:
-        _check_example(example)
+    if example is None:
+        return
 
-
-_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
-
-
-def _check_example(example: object) -> None:
-    """Raise InvalidInput unless `example` is an Example that can be stored."""
-    if not isinstance(example, Example):
-        raise InvalidInput("example", example, "an Example, or None")
-
+    require(isinstance(example, Example), "example", example, "an Example, or None")
     texts = {f"example.{name}": getattr(example, name) for name in _EXAMPLE_TEXT_FIELDS}
     check_texts(**texts)
 

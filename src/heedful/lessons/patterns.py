@@ -173,12 +173,12 @@ def _fits(tokens: Tokens, template: Tokens) -> bool:
     if len(tokens) != len(template):
         return False
 
-    for token, wanted in zip(tokens, template, strict=True):
-        if token == wanted:
-            continue
-        if wanted != PATTERN_HOLE or _FIXED_TOKEN_PATTERN.fullmatch(token):
-            return False
-    return True
+    pairs = zip(tokens, template, strict=True)
+    return all(
+        token == wanted
+        or (wanted == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(token))
+        for token, wanted in pairs
+    )
 
 
 def _parse(pattern: str) -> Tokens:

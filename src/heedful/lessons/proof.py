@@ -132,7 +132,8 @@ Cases = Mapping[str | None, Mapping[Case, int]]
 # Model calls of a loop count up to this, and so do abandoned loops: intervals need a
 # bound.
 MAX_COUNTED_CALLS = 10
-PROOF_ERROR_LEVEL = 0.05
+# How often an interval may miss the true gain at one of its ends: at both, 5 %.
+END_ERROR_LEVEL = 0.025
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 
 
@@ -217,8 +218,8 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     Loops without a holdout count only if there are no others.
     """
     tables, low, high = _tables(cases)
-    level = PROOF_ERROR_LEVEL / 2
-    pooled = _Table.of(None, cases.get(None, {})).compare(level, level)
+    pooled_table = _Table.of(None, cases.get(None, {}))
+    pooled = pooled_table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
     lessons = tuple(table.compare(low, high) for table in tables)
     return Proof(pooled, lessons, pending)
 
@@ -252,15 +253,14 @@ def _level(evidence: Sequence[float]) -> float:
 
     `evidence` has the log of the evidence for each lesson.
     """
-    level = PROOF_ERROR_LEVEL / 2
     count = max(len(evidence), 1)
 
     # How many lessons have enough evidence, those with the most first; at least one.
     proven = 1
     for rank, log_evidence in enumerate(sorted(evidence, reverse=True), 1):
-        if log_evidence >= log(count / (level * rank)):
+        if log_evidence >= log(count / (END_ERROR_LEVEL * rank)):
             proven = rank
-    return level * proven / count
+    return END_ERROR_LEVEL * proven / count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,9 +303,9 @@ class _Table:
         `low` and `high` are the significance levels of the two ends of the uplift.
         """
         uplift = _effect(self.right, low, high)
-        half = PROOF_ERROR_LEVEL / 2
-        recurrence = _effect(self.again, half, half, fewer=True)
-        calls = _effect(self.calls, half, half, fewer=True, unit=MAX_COUNTED_CALLS)
+        level = END_ERROR_LEVEL
+        recurrence = _effect(self.again, level, level, fewer=True)
+        calls = _effect(self.calls, level, level, fewer=True, unit=MAX_COUNTED_CALLS)
 
         conclusion: Conclusion = "insufficient data"
         if uplift.low > 0:

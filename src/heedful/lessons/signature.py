@@ -94,12 +94,12 @@ def _as_text(value: Any) -> str:
 
 def _mask_particulars(error_type: str, text: str) -> str:
     """Return a text with its particulars masked, but not what an assertion expects."""
-    pattern = ""
-    for piece, is_asserted in split_assertions(error_type, text):
-        if not is_asserted:
-            piece = compiled(_PARTICULAR_PATTERN).sub(_mask, piece)
-        pattern += piece
-    return pattern
+    particular = compiled(_PARTICULAR_PATTERN)
+    pieces = split_assertions(error_type, text)
+    return "".join(
+        piece if is_asserted else particular.sub(_mask, piece)
+        for piece, is_asserted in pieces
+    )
 
 
 MAX_WHERE_VALUES = 20  # lines of pytest that are read after an assertion

@@ -176,8 +176,8 @@ def difference(rejected: str, accepted: str) -> str:
 def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
     """Count the texts (or characters) that both sequences have alike at the start."""
     pairs = enumerate(zip(texts, others, strict=False))
-    different = (n for n, (text, other) in pairs if text != other)
-    return next(different, min(len(texts), len(others)))
+    differing = (n for n, (text, other) in pairs if text != other)
+    return next(differing, min(len(texts), len(others)))
 
 
 def _one_line(tokens: Sequence[str]) -> str:

@@ -95,11 +95,10 @@ class Study:
         Of signals of the same kind, it is the one that cost most steps. If the last
         call failed, only signals about it count.
         """
-        run = self.course
         candidates = self.signals
-        results = [result for result in run.result if result is not None]
+        results = [result for result in self.course.result if result is not None]
         last_result = max(results, default=None)
-        if last_result is not None and run.failure[last_result]:
+        if last_result is not None and self.course.failure[last_result]:
             fatal = [s for s in self.signals if last_result in s.evidence]
             candidates = tuple(fatal) or self.signals
 

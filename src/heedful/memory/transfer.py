@@ -161,17 +161,15 @@ def _create(file: File) -> Iterator[BinaryIO]:
     StoreUnavailable.
     """
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
+    only_owner = partial(os.open, mode=0o600)
     try:
-        if not isinstance(file, str | os.PathLike):
+        if isinstance(file, str | os.PathLike):
+            with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
+                undo.callback(os.unlink, name)
+                yield out
+                undo.pop_all()  # the file is complete: keep it
+        else:
             yield file
-            return
-
-        only_owner = partial(os.open, mode=0o600)
-        with open(name, "xb", opener=only_owner) as out, ExitStack() as undo:
-            undo.callback(os.unlink, name)
-            yield out
-            undo.pop_all()  # the file is complete: keep it
-
     except FileExistsError as error:
         raise InvalidInput("file", name, "a name that is free") from error
     except OSError as error:
