@@ -343,11 +343,11 @@ def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
         value=None,
         allowed="one column or more with its (low, high)",
     )
-    bounds = {name: _bounds(name, pair) for name, pair in columns.items()}
+    bounds = {name: _read_bounds(name, pair) for name, pair in columns.items()}
     return _check_columns("ranges", source, bounds)
 
 
-def _bounds(name: str, pair: Any) -> tuple[float, float]:
+def _read_bounds(name: str, pair: Any) -> tuple[float, float]:
     """Return the bounds of a column. Raises InvalidInput."""
     low = None
     high = None
@@ -547,14 +547,14 @@ def _check_age(
     yield table_finding(
         MISSING_TABLE_CHECK,
         kind="stale",
-        what=f"results file {path} is stale: written {_utc(changed)}, older than "
-        f"{limit_name} ({_utc(limit)})",
+        what=f"results file {path} is stale: written {_utc_text(changed)}, older than "
+        f"{limit_name} ({_utc_text(limit)})",
         fix="write the results again, to this path",
         severity=0.5,
     )
 
 
-def _utc(seconds: float) -> str:
+def _utc_text(seconds: float) -> str:
     """Return a time in seconds since 1970 as text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
 

@@ -429,7 +429,7 @@ def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
     """Return the finding of a step that failed: an assert, or any other exception."""
     if not failure["own"]:
         message = f"`{step.source}` raises {failure['type']}: {failure['message']}"
-        return _finding(
+        return _make_finding(
             message.rstrip(": "),
             _EXCEPTION_FIX.format(failure["type"]),
             step.source,
@@ -444,7 +444,7 @@ def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
 
     why = " and ".join(differences) or failure["message"] or "it is false"
     condition = step.source.removeprefix("assert ")
-    return _finding(
+    return _make_finding(
         f"`{step.source}` fails: {why}",
         f"change the program so that this holds: {condition}",
         step.source,
@@ -454,10 +454,10 @@ def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
 
 def _not_run_finding(step: ProgramStatement) -> Finding:
     """Return the finding of a test that did not run."""
-    return _finding(f"not run: `{step.source}`", "", step.source, severity=0.3)
+    return _make_finding(f"not run: `{step.source}`", "", step.source, severity=0.3)
 
 
-def _finding(
+def _make_finding(
     message: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
     """Return a finding whose texts a store accepts; `trace` becomes its evidence."""
@@ -489,7 +489,7 @@ def _early_end_finding(
     `running` is the step that ran when the process ended, None if none had begun.
     """
     if state.get("broken") == "syntax":
-        return _finding(
+        return _make_finding(
             f"the program is not valid Python: {state['message']}",
             "answer with the Python program only, without words or ``` around it",
             key="syntax",
@@ -497,7 +497,7 @@ def _early_end_finding(
         )
 
     if "broken" in state:
-        return _finding(
+        return _make_finding(
             f"the program raises {state['type']} before any test runs: "
             f"{state['message']}",
             _EXCEPTION_FIX.format(state["type"]),
@@ -522,7 +522,7 @@ def _early_end_finding(
 
     if running:
         key = running.source
-    return _finding(message, fix, key=key, severity=0.9)
+    return _make_finding(message, fix, key=key, severity=0.9)
 
 
 def _ran_out_of_time(code: int | None) -> bool:

@@ -47,7 +47,9 @@ class JsonSchema:
         try:
             return self._judge(as_data(candidate))
         except RecursionError:
-            return [_finding("the JSON is nested too deep", "nest it less", "depth")]
+            return [
+                _make_finding("the JSON is nested too deep", "nest it less", "depth")
+            ]
 
     def _judge(self, candidate: Any) -> list[Finding]:
         """Return the findings about a candidate that is not nested too deep."""
@@ -95,7 +97,7 @@ def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     )
 
 
-def _finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding:
+def _make_finding(message: str, fix: str, key: str, severity: float = 0.8) -> Finding:
     """Return a finding of this check."""
     return Finding(
         _JSON_SCHEMA_CHECK,
@@ -133,12 +135,12 @@ def _parse_json(text: str) -> ParsedJson | Finding:
 
         outside = f"{text[:start].strip()} … {text[end:].strip()}".strip()
         message = f"there is text around the JSON: {shorten(outside, 60)}"
-        finding = _finding(message, _BARE_JSON_FIX, "text around")
+        finding = _make_finding(message, _BARE_JSON_FIX, "text around")
         return ParsedJson(value, text[start:end], [finding])
 
     position = getattr(refusal, "pos", 0)
     if position >= len(text.rstrip()) or "Unterminated string" in str(refusal):
-        return _finding(
+        return _make_finding(
             f"the JSON breaks off after {len(text)} characters",
             "answer with complete JSON; make it shorter",
             "breaks off",
@@ -146,13 +148,15 @@ def _parse_json(text: str) -> ParsedJson | Finding:
 
     near = shorten(text[max(0, position - 10) : position + 20], 40)
     message = f"not JSON: {str(refusal)[:120]}, near {near}"
-    return _finding(message, _BARE_JSON_FIX, "not JSON")
+    return _make_finding(message, _BARE_JSON_FIX, "not JSON")
 
 
 def _not_data_finding(error: Exception) -> Finding:
     """Return the finding that a value cannot be written as JSON."""
     fix = "use only finite numbers (no NaN), text, true, false, null, lists and objects"
-    return _finding(f"not JSON data: {shorten(str(error), 120)}", fix, "not a number")
+    return _make_finding(
+        f"not JSON data: {shorten(str(error), 120)}", fix, "not a number"
+    )
 
 
 def _problem_finding(
@@ -173,7 +177,7 @@ def _problem_finding(
 
     # The same mistake in two items of a list has one key.
     key = re.sub(r"\[[0-9]+\]", "[]", path)
-    return _finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
+    return _make_finding(f"at {path}: {message}", fix, f"{key} {kind}", severity=0.5)
 
 
 def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:

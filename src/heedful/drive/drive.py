@@ -327,14 +327,14 @@ class Run(Generic[C]):
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
         resumed.
         """
-        state = await self._change(self._attempt)
+        state = await self._change_state(self._attempt)
         return state.verdict
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
         """Make attempts until the loop ends; return its result. Raises like `step`."""
         while True:
-            state = await self._change(self._attempt)
+            state = await self._change_state(self._attempt)
             if not isinstance(state.verdict, decide.Done):
                 continue
 
@@ -369,7 +369,7 @@ class Run(Generic[C]):
             await self._journal.write(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
-        state = await self._change(end)
+        state = await self._change_state(end)
         return state.verdict
 
     async def override(
@@ -395,7 +395,7 @@ class Run(Generic[C]):
             after, verdict = decide.apply_override(
                 before, self.policy, state.verdict, override
             )
-            verdict = await self._worded(state, after, verdict)
+            verdict = await self._word_verdict(state, after, verdict)
 
             entry = JournalEntry(id=self.id, epoch=0)
             if isinstance(state.verdict, decide.Done):
@@ -407,10 +407,12 @@ class Run(Generic[C]):
             await self._journal.write(replace(entry, override=override), before)
             return replace(state, loop=after, verdict=verdict)
 
-        state = await self._change(lift)
+        state = await self._change_state(lift)
         return state.verdict
 
-    async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
+    async def _change_state(
+        self, work: Callable[[_State], Awaitable[_State]]
+    ) -> _State:
         """Compute the next state of the loop with `work`, and remember it.
 
         Only one task at a time changes the loop. If `work` raises, the next change of a
@@ -524,7 +526,7 @@ class Run(Generic[C]):
 
             if limit < budget_left:
                 await self._record_failure(seconds)
-                raise self._late(state) from None
+                raise self._late_error(state) from None
 
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
@@ -539,7 +541,9 @@ class Run(Generic[C]):
     ) -> _State:
         """Decide on an attempt with its candidate `value`, and write both."""
         loop = journal.append_attempt(state.loop, attempt, time.time())
-        verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
+        verdict = await self._word_verdict(
+            state, loop, decide.decide(loop, self.policy)
+        )
 
         if self._lease.durable:
             entry = journal.decision_entry(
@@ -560,7 +564,7 @@ class Run(Generic[C]):
             verdict=verdict,
         )
 
-    def _late(self, state: _State) -> errors.ModelTimeout:
+    def _late_error(self, state: _State) -> errors.ModelTimeout:
         """Return the error for an attempt that took longer than `timeout`."""
         number = len(state.loop.attempts) + 1
         message = f"attempt {number} had no result within {self.timeout:g} s"
@@ -568,7 +572,7 @@ class Run(Generic[C]):
             message += f"; the loop can be resumed as {self.id!r}"
         return errors.ModelTimeout(message)
 
-    async def _worded(
+    async def _word_verdict(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
         """Return the verdict, with the feedback that the user's function writes."""

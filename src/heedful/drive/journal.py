@@ -465,7 +465,7 @@ class LoopMemory:
         lessons: list[Lesson] = []
         outcome = None
         if isinstance(entry.verdict, Done):
-            lessons, outcome = self._ending(loop)
+            lessons, outcome = self._lessons_and_outcome(loop)
         return replace(
             entry,
             briefing=briefing,
@@ -488,7 +488,7 @@ class LoopMemory:
                 outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
 
-    def _ending(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
+    def _lessons_and_outcome(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
         briefing = self.briefing or Briefing()
         lessons: list[Lesson] = []
@@ -500,7 +500,7 @@ class LoopMemory:
                 memory_key=briefing.memory_key,
                 checks=self.checks,
             )
-            lessons = [self._signed(lesson, loop, briefing) for lesson in learnt]
+            lessons = [self._sign_lesson(lesson, loop, briefing) for lesson in learnt]
 
         if loop.cancelled:
             return lessons, None
@@ -508,7 +508,7 @@ class LoopMemory:
         broken = frozenset(lesson.cause.rule for lesson in lessons if lesson.cause)
         return lessons, outcome_of(loop, briefing.memory_key, broken)
 
-    def _signed(self, lesson: Lesson, loop: Loop, briefing: Briefing) -> Lesson:
+    def _sign_lesson(self, lesson: Lesson, loop: Loop, briefing: Briefing) -> Lesson:
         """Return the lesson with its origin, its place in memory and its trust."""
         trust = "tool" if self.evidence == "unvouched" else lesson.trust
         return replace(
@@ -526,7 +526,7 @@ class LoopMemory:
     async def _teach(self, loop: Loop) -> int:
         """Write lessons and outcome to memory's own store; return its number."""
         memory = self.memory
-        lessons, outcome = self._ending(loop)
+        lessons, outcome = self._lessons_and_outcome(loop)
         if not lessons and outcome is None:
             return 0
 

@@ -197,17 +197,19 @@ async def report(
             new_report = attempt_report
             if load is not None:
                 new_report = replace(attempt_report, checks=await load())
-            judged = (new_report, await _evaluation(new_report, stored_loop))
+            judged = (new_report, await _evaluate(new_report, stored_loop))
 
         new_report, evaluation = judged
         attempt = new_report.attempt(stored_loop.loop, number, evaluation)
-        loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
+        loop = journal.append_attempt(
+            _loop_with_policy(snapshot, policy), attempt, time.time()
+        )
         verdict = _as_stored(decide.decide(loop, policy))
 
         entry = journal.decision_entry(
             loop, policy, verdict, attempt=attempt, value=value
         )
-        await _write(snapshot, memory, entry, loop)
+        await _write_entry(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
@@ -286,7 +288,9 @@ class ReportedLoop:
         """What memory tells, then what was wrong with the last attempt, if anything."""
         briefing = self.briefing
         context = replace(
-            _context(self.stored), examples=briefing.examples, advice=briefing.advice
+            _next_context(self.stored),
+            examples=briefing.examples,
+            advice=briefing.advice,
         )
         return whole_hint(context)
 
@@ -451,9 +455,9 @@ async def cancel(
         policy = snapshot.state.policy
         actor = redact(f"{by}: {why}" if why else by)
         loop, verdict, entry = journal.cancel_loop(
-            _loop(snapshot, policy), policy, actor, time.time()
+            _loop_with_policy(snapshot, policy), policy, actor, time.time()
         )
-        await _write(snapshot, memory, entry, loop)
+        await _write_entry(snapshot, memory, entry, loop)
         return verdict
 
     return await journal.retry_on_conflict(store, scope, id, end)
@@ -485,7 +489,7 @@ async def override(
         last = decide.latest_verdict(stored_loop.decisions)
         _check_no_user_code(last, policy)
 
-        before = replace(_loop(snapshot, policy), at=time.time())
+        before = replace(_loop_with_policy(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, override)
         snapshot.check_free()
         verdict = runs.with_stage_feedback(verdict, after, stored_loop.head.stage)
@@ -517,7 +521,7 @@ def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
             )
 
 
-def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
+def _loop_with_policy(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     """Return the stored loop with the improvement and the echoes of `policy`."""
     loop = snapshot.state.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
@@ -551,7 +555,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     return snapshot.state.policy
 
 
-async def _evaluation(
+async def _evaluate(
     report: AttemptReport, stored_loop: StoredLoop
 ) -> record.Evaluation | None:
     """Return the evaluation in the report, combined with the findings of its checks.
@@ -567,11 +571,11 @@ async def _evaluation(
         return reported or record.Evaluation()
 
     evaluate = None if reported is None else as_reported
-    context = _context(stored_loop)
+    context = _next_context(stored_loop)
     return await evaluated(report.output, context, report.checks, evaluate)
 
 
-def _context(stored_loop: StoredLoop) -> Context:
+def _next_context(stored_loop: StoredLoop) -> Context:
     """Return what checks may know of the next attempt."""
     values = stored_loop.values
     verdict = decide.latest_verdict(stored_loop.decisions)
@@ -589,7 +593,7 @@ def _context(stored_loop: StoredLoop) -> Context:
     )
 
 
-async def _write(
+async def _write_entry(
     snapshot: journal.Snapshot,
     memory: Memory | None,
     entry: JournalEntry,

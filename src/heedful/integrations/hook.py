@@ -91,7 +91,7 @@ def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> N
     if isinstance(error, HeedfulError):
         reason = " ".join(redact(str(error)).split())
 
-    _log(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
+    _log_line(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
     if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
         notice = f"heedful: this hook did nothing: {reason}"
         print(json.dumps({"systemMessage": notice}))
@@ -122,7 +122,7 @@ def run() -> None:
 
 def _give_up(*_: Any) -> None:
     """End the process when its time is up; the agent works on without an answer."""
-    _log(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
+    _log_line(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
     os._exit(0)
 
 
@@ -214,7 +214,7 @@ def _lift_time_limit(niceness: int) -> None:
 def _log_ignored(event: str, ignored: Mapping[str, str]) -> None:
     """Log the names of the files that are not followed, if there are any."""
     if ignored:
-        _log(f"{event}: ignored until heedful hook approve: {', '.join(ignored)}")
+        _log_line(f"{event}: ignored until heedful hook approve: {', '.join(ignored)}")
 
 
 def _log_warnings(event: str) -> None:
@@ -232,7 +232,7 @@ class _WarningLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a warning as one line."""
         error = getattr(record, "error", "")
-        _log(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
+        _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
 def _notice(event: str, ignored: Mapping[str, str]) -> str:
@@ -320,7 +320,7 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
                 settings[key] = table[key]
             settings["db"] = _database_in(place, settings["db"])
 
-    settings |= _environment()
+    settings |= _read_environment()
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
     settings["trust"] = {**approved["trust"], **settings["trust"]}
@@ -331,7 +331,7 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     return settings
 
 
-def _environment() -> dict[str, Any]:
+def _read_environment() -> dict[str, Any]:
     """Return the settings in environment variables. Raises UsageError."""
     settings: dict[str, object] = {}
     for name, read in HOOK_SETTING_TYPES.items():
@@ -436,7 +436,7 @@ def detach(work: str, session: str, folder: Path) -> None:
     process.returncode = 0  # nobody waits for it
 
 
-def _log(line: str) -> None:
+def _log_line(line: str) -> None:
     """Append a line to the log, which begins again when it is too long.
 
     A full disk is no error.

@@ -621,20 +621,22 @@ async def _on_stop(moment: _Moment) -> Reply:
     failed = False
     answer = None
     if moment.settings.stop and not is_busy:
-        failed, answer = await _judge(moment)
+        failed, answer = await _judge_stop(moment)
 
     learns = failed or not moment.agent.event_of("end")
     return Reply(answer, "study" if learns else "", moment.run.id)
 
 
-async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
+async def _judge_stop(moment: _Moment) -> tuple[bool, Answer | None]:
     """Return whether a command failed, and the answer by which the agent goes on.
 
     If the loop of the turn cannot be opened, the commands alone decide, once a turn.
     """
     host = moment.run.host
     is_second_stop = moment.get("stop_hook_active") is True
-    loop = await host.guarded("open the loop of a turn", _turn(moment), otherwise=None)
+    loop = await host.guarded(
+        "open the loop of a turn", _open_turn(moment), otherwise=None
+    )
     ended = is_second_stop if loop is None else loop.ended
     if ended:
         return False, None
@@ -648,7 +650,7 @@ async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
     errors = [finding for finding in findings.values() if finding]
     goes_on = True
     if loop is not None:
-        goes_on = await _report(moment, loop, findings)
+        goes_on = await _report_stop(moment, loop, findings)
     if is_second_stop or not errors or not goes_on:
         return bool(errors), None
 
@@ -657,7 +659,7 @@ async def _judge(moment: _Moment) -> tuple[bool, Answer | None]:
     return True, moment.agent.block(moment.name, text)
 
 
-async def _report(
+async def _report_stop(
     moment: _Moment, loop: ReportedLoop, findings: Mapping[str, Finding | None]
 ) -> bool:
     """Report a stop as an attempt; return False if the loop has ended.
@@ -690,7 +692,7 @@ async def _report(
     return verdict is None or isinstance(verdict, Again)
 
 
-async def _turn(moment: _Moment) -> ReportedLoop:
+async def _open_turn(moment: _Moment) -> ReportedLoop:
     """Open the loop of a turn, by the id of its prompt or by its number and text."""
     from heedful.drive.report import open_loop
 

@@ -105,13 +105,13 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _count_usage(request, handler(_run_now(self._informed(request))))
+        return _count_usage(request, handler(_run_now(self._inform(request))))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _count_usage(request, await handler(await self._informed(request)))
+        return _count_usage(request, await handler(await self._inform(request)))
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -200,7 +200,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         }
         return {RESULT_KEY: record}
 
-    async def _informed(self, request: Request) -> Request:
+    async def _inform(self, request: Request) -> Request:
         """Return the request with what memory has, and without rejected answers.
 
         The last rejected answer stays. If the limit of steps is near, store what was
@@ -294,12 +294,12 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         events = [Event("llm_response", _text(output))] if answer else []
         await run.learn(*events, ends=PASSED_OUTCOMES[done.passed if done else None])
 
-        update = _end(run, done, state, answer=answer, best=record["best"])
+        update = _end_update(run, done, state, answer=answer, best=record["best"])
         update[RESULT_KEY] = {**record, "open": False, "advice": "", "best": None}
         return update
 
 
-def _end(
+def _end_update(
     run: HostRun,
     done: Done | None,
     state: HeedfulState,
@@ -406,16 +406,16 @@ class _JudgeNode:
             loop = self.runs[name].loop
             # An earlier process may have begun the loop, whose answer comes now.
             if is_missing or loop is None or loop.created:
-                return Command(goto=self.again, update=self._noted(advice.text))
+                return Command(goto=self.again, update=self._note_update(advice.text))
 
         verdict = await self.runs[name].verdict(output)
         if isinstance(verdict, Again):
             feedback = verdict.feedback or "Try again."
-            return Command(goto=self.again, update=self._noted(feedback))
+            return Command(goto=self.again, update=self._note_update(feedback))
 
         run = self.runs.pop(name)
         await run.learn(ends=PASSED_OUTCOMES[verdict.passed if verdict else None])
-        return Command(goto=self.done, update=self._final(run, verdict, last))
+        return Command(goto=self.done, update=self._final_update(run, verdict, last))
 
     async def _begin(self, name: str, task: str) -> Advice:
         """Begin the run of this name; forget the oldest ones that nobody ended."""
@@ -425,13 +425,15 @@ class _JudgeNode:
         self.runs[name], advice = await _begin_run(self.host.run, name, task)
         return advice
 
-    def _noted(self, text: str) -> dict[str, Any]:
+    def _note_update(self, text: str) -> dict[str, Any]:
         """Return the update that shows a text to the node that answers."""
         if not self.is_chat:
             return {self.feedback: text}
         return {self.answer: [_note_message(text)] if text else []}
 
-    def _final(self, run: HostRun, verdict: Done | None, last: Any) -> dict[str, Any]:
+    def _final_update(
+        self, run: HostRun, verdict: Done | None, last: Any
+    ) -> dict[str, Any]:
         """Return the last update: the verdict, and the best answer if it is another."""
         update: dict[str, object] = {}
         if self.verdict:

@@ -163,7 +163,7 @@ async def recall_lessons(task: Task, loop: LoopId = "") -> LessonsAnswer:
     body = {"task": task, "form": "text"}
     if loop:
         body["loop"] = loop
-    answer = await _ask("POST", "/v1/recall", body)
+    answer = await _ask_route("POST", "/v1/recall", body)
     exposure = answer["exposure"] or {"shown": 0, "withheld": 0}
     return LessonsAnswer(answer["text"], exposure["shown"], exposure["withheld"])
 
@@ -174,7 +174,9 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
 
     It finds the error even if names, paths and numbers in it differ.
     """
-    answer = await _ask("POST", "/v1/seen", {"error_type": error_type, "text": error})
+    answer = await _ask_route(
+        "POST", "/v1/seen", {"error_type": error_type, "text": error}
+    )
     texts = [lesson["text"] for lesson in answer["lessons"] if not lesson.get("entry")]
     return SeenAnswer(
         count=answer["count"],
@@ -188,7 +190,7 @@ async def explain(loop: LoopId) -> ExplainAnswer:
     """Call this to know why a loop continued or stopped, and what would have changed
     that.
     """
-    answer = await _ask("GET", f"/v1/loops/{loop}/explain")
+    answer = await _ask_route("GET", f"/v1/loops/{loop}/explain")
     return ExplainAnswer(
         text=answer["text"],
         lines=answer["lines"],
@@ -228,7 +230,7 @@ async def remember(
             "wrong": error,
         }
 
-    answer = await _ask("POST", "/v1/reflections", body)
+    answer = await _ask_route("POST", "/v1/reflections", body)
     quarantine = _take_release("the lesson", answer)
     state = lesson_state_from_wire(answer.pop("state"))
     return RememberAnswer(Remembered(**answer, state=state), quarantine)
@@ -256,7 +258,7 @@ async def report_attempt(
     options = [option.name for option in fields(Evaluation)]
     check_options("evaluation", sent or (), options)
 
-    head = await _ask("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
+    head = await _ask_route("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
 
     # An attempt is judged by checks, or by an evaluation with a score for each goal.
     _, caller = _app_and_caller.get()
@@ -272,7 +274,7 @@ async def report_attempt(
 
     report = {"output": output, "checks": checks, "evaluation": sent}
     number = attempt or len(head["made"]) + 1
-    answer = await _ask("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
+    answer = await _ask_route("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
 
     return AttemptAnswer(
         attempt=answer["attempt"],
@@ -301,26 +303,26 @@ async def report_outcome(
     Only the first outcome of a loop counts, and only with a reported attempt and
     recalled lessons.
     """
-    ended = await _ask("POST", f"/v1/loops/{loop}/cancel", {"why": why})
+    ended = await _ask_route("POST", f"/v1/loops/{loop}/cancel", {"why": why})
     body = {
         "loop": loop,
         "right_at_once": right_at_once,
         "calls": calls,
         "signatures": signatures,
     }
-    counted = await _ask("POST", "/v1/outcomes", body)
+    counted = await _ask_route("POST", "/v1/outcomes", body)
     quarantine = _take_release("what the loop teaches", ended)
     return OutcomeAnswer(ended["state"], counted["number"], quarantine)
 
 
 async def read_loop(id: str) -> str:
     """A loop: its task, attempts, decisions and verdict."""
-    return _as_document("loop", await _ask("GET", f"/v1/loops/{id}"))
+    return _as_document("loop", await _ask_route("GET", f"/v1/loops/{id}"))
 
 
 async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, its text is not shown."""
-    lesson = await _ask("GET", f"/v1/reflections/{id}")
+    lesson = await _ask_route("GET", f"/v1/reflections/{id}")
     if lesson["state"] != "quarantined":
         return _as_document("lesson", lesson)
 
@@ -334,7 +336,7 @@ async def read_proof() -> str:
     """Whether memory helps: tasks with and without lessons, in total and for each
     lesson.
     """
-    return _as_document("proof", await _ask("GET", "/v1/proof"))
+    return _as_document("proof", await _ask_route("GET", "/v1/proof"))
 
 
 def _as_document(label: str, data: Any) -> str:
@@ -534,7 +536,7 @@ def _refuse_with(
     return refusing
 
 
-async def _ask(method: str, path: str, body: Any = None) -> Any:
+async def _ask_route(method: str, path: str, body: Any = None) -> Any:
     """Return the JSON answer of a route of the service. Raises Refused."""
     app, caller = _app_and_caller.get()
     status, answer = await caller.ask(app, method, path, body=body)

@@ -127,14 +127,14 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     loop_with_extra = replace(
         loop, improves=policy.improvement, goals=goals, overrides=(), cancelled=""
     )
-    seen, verdict = _driven(replace(loop_with_extra, extra=NO_USAGE), policy)
+    seen, verdict = _drive_again(replace(loop_with_extra, extra=NO_USAGE), policy)
 
     # When the calls outside the attempts were made is unknown: at the end, as above, or
     # at the beginning.
     seen_with_extra = seen
     verdict_with_extra = verdict
     if loop.extra != NO_USAGE:
-        seen_with_extra, verdict_with_extra = _driven(loop_with_extra, policy)
+        seen_with_extra, verdict_with_extra = _drive_again(loop_with_extra, policy)
     same_end = len(seen_with_extra.attempts) == len(seen.attempts)
 
     # A budget may end before the first attempt begins or the last one ends.
@@ -158,7 +158,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     )
 
 
-def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
+def _drive_again(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
     """Return the loop up to where `policy` stops it, and the last verdict."""
     verdict: Verdict = Again()
     seen = loop.upto(0)

@@ -87,7 +87,7 @@ class EmbeddedModel:
         # The event that cancels the call which the child answers now.
         self._answered: threading.Event | None = None
         # Without `close`, the child process ends when the model is deleted.
-        weakref.finalize(self, _end, self._children)
+        weakref.finalize(self, _end_children, self._children)
 
     @property
     def pid(self) -> int | None:
@@ -105,7 +105,7 @@ class EmbeddedModel:
         """
         settings = calls.check_request(messages, options)
         schema = settings["schema"]
-        request = self._request(messages, settings)
+        request = self._make_request(messages, settings)
 
         if find_spec("xllamacpp") is None:
             raise ModelUnavailable(
@@ -128,9 +128,9 @@ class EmbeddedModel:
                             child.kill()
                 raise
 
-        return calls.check_answer(self.name, self._answer(reply), schema)
+        return calls.check_answer(self.name, self._read_answer(reply), schema)
 
-    def _request(
+    def _make_request(
         self, messages: Sequence[Message], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the request to the child process."""
@@ -163,7 +163,7 @@ class EmbeddedModel:
 
         def end() -> None:
             with self._turn:
-                _end(self._children)
+                _end_children(self._children)
 
         await calls.in_thread(end)
 
@@ -195,16 +195,16 @@ class EmbeddedModel:
                 return reply
 
             reason = f"the process of model {self.name!r} ended: {child.last_words()}"
-            _end(self._children)
+            _end_children(self._children)
             if self._closed:
                 reason = closed
             raise ModelUnavailable(reason)
 
-    def _answer(self, reply: Reply) -> Answer:
+    def _read_answer(self, reply: Reply) -> Answer:
         """Return the answer in a reply. Raises PromptTooLong, ModelError."""
         error = reply.get("error")
         if error is not None:
-            raise self._refusal(error)
+            raise self._refusal_error(error)
 
         (choice,) = reply["choices"]
         finish: Literal["stop", "length"] = "stop"
@@ -220,7 +220,7 @@ class EmbeddedModel:
         )
         return Answer(choice["message"]["content"] or "", usage, finish)
 
-    def _refusal(self, error: Mapping[str, Any]) -> ModelError:
+    def _refusal_error(self, error: Mapping[str, Any]) -> ModelError:
         """Return the error of heedful for an error of the native server."""
         if error.get("type") == "exceed_context_size_error":
             return PromptTooLong(
@@ -248,7 +248,7 @@ class _Child(subprocess.Popen[bytes]):
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
+        self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end_children` closes it
         pipe = subprocess.PIPE
 
         try:
@@ -292,7 +292,7 @@ class _Child(subprocess.Popen[bytes]):
         return f"{ending}; the end of stderr: {stderr or 'nothing'}"
 
 
-def _end(children: list[_Child]) -> None:
+def _end_children(children: list[_Child]) -> None:
     """End child processes.
 
     It takes no lock: the thread of a finalizer may hold it already.

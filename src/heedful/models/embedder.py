@@ -65,7 +65,9 @@ class MiniLM:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             model_file = await fetch("minilm-int8")
             tokenizer_file = await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(partial(_load, model_file, tokenizer_file))
+            self._loaded = await in_thread(
+                partial(_load_model, model_file, tokenizer_file)
+            )
         tokenizer, session = self._loaded
 
         import numpy as np
@@ -105,7 +107,7 @@ def _import_packages() -> tuple[Any, Any]:
         raise ModelUnavailable(message) from error
 
 
-def _load(model_file: Path, tokenizer_file: Path) -> tuple[Any, Any]:
+def _load_model(model_file: Path, tokenizer_file: Path) -> tuple[Any, Any]:
     """Return the tokenizer, and the session that runs the model on one thread."""
     runtime, tokenizers = _import_packages()
     tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_file))

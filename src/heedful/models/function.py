@@ -65,8 +65,8 @@ class Function:
 
         start = time.monotonic()
         async with calls.time_limit(self._timeout, self.name):
-            with UserCode(partial(_raised, f"model {self.name!r}")):
-                result = await self._result(messages, settings)
+            with UserCode(partial(_failure_of, f"model {self.name!r}")):
+                result = await self._call_function(messages, settings)
         seconds = time.monotonic() - start
 
         answer = Answer(result) if isinstance(result, str) else answer_of(result)
@@ -79,7 +79,7 @@ class Function:
             answer = replace(answer, usage=answer.usage.lasting(seconds))
         return calls.check_answer(self.name, answer, schema)
 
-    async def _result(
+    async def _call_function(
         self, messages: Sequence[Message], settings: Mapping[str, Any]
     ) -> Any:
         """Return what the function returns; one that is not async runs in a thread."""
@@ -96,7 +96,7 @@ class Function:
         """Do nothing: a function has no resources."""
 
 
-def _raised(action: str, error: BaseException) -> ModelError:
+def _failure_of(action: str, error: BaseException) -> ModelError:
     """Return the error for an exception of the user's code; `action` is its subject."""
     return ModelError(f"{action} raised {type(error).__name__}: {error}")
 
@@ -104,7 +104,7 @@ def _raised(action: str, error: BaseException) -> ModelError:
 def _look_up(name: str) -> Callable[..., Any]:
     """Return the function called `module:function`. Raises InvalidInput, ModelError."""
     allowed = "a function, as in module:function"
-    with UserCode(partial(_raised, f"importing model {name!r}")):
+    with UserCode(partial(_failure_of, f"importing model {name!r}")):
         try:
             function: Callable[..., Any] = resolve_name(name)
         except (ImportError, AttributeError) as error:

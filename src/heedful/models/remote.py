@@ -127,7 +127,7 @@ class RemoteModel:
 
                 response = await model_request(
                     model,
-                    _turns(messages),
+                    _library_messages(messages),
                     model_settings=cast("ModelSettings", settings),
                     model_request_parameters=_output_parameters(schema, profile),
                 )
@@ -292,7 +292,7 @@ def _output_parameters(
     return ModelRequestParameters(output_mode=mode, output_object=output_object)
 
 
-def _turns(messages: Sequence[Message]) -> "list[ModelMessage]":
+def _library_messages(messages: Sequence[Message]) -> "list[ModelMessage]":
     """Return the messages as the library's requests and responses."""
     from pydantic_ai import messages as library
 

@@ -240,7 +240,7 @@ class Pipeline:
         settings["policy"] = self._stage_policy(retries, settings.get("policy"))
         model = settings.pop("model", None)
         if model is not None:
-            settings["writer"] = _writer(model)
+            settings["writer"] = _check_writer(model)
 
         def add(function: Work) -> Work:
             """Add a stage with this function; return the function, as a decorator."""
@@ -320,7 +320,7 @@ class Pipeline:
         return await PipelineRun(self, state, id).finish()
 
 
-def _writer(model: Any) -> Writer:
+def _check_writer(model: Any) -> Writer:
     """Return the writer of a stage. Raises InvalidInput unless `model` is a model."""
     if isinstance(model, str):
         model = open_model(model)
@@ -406,7 +406,7 @@ class PipelineRun:
                 if report.action == "halted":
                     break
 
-            return await self._end(run)
+            return await self._end_run(run)
 
     def _add_report(self, report: runs.StageReport) -> None:
         """Remember the report of an ended stage, and show it in the state."""
@@ -471,7 +471,7 @@ class PipelineRun:
 
         return report
 
-    async def _end(self, run: StoredLoop | None) -> runs.Report:
+    async def _end_run(self, run: StoredLoop | None) -> runs.Report:
         """Return the report of the run; record its end if it is not recorded yet."""
         pipeline = self.pipeline
         not_run = [
@@ -584,18 +584,18 @@ class StageRunner:
 
         Raises StageFailed, ModelError, StoreError.
         """
-        task = await self._task()
+        task = await self._describe_task()
         run = self._loop(task)
         count = len(self._attempts.candidates)
-        limit = self._limit()
+        limit = self._limit_words()
 
         while True:
             self._run.say(f"{self._place}: attempt {count + 1}{limit} …")
             verdict = await self._step(run, count + 1)
             count = len(run.loop.attempts)
 
-            stored_loop = await self._stored(run, verdict)
-            report = self._report(stored_loop, verdict)
+            stored_loop = await self._stored_loop(run, verdict)
+            report = self._make_report(stored_loop, verdict)
             if isinstance(verdict, decide.Done):
                 return report
 
@@ -624,13 +624,13 @@ class StageRunner:
             scope=pipeline.scope,
             data=self._attempts.state,
             timeout=stage.timeout,
-            feedback=self._feedback,
+            feedback=self._write_feedback,
             memory_key=stage.memory_key,
             tell="both" if stage.writer else "rules",
             stage=head,
         )
 
-    def _limit(self) -> str:
+    def _limit_words(self) -> str:
         """Return the most attempts of the stage as words; "" without a limit."""
         rules = stop.flat(self._stage.policy.rules)
         limits = [rule.limit for rule in rules if isinstance(rule, stop.MaxAttempts)]
@@ -641,16 +641,16 @@ class StageRunner:
         try:
             return await run.step()
         except errors.GenerateFailed as error:
-            raise self._failed(error.__cause__ or error) from error
+            raise self._failed_error(error.__cause__ or error) from error
         except errors.ModelTimeout as error:
             timeout = self._stage.timeout
             if timeout is None:
                 raise  # the model's own time-out
 
             late = TimeoutError(f"attempt {attempt} had no result in {timeout:g} s")
-            raise self._failed(late) from error
+            raise self._failed_error(late) from error
 
-    async def _task(self) -> str:
+    async def _describe_task(self) -> str:
         """Return the loop's task: the stage's name or the model's prompt.
 
         Raises StageFailed.
@@ -661,7 +661,7 @@ class StageRunner:
             return f"{self._pipeline.name}: {stage.name}"
 
         prompt = await call(
-            self._failed,
+            self._failed_error,
             stage.function,
             state,
             at=Context(None, loop_id=self.loop, data=state),
@@ -671,7 +671,7 @@ class StageRunner:
         require(isinstance(prompt, str), subject, prompt, "a text")
         return str(prompt)
 
-    def _failed(self, error: BaseException) -> errors.StageFailed:
+    def _failed_error(self, error: BaseException) -> errors.StageFailed:
         """Return the error for a stage whose function raised `error`."""
         return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
@@ -682,7 +682,7 @@ class StageRunner:
             output = await self._attempts.output(candidate, at)
         except errors.InvalidInput as error:
             # The state refused the restored value, so no check has failed.
-            raise self._failed(error) from error
+            raise self._failed_error(error) from error
 
         # The candidate of a function is the change of the state, and checks expect its
         # output. The candidate of a model is the output itself.
@@ -698,7 +698,7 @@ class StageRunner:
             tries=self._pipeline.settings.max_check_attempts,
         )
 
-    async def _feedback(
+    async def _write_feedback(
         self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
     ) -> str:
         """Return the feedback on an attempt, with lessons about its errors.
@@ -711,7 +711,7 @@ class StageRunner:
         if memory is None:
             return runs.stage_feedback(stage.name, evaluation, goals)
 
-        texts = await self._lessons(memory, evaluation)
+        texts = await self._recall_fixes(memory, evaluation)
         if stage.writer is None:
             texts += [match.lesson for match in context().advice]
         lines = [
@@ -720,7 +720,7 @@ class StageRunner:
         lessons = [KNOWN_FIXES_HEADING, *dict.fromkeys(lines)]
         return runs.stage_feedback(stage.name, evaluation, goals, lessons)
 
-    async def _lessons(
+    async def _recall_fixes(
         self, memory: Memory, evaluation: record.Evaluation
     ) -> list[str]:
         """Return the text of one lesson about each of the most severe errors."""
@@ -744,7 +744,7 @@ class StageRunner:
 
         return texts
 
-    async def _stored(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
+    async def _stored_loop(self, run: Run[Any], verdict: decide.Verdict) -> StoredLoop:
         """Return the loop as the store holds it, without secrets.
 
         Without a store, return the loop as it is.
@@ -770,7 +770,7 @@ class StageRunner:
             briefing=run.briefing,
         )
 
-    def _report(
+    def _make_report(
         self, stored_loop: StoredLoop, verdict: decide.Verdict
     ) -> runs.StageReport:
         """Return the report so far; show the last attempt in state and files."""

@@ -386,19 +386,19 @@ class StageState:
         described = {}
         for name, value in change.changed.items():
             if json_text(value) is None:
-                described[name] = self._description(name, value, attempt)
+                described[name] = self._describe(name, value, attempt)
             else:
                 storable[name] = value
 
         self.unstored = ""
         if self.run and not self.stage.rerun:
-            self.unstored = self._unstorable(described)
+            self.unstored = self._unstorable_message(described)
 
         if described or self.stage.rerun:
             return StateChange(storable, change.gone, described).plain()
         return StateChange(storable, change.gone).plain()
 
-    def _description(self, name: str, value: Any, attempt: int) -> str:
+    def _describe(self, name: str, value: Any, attempt: int) -> str:
         """Describe a value that is not stored; equal values have equal descriptions.
 
         So a value has the number of the first attempt that made it.
@@ -409,7 +409,7 @@ class StageState:
 
         return f"{type(value).__name__} of attempt {attempt}{describe(value)}"
 
-    def _unstorable(self, described: Mapping[str, str]) -> str:
+    def _unstorable_message(self, described: Mapping[str, str]) -> str:
         """Return the message for the first value that cannot be stored; "" for none."""
         for name, description in described.items():
             place = f"what it left in the state as {name!r}"
@@ -468,7 +468,7 @@ class StageState:
     async def _repeat(self, context: Context, described: Mapping[str, str]) -> None:
         """Run the stage again, because its change is not stored."""
         if not self.stage.rerun:
-            raise NotJournalable(self._unstorable(described))
+            raise NotJournalable(self._unstorable_message(described))
         failed = partial(StageFailed, self.stage.name, self.run)
         thread = blocking(self.stage.function)
         await call(

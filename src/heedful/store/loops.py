@@ -65,7 +65,7 @@ class LoopChanged(LeaseLost):
 
 def new_owner() -> str:
     """Return a token for one driver in this process: host, process id and a nonce."""
-    return f"{_host()}|{os.getpid()}|{os.urandom(6).hex()}"
+    return f"{_host_name()}|{os.getpid()}|{os.urandom(6).hex()}"
 
 
 def enter(owner: str) -> None:
@@ -88,7 +88,7 @@ def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
     """
     has_lease = 0 < left <= most
     host, _, pid_and_nonce = owner.partition("|")
-    if host != _host():
+    if host != _host_name():
         return bool(owner) and has_lease
 
     pid = int(pid_and_nonce.partition("|")[0])
@@ -98,7 +98,7 @@ def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
 
 
 @cache
-def _host() -> str:
+def _host_name() -> str:
     """Return the host name and, on Linux, the process's PID namespace.
 
     In another namespace, the same PID belongs to another process.
@@ -243,7 +243,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     state, only one can write.
     """
     now = time.time()
-    loop = _fence(db, _loop_key(scope, entry.id), entry=entry, owner=owner, now=now)
+    loop = _loop_for_writer(
+        db, _loop_key(scope, entry.id), entry=entry, owner=owner, now=now
+    )
     if entry.attempt is not None and not _insert_attempt(
         db, loop, attempt=entry.attempt, value=entry.value, id=entry.id, now=now
     ):
@@ -521,7 +523,7 @@ def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
             )
 
 
-def _fence(
+def _loop_for_writer(
     db: Db, key: Mapping[str, Any], entry: JournalEntry, owner: str, now: float
 ) -> _Loop:
     """Return the loop if the writer of `entry` may change it; create it if it is new.

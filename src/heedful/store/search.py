@@ -276,7 +276,7 @@ class Codes:
         if codes.dtype == np.float32 or not self.count:
             scores = codes @ query
         else:
-            query_codes, _ = _encode(query[None])
+            query_codes, _ = _encode_rows(query[None])
             products = _numkong().cdist(query_codes, codes, "dot")
             scores = np.asarray(products)[0] * self._scales[: self.count]
 
@@ -323,7 +323,7 @@ class Codes:
         added = slice(self.count, end)
         self._ids[added] = ids
         if self._codes.dtype == np.int8:
-            self._codes[added], self._scales[added] = _encode(vectors)
+            self._codes[added], self._scales[added] = _encode_rows(vectors)
         else:
             self._codes[added] = vectors
         self.count = end
@@ -339,7 +339,7 @@ class Codes:
             setattr(self, name, new)
 
 
-def _encode(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
+def _encode_rows(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
     """Return each row's code in -127..127 and its scale, 1 for a row of zeros."""
     import numpy as np
 

@@ -389,7 +389,7 @@ def connect(
         if place.opened is not None:
             place.check(writes=False)
         elif not (in_memory or os.path.exists(place.path)):
-            _create(place.path)
+            _create_file(place.path)
 
         db = sqlite3.connect(
             place.path,
@@ -424,7 +424,7 @@ def connect(
     return db
 
 
-def _create(path: str) -> None:
+def _create_file(path: str) -> None:
     """Make a database that only its owner may read, completely or not at all.
 
     It gets its name last. So an empty file at `path` is not new, but has lost its data.

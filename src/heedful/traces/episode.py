@@ -233,7 +233,7 @@ class EpisodeBuilder:
         timeout, by the code), else partial.
         """
         content = self._limits.content
-        events = self._identified()
+        events = self._with_ids()
         omitted += self.count - len(events)
         if by_time:
             events = _sorted_by_time(events)
@@ -261,7 +261,7 @@ class EpisodeBuilder:
             source=self._source,
         )
 
-    def _identified(self) -> list[Event]:
+    def _with_ids(self) -> list[Event]:
         """Return the events, each with an id that no other has."""
         events: list[Event] = []
         ids: set[str] = set()

@@ -29,7 +29,7 @@ _EXIT_STATUS_PATTERN = re.compile(
     r"(?m)^(?:(?i:exit ?(?:code|status))\W{0,2}-?\d+[^\n]{0,80}"
     r"|\W?[\w ]{1,40} (?i:exit ?(?:code|status)) -?\d+\W{0,2}$)"
 )
-# Marks of a line that names an error, as `_rank` uses them.
+# Marks of a line that names an error, as `_rank_line` uses them.
 # The type or code of the error: "KeyError: 'a'", "error[E0425]: cannot find".
 _ERROR_CODE_PATTERN = re.compile(
     r"[a-z](?:Error|Exception)\b[^:\s]{0,40}: *\S"
@@ -160,11 +160,13 @@ def _find_error(failure: str) -> tuple[list[str], int]:
                 return lines[position:], 0
         return lines, 0
 
-    ranks = [_rank(line, first=position == 0) for position, line in enumerate(lines)]
+    ranks = [
+        _rank_line(line, first=position == 0) for position, line in enumerate(lines)
+    ]
     return lines, ranks.index(min(ranks))
 
 
-def _rank(line: str, *, first: bool) -> int:
+def _rank_line(line: str, *, first: bool) -> int:
     """Return how well a line names an error; 0 is best.
 
     Best is a line with the type or code of the error, then one that begins with a word

@@ -234,9 +234,9 @@ class EpisodeReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._sessions = defaultdict[str, _Session](self._session)
+        self._sessions = defaultdict[str, _Session](self._new_session)
 
-    def _session(self) -> _Session:
+    def _new_session(self) -> _Session:
         """Return a new session."""
         return _Session(EpisodeBuilder(self._limits, self.source))
 
@@ -308,7 +308,7 @@ class ChatReader(EpisodeReader):
             return []
 
         chat = value if isinstance(value, Mapping) else {"messages": value}
-        session = self._session()
+        session = self._new_session()
         for message in objects(chat["messages"], "messages"):
             session.add(message)
         outcome = chat.get("outcome")
@@ -423,7 +423,7 @@ class CodexReader(EpisodeReader):
 
         if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
-                session = self._sessions.pop("", self._session())
+                session = self._sessions.pop("", self._new_session())
                 self._sessions[text_field(item, "id")] = session
         elif value.get("type") == "response_item":
             time = seconds(value.get("timestamp"))

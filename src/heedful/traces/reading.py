@@ -54,11 +54,11 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
     line = 0
 
     try:
-        with _opened(file) as stream:
-            for number, value in _values(name, stream, limits.bytes):
+        with _open_file(file) as stream:
+            for number, value in _read_values(name, stream, limits.bytes):
                 line = number
                 if reader is None:
-                    reader = FORMATS[_format(value)](limits)
+                    reader = FORMATS[_find_format(value)](limits)
 
                 yield from reader.add(value)
     except TraceFileError as error:
@@ -80,7 +80,7 @@ def read(file: File, limits: Limits = Limits()) -> Iterator[Episode]:
         raise damage
 
 
-def _opened(file: File) -> BufferedReader:
+def _open_file(file: File) -> BufferedReader:
     """Open a path, or the bytes of a file. Raises OSError."""
     if isinstance(file, bytes):
         return BufferedReader(BytesIO(file))
@@ -104,7 +104,7 @@ def problem(error: Exception) -> str:
             return str(error)
 
 
-def _format(value: Any) -> str:
+def _find_format(value: Any) -> str:
     """Return the format of a file by its first value. Raises InvalidInput."""
     if isinstance(value, bytes):
         return "otlp"
@@ -123,7 +123,9 @@ def _format(value: Any) -> str:
     )
 
 
-def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, Any]]:
+def _read_values(
+    name: str, file: BufferedReader, limit: int
+) -> Iterator[tuple[int, Any]]:
     """Yield the values of a file, each with the line where it begins (0 if unknown).
 
     A value is decoded JSON, or the bytes of one request as protobuf. JSON has one value
@@ -146,7 +148,7 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
             continue
 
         try:
-            value = _parsed(name, number, line)
+            value = _parse_line(name, number, line)
         except TraceFileError:
             # Perhaps a document of many lines begins here.
             others = file.read(limit - len(line) + 1) if is_first else b""
@@ -155,7 +157,7 @@ def _values(name: str, file: BufferedReader, limit: int) -> Iterator[tuple[int, 
 
             document = line + others
             _check_length(name, 0, document, limit)
-            yield number, _parsed(name, number, document)
+            yield number, _parse_line(name, number, document)
             return
 
         yield number, value
@@ -169,7 +171,7 @@ def _check_length(name: str, line: int, data: bytes, limit: int) -> None:
         raise TraceFileError(name, line, reason)
 
 
-def _parsed(name: str, number: int, text: bytes) -> Any:
+def _parse_line(name: str, number: int, text: bytes) -> Any:
     """Decode JSON text that begins on line `number`. Raises TraceFileError."""
     try:
         decoded = text.decode("utf-8-sig").rstrip("\r\n")

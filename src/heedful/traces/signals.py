@@ -146,7 +146,7 @@ def course(episode: Episode) -> Course:
     task = ends(f"{episode.task}\n{episode.goal}")
     prompt = task.strip()
     roles = [
-        _role(event, text, prompt) for event, text in zip(events, texts, strict=True)
+        _role_of(event, text, prompt) for event, text in zip(events, texts, strict=True)
     ]
 
     results: list[int | None] = [None] * len(events)
@@ -178,7 +178,7 @@ def course(episode: Episode) -> Course:
     )
 
 
-def _role(event: Event, text: str, task: str) -> Role:
+def _role_of(event: Event, text: str, task: str) -> Role:
     """Return what an event is in its run; a text that repeats the task is given."""
     if event.type == "tool_call":
         return "act"
@@ -319,7 +319,7 @@ class Signal:
         return f"event {self.id or self.at}: {self.words}"
 
 
-def _signal(
+def _make_signal(
     events: Sequence[Event],
     kind: Kind,
     position: int,
@@ -393,7 +393,7 @@ def repeated_step(
         return None
 
     tool = clean(events[calls[0]].tool, 80) or "a tool without a name"
-    return _signal(
+    return _make_signal(
         events,
         "repeated",
         calls[1],
@@ -458,7 +458,7 @@ def quote(text: str) -> str:
     return clean(text, 120)
 
 
-def _answer(run: Course) -> Iterator[Signal]:
+def _answer_signals(run: Course) -> Iterator[Signal]:
     """Yield the steps where the values of a wrong answer first appeared."""
     answer = run.answer
     outcome = run.episode.outcome
@@ -480,7 +480,7 @@ def _answer(run: Course) -> Iterator[Signal]:
         if len(step_values) > 3:
             quoted += f" and {len(step_values) - 3} more"
 
-        yield _signal(
+        yield _make_signal(
             run.events,
             "answer",
             step,
@@ -490,7 +490,7 @@ def _answer(run: Course) -> Iterator[Signal]:
         )
 
 
-def _causes(run: Course) -> Iterator[Signal]:
+def _cause_signals(run: Course) -> Iterator[Signal]:
     """Yield the first failure of each kind: failures of a kind share a failure key."""
     groups: list[list[int]] = []
     group_of: dict[str, list[int]] = {}
@@ -514,7 +514,7 @@ def _causes(run: Course) -> Iterator[Signal]:
         if len(group) > 1:
             words += f"; {len(group) - 1} later failures are of the same kind"
 
-        yield _signal(
+        yield _make_signal(
             run.events,
             "cause",
             run.step_of(first),
@@ -534,14 +534,14 @@ def _failure_keys(line: str) -> list[str]:
     return keys
 
 
-def _repeated(run: Course) -> Iterator[Signal]:
+def _repeated_signals(run: Course) -> Iterator[Signal]:
     """Yield the first step that was made three times in a row."""
     signal = repeated_step(run.events, 3)
     if signal is not None:
         yield signal
 
 
-def _retries(run: Course) -> Iterator[Signal]:
+def _retry_signals(run: Course) -> Iterator[Signal]:
     """Yield calls that worked after the same tool had failed, with what changed."""
     calls_by_tool: dict[tuple[str, str], list[int]] = {}
     for position, role in enumerate(run.roles):
@@ -582,7 +582,7 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Signal]:
                 tries.append(other)
 
         fixed.update(tries)
-        yield _retry(run, tries, retry)
+        yield _retry_signal(run, tries, retry)
 
 
 def _most_alike(
@@ -603,7 +603,7 @@ def _most_alike(
     return most_alike
 
 
-def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
+def _retry_signal(run: Course, tries: Sequence[int], retry: int) -> Signal:
     """Return the signal of a call that worked after the failed `tries`."""
     changes = [
         f"{quote(name)}: {quote(old or '')!r} became {quote(new or '')!r}"
@@ -629,7 +629,7 @@ def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
         tools = dict.fromkeys(quote(run.events[call].tool) for call in between)
         words += f" and {', '.join(tools)} in between"
 
-    return _signal(
+    return _make_signal(
         run.events,
         "retry",
         retry,
@@ -639,7 +639,7 @@ def _retry(run: Course, tries: Sequence[int], retry: int) -> Signal:
     )
 
 
-def _timeouts(run: Course) -> Iterator[Signal]:
+def _timeout_signals(run: Course) -> Iterator[Signal]:
     """Yield failures with the error code or exception name of a time-out."""
     for position, text in enumerate(run.failure):
         if not text:
@@ -652,7 +652,7 @@ def _timeouts(run: Course) -> Iterator[Signal]:
         code = run.events[position].code or exception
 
         if line and TIMEOUT_CODE_PATTERN.search(code):
-            yield _signal(
+            yield _make_signal(
                 run.events,
                 "timeout",
                 run.step_of(position),
@@ -662,7 +662,7 @@ def _timeouts(run: Course) -> Iterator[Signal]:
             )
 
 
-def _not_offered(run: Course) -> Iterator[Signal]:
+def _unknown_tool_signals(run: Course) -> Iterator[Signal]:
     """Yield the first call of each tool that was not offered to the agent."""
     if not run.episode.tools:
         return
@@ -674,7 +674,7 @@ def _not_offered(run: Course) -> Iterator[Signal]:
 
         known_tools.add(event.tool)
         tool = quote(event.tool)
-        yield _signal(
+        yield _make_signal(
             run.events,
             "unknown_tool",
             position,
@@ -685,12 +685,12 @@ def _not_offered(run: Course) -> Iterator[Signal]:
 
 
 SIGNAL_RULES: tuple[Callable[[Course], Iterator[Signal]], ...] = (
-    _answer,
-    _causes,
-    _repeated,
-    _retries,
-    _timeouts,
-    _not_offered,
+    _answer_signals,
+    _cause_signals,
+    _repeated_signals,
+    _retry_signals,
+    _timeout_signals,
+    _unknown_tool_signals,
 )
 
 
@@ -704,13 +704,13 @@ def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | Non
         was = old_arguments.get(name)
         now = new_arguments.get(name)
         if was != now:
-            was, now = _differing(was, now)
+            was, now = _differing_parts(was, now)
             changes.append((name, was, now))
 
     return changes
 
 
-def _differing(was: str | None, now: str | None) -> tuple[str | None, str | None]:
+def _differing_parts(was: str | None, now: str | None) -> tuple[str | None, str | None]:
     """Return two texts; of long ones the parts that differ, with a word around them."""
     if not was or not now or max(len(was), len(now)) <= MAX_WHOLE_ARGUMENT_CHARS:
         return was, now

@@ -78,12 +78,14 @@ class SpanReader(EpisodeReader):
                 message, code = step.error
                 step.error = shorten(message, limit), shorten(code, limit)
 
-            step.inputs = tuple(self._shared(step, event) for event in step.inputs)
-            step.outputs = tuple(self._shared(step, event) for event in step.outputs)
+            step.inputs = tuple(self._share_event(step, event) for event in step.inputs)
+            step.outputs = tuple(
+                self._share_event(step, event) for event in step.outputs
+            )
 
         return []
 
-    def _shared(self, step: SpanStep, event: Event) -> Event:
+    def _share_event(self, step: SpanStep, event: Event) -> Event:
         """Return the event with short texts, or the equal event that came before it.
 
         Spans of a chat repeat its events, so that equal ones share their memory.
@@ -157,7 +159,7 @@ def _list_moments(steps: Steps) -> list[_Moment]:
         entered.add(step.id)
 
         start = max(step.start, visit.after)
-        inside = _enter(visit)
+        inside = _enter_step(visit)
         moments.append((start, len(moments), step, False))
         visits.append(replace(inside, after=max(step.end, start), leaves=True))
         visits += [
@@ -168,7 +170,7 @@ def _list_moments(steps: Steps) -> list[_Moment]:
     return sorted(moments)
 
 
-def _enter(visit: _Visit) -> _Visit:
+def _enter_step(visit: _Visit) -> _Visit:
     """Name the agent of a step; return the visit with the agent and model inside it."""
     step = visit.step
     agent = visit.agent

@@ -106,12 +106,12 @@ def grounding(
 
         for claim in ground(text, index):
             if claim.verdict != "supported":
-                yield _finding(claim, unsupported)
+                yield _claim_finding(claim, unsupported)
 
     return TextCheck(name=_GROUNDING_CHECK, judge=judge, pure=not callable(evidence))
 
 
-def _finding(claim: Claim, unsupported: Unsupported) -> Finding:
+def _claim_finding(claim: Claim, unsupported: Unsupported) -> Finding:
     """Return the finding about a claim that is contradicted or not found."""
     quoted = shorten(claim.text, 120)
     message = f"{claim.kind} {quoted} is {claim.verdict}: {claim.why}"

@@ -201,7 +201,7 @@ class Citations:
         """
         reported_keys = set()
         for citation in citations:
-            has_cited = any(map(self._knows, citation.aliases))
+            has_cited = any(map(self._has_name, citation.aliases))
             if has_cited or citation.key in reported_keys:
                 continue
 
@@ -216,7 +216,7 @@ class Citations:
                 span=citation.span,
             )
 
-    def _knows(self, name: Sequence[str]) -> bool:
+    def _has_name(self, name: Sequence[str]) -> bool:
         """Return whether the run has each word of a name, as metric or column."""
         return all(
             self.metrics.knows(word) or self.columns.knows(word) for word in name
