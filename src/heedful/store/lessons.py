@@ -314,7 +314,6 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         "at": now,
     }
     db.insert("occurrence", sighting)
-
     digest = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
