@@ -98,10 +98,10 @@ class Templates:
             if pattern.digest not in self.branches.get(_key(pattern), ())
         }
         room = MAX_SCOPE_PATTERNS - sum(map(len, self.branches.values()))
+
         branches = {key: dict(branch) for key, branch in self.branches.items()}
         for pattern in islice(new.values(), room):
-            branch = branches.setdefault(_key(pattern), {})
-            branch[pattern.digest] = pattern.pattern
+            branches.setdefault(_key(pattern), {})[pattern.digest] = pattern.pattern
         return replace(self, branches=branches) if new else self
 
     def group(self, pattern: Signature) -> str:
@@ -170,14 +170,10 @@ def is_learnable(pattern: Signature) -> bool:
 
 def _fits(tokens: Tokens, template: Tokens) -> bool:
     """Return True if a pattern has a template's tokens, particulars in its holes."""
-    if len(tokens) != len(template):
-        return False
-
-    pairs = zip(tokens, template, strict=True)
-    return all(
+    return len(tokens) == len(template) and all(
         token == wanted
         or (wanted == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(token))
-        for token, wanted in pairs
+        for token, wanted in zip(tokens, template, strict=True)
     )
 
 
@@ -235,10 +231,8 @@ def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
     split = min(meaningful or varying, key=lambda place: (len(columns[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
     for row in rows:
-        token = row[split]
-        if fixed[split] and token not in fixed[split]:
-            token = ""
-        parts[token].append(row)
+        is_particular = fixed[split] and row[split] not in fixed[split]
+        parts["" if is_particular else row[split]].append(row)
     for part in parts.values():
         yield from _group_rows(part)
 

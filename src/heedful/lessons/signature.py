@@ -324,10 +324,9 @@ def words_of(error_type: str, pattern: str, titled: bool) -> str:
     or if the pattern is `titled`.
     """
     title = compiled(_ERROR_TITLE_PATTERN).match(pattern)
-    if title is not None:
-        name = title[1] or ""
-        if titled or name.lower() == error_type.lower():
-            pattern = pattern[title.end() :]
+    is_type = title is not None and (title[1] or "").lower() == error_type.lower()
+    if title is not None and (titled or is_type):
+        pattern = pattern[title.end() :]
     return bare_digest(pattern)
 
 

@@ -175,9 +175,10 @@ def difference(rejected: str, accepted: str) -> str:
 
 def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
     """Count the texts (or characters) that both sequences have alike at the start."""
-    pairs = enumerate(zip(texts, others, strict=False))
-    differing = (n for n, (text, other) in pairs if text != other)
-    return next(differing, min(len(texts), len(others)))
+    for n, (text, other) in enumerate(zip(texts, others, strict=False)):
+        if text != other:
+            return n
+    return min(len(texts), len(others))
 
 
 def _one_line(tokens: Sequence[str]) -> str:
