@@ -46,7 +46,7 @@ class LogThrottle:
     def allows(self, message: str) -> bool:
         """Return True at most once in `LOG_INTERVAL_SECONDS` for the same message."""
         now = time.monotonic()
-        self._next = {known: end for known, end in self._next.items() if end > now}
+        self._next = {text: end for text, end in self._next.items() if end > now}
         if message in self._next:
             return False
 

@@ -364,7 +364,7 @@ async def _matches_apart(pattern: str, text: str, *, full: bool) -> bool | None:
     import subprocess
 
     try:
-        ended = await asyncio.to_thread(
+        process = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-I", "-S", "-c", _MATCH_SCRIPT],
             input=json.dumps([pattern, text, full]),
@@ -376,4 +376,4 @@ async def _matches_apart(pattern: str, text: str, *, full: bool) -> bool | None:
     except subprocess.TimeoutExpired:
         return None
 
-    return ended.stdout.strip() == "True"
+    return process.stdout.strip() == "True"

@@ -106,9 +106,9 @@ def _review(
                 await memory.quarantine.reject(ids, by=by, why=why)
 
     ask(review)
-    done = quarantine_store.RULING_WORDS[action]
-    document = {done: reviewed, "by": by, "why": why}
-    return answer(document, f"{done}: {names}", following("quarantine", "list"))
+    ruling_word = quarantine_store.RULING_WORDS[action]
+    document = {ruling_word: reviewed, "by": by, "why": why}
+    return answer(document, f"{ruling_word}: {names}", following("quarantine", "list"))
 
 
 @contextmanager

@@ -344,11 +344,11 @@ async def _drive_all(
         first, *others = [
             task.id for task in task_run.tasks if task.id in errors_by_task
         ]
-        also = ""
+        note = ""
         if others:
-            also = f" (nor did {len(others)} more: {', '.join(others[:5])})"
+            note = f" (nor did {len(others)} more: {', '.join(others[:5])})"
         first_error = errors_by_task[first]
-        first_error.add_note(f"task {first!r} did not end{also}; all others are stored")
+        first_error.add_note(f"task {first!r} did not end{note}; all others are stored")
         raise first_error
 
 
@@ -518,24 +518,24 @@ def demo(
 
     arguments = current_command().arguments or ["demo"]
     words = [word for word in arguments if word not in ("--fresh", "--json")]
-    again = f"{program()} {shlex.join(words)}"
+    command = f"{program()} {shlex.join(words)}"
     out = out or Path("out/pipeline" if pipeline else "out/demo")
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
-        f"{again}"
+        f"{command}"
     )
 
     if pipeline:
         demo_pipeline = _import_demo("pipeline")
         work = demo_pipeline.run(values, out, fresh)
         result = drive(work, lambda: last_words)
-        demo_pipeline.write(result, again, current_command().json)
+        demo_pipeline.write(result, command, current_command().json)
         return
 
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    work = lab.measure(plan, values, out, fresh, again)
+    work = lab.measure(plan, values, out, fresh, command)
     measured = drive(work, lambda: last_words)
     lab.write(measured, out, current_command().json)
 

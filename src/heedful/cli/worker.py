@@ -112,19 +112,19 @@ class JobCounts:
     done: int = 0
     given_up: int = 0
 
-    def __call__(self, job: Job, what: str) -> None:
+    def __call__(self, job: Job, event: str) -> None:
         """Count and print what happened to a job; that it has begun is not printed."""
-        if what == "begun":
+        if event == "begun":
             return
-        if what.startswith("done"):
+        if event.startswith("done"):
             self.done += 1
-        elif what.startswith("given up"):
+        elif event.startswith("given up"):
             self.given_up += 1
 
         words = [f"{job.scope.tenant}/{job.scope.project}", job.task]
         for name, value in sorted(job.arguments.items()):
             words.append(f"{name}={value[:MAX_JOB_ARGUMENT_CHARS]}")
-        say(clean(f"{' '.join(words)}: {what}", MAX_MESSAGE_CHARS))
+        say(clean(f"{' '.join(words)}: {event}", MAX_MESSAGE_CHARS))
 
 
 @dataclass(frozen=True)

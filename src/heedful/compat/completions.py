@@ -109,8 +109,8 @@ class Completion:
                 return False
 
         reported = self.evaluation or record.Evaluation()
-        stored = attempt.evaluation or record.Evaluation()
-        if not reported.scores.items() <= stored.scores.items():
+        stored_evaluation = attempt.evaluation or record.Evaluation()
+        if not reported.scores.items() <= stored_evaluation.scores.items():
             return False
         if self.bias_tags is None:
             return True
@@ -118,7 +118,7 @@ class Completion:
         severities = {finding.key: finding.severity for finding in reported.findings}
         stored_severities = {
             finding.key: finding.severity
-            for finding in stored.findings
+            for finding in stored_evaluation.findings
             if finding.key.startswith(BIAS_PREFIX)
         }
         return severities == stored_severities

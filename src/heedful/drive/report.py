@@ -82,8 +82,8 @@ class AttemptReport:
         is_list = isinstance(self.checks, Sequence)
         require(is_list, "checks", self.checks, "a list of checks")
 
-        described = self.digest or self.checks or self.request
-        if output is None and self.evaluation is None and not described:
+        has_detail = self.digest or self.checks or self.request
+        if output is None and self.evaluation is None and not has_detail:
             raise errors.UsageError(
                 "the report is empty: give output, digest or evaluation"
             )

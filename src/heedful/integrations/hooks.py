@@ -286,8 +286,8 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
     import subprocess
     import tempfile
 
-    with tempfile.TemporaryFile() as printed:
-        process = _start_command(line, folder, printed)
+    with tempfile.TemporaryFile() as output_file:
+        process = _start_command(line, folder, output_file)
         try:
             code = await asyncio.to_thread(process.wait, seconds)
         except subprocess.TimeoutExpired:
@@ -298,12 +298,12 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-        size = printed.seek(0, os.SEEK_END)
-        printed.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
-        return code, printed.read().decode("utf-8", "replace")
+        size = output_file.seek(0, os.SEEK_END)
+        output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
+        return code, output_file.read().decode("utf-8", "replace")
 
 
-def _start_command(line: str, folder: str, printed: IO[bytes]) -> Popen[bytes]:
+def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
     """Start a shell command that prints to a file.
 
     It starts without a pause: what cancels a hook would leave a command behind.
@@ -316,8 +316,8 @@ def _start_command(line: str, folder: str, printed: IO[bytes]) -> Popen[bytes]:
         cwd=folder,
         start_new_session=True,
         stdin=subprocess.DEVNULL,
-        stdout=printed,
-        stderr=printed,
+        stdout=output_file,
+        stderr=output_file,
     )
 
 
@@ -521,7 +521,7 @@ async def _before_call(moment: _Moment) -> Reply:
 
 async def _is_first_try(moment: _Moment) -> bool:
     """Return True if the action was not tried since the last message of the user."""
-    wanted = action(moment.tool, moment.arguments).whole
+    action_digest = action(moment.tool, moment.arguments).whole
     this_call = (moment.tool, moment.call)
 
     tried = False
@@ -533,7 +533,7 @@ async def _is_first_try(moment: _Moment) -> bool:
         call = (event["tool"], event["call"])
         if event["type"] == "tool_call" and call != this_call:
             earlier = action(event["tool"], event["arguments"] or {}).whole
-            tried = tried or earlier == wanted
+            tried = tried or earlier == action_digest
 
     return not tried
 

@@ -266,14 +266,14 @@ class HostRun:
 
         At most `room` characters: the latest calls come first.
         """
-        announced: dict[str, str] = {}
+        text_by_call: dict[str, str] = {}
         for call, texts in reversed(self.call_advice.items()):
             text = "\n".join(texts)
             if len(text) <= room:
-                announced[call] = text
+                text_by_call[call] = text
                 room -= len(text)
 
-        return announced
+        return text_by_call
 
     async def verdict(
         self, output: Any, usage: Any = None, attempt: int | None = None
@@ -453,8 +453,8 @@ class HostRun:
                 Outcome(name, not recurred, calls=len(later), signatures=signatures)
             )
 
-        ended = max((event["at"] for event in events), default=time.time())
-        await memory.store.write(memory.scope, exposures.settle, outcomes, ended)
+        ended_at = max((event["at"] for event in events), default=time.time())
+        await memory.store.write(memory.scope, exposures.settle, outcomes, ended_at)
 
     def best_as(self, kind: Any) -> Any:
         """Return the best output as an object of the type `kind`, if it can be one."""

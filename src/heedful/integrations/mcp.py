@@ -254,25 +254,25 @@ async def report_attempt(
     Begins the loop if it is new. Only checks that the operator has pinned to the loop
     measure; what the loop teaches otherwise waits in quarantine.
     """
-    sent = cast("dict[str, Any] | None", evaluation)
+    judgement = cast("dict[str, Any] | None", evaluation)
     options = [option.name for option in fields(Evaluation)]
-    check_options("evaluation", sent or (), options)
+    check_options("evaluation", judgement or (), options)
 
     head = await _ask_route("PUT", f"/v1/loops/{loop}", {"task": task, "goals": goals})
 
     # An attempt is judged by checks, or by an evaluation with a score for each goal.
     _, caller = _app_and_caller.get()
     has_checks = bool(checks or caller.setup.pinned(caller.scope, loop).checks)
-    scores = (sent or {}).get("scores", {})
+    scores = (judgement or {}).get("scores", {})
     unscored = [goal["score"] for goal in head["goals"] if goal["score"] not in scores]
 
-    is_unjudged = not has_checks and (sent is None or bool(unscored))
-    is_empty = sent is not None and not scores and "findings" not in sent
+    is_unjudged = not has_checks and (judgement is None or bool(unscored))
+    is_empty = judgement is not None and not scores and "findings" not in judgement
     if is_unjudged or is_empty:
         needs = [f" A goal needs the score {name}." for name in unscored]
         raise UsageError(UNJUDGED_ATTEMPT_MESSAGE + "".join(needs))
 
-    report = {"output": output, "checks": checks, "evaluation": sent}
+    report = {"output": output, "checks": checks, "evaluation": judgement}
     number = attempt or len(head["made"]) + 1
     answer = await _ask_route("PUT", f"/v1/loops/{loop}/attempts/{number}", report)
 
@@ -303,16 +303,16 @@ async def report_outcome(
     Only the first outcome of a loop counts, and only with a reported attempt and
     recalled lessons.
     """
-    ended = await _ask_route("POST", f"/v1/loops/{loop}/cancel", {"why": why})
+    loop_answer = await _ask_route("POST", f"/v1/loops/{loop}/cancel", {"why": why})
     body = {
         "loop": loop,
         "right_at_once": right_at_once,
         "calls": calls,
         "signatures": signatures,
     }
-    counted = await _ask_route("POST", "/v1/outcomes", body)
-    quarantine = _take_release("what the loop teaches", ended)
-    return OutcomeAnswer(ended["state"], counted["number"], quarantine)
+    outcome_answer = await _ask_route("POST", "/v1/outcomes", body)
+    quarantine = _take_release("what the loop teaches", loop_answer)
+    return OutcomeAnswer(loop_answer["state"], outcome_answer["number"], quarantine)
 
 
 async def read_loop(id: str) -> str:

@@ -376,9 +376,9 @@ class _Attempts:
         # The items of the run are kept without the last rejected answer. A handoff may
         # have rewritten them.
         items = result.to_input_list(mode="normalized")
-        sent = len(self.sent)
-        if items[:sent] == self.sent:
-            del items[sent - len(self.pair) : sent]
+        input_length = len(self.sent)
+        if items[:input_length] == self.sent:
+            del items[input_length - len(self.pair) : input_length]
 
         spent = Usage(
             usage.requests, usage.input_tokens, completion_tokens=usage.output_tokens

@@ -243,12 +243,12 @@ class _Run(Heedful):
 
         self.judged = True
         usage = _usage_of(ctx)
-        counted = self.counted
+        earlier_usage = self.counted
         spent = Usage(
-            usage.calls - counted.calls,
-            usage.prompt_tokens - counted.prompt_tokens,
-            completion_tokens=usage.completion_tokens - counted.completion_tokens,
-            cost=usage.cost - counted.cost,
+            usage.calls - earlier_usage.calls,
+            usage.prompt_tokens - earlier_usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens - earlier_usage.completion_tokens,
+            cost=usage.cost - earlier_usage.cost,
         )
         self.verdict = await self.run.verdict(output, spent, self.run.next)
         self.counted = usage
@@ -288,7 +288,7 @@ class _Run(Heedful):
         of_run = [number for number in prompts if messages[number].run_id == run_id]
         prompt = of_run[0] if of_run else max(prompts, default=-1)
 
-        advised = list(messages)
+        new_messages = list(messages)
         for number, message in enumerate(messages):
             if not isinstance(message, ModelRequest):
                 continue
@@ -301,9 +301,9 @@ class _Run(Heedful):
             ]
             added = [UserPromptPart(text) for text in texts if text]
             if added:
-                advised[number] = replace(message, parts=[*message.parts, *added])
+                new_messages[number] = replace(message, parts=[*message.parts, *added])
 
-        return advised
+        return new_messages
 
     def without_rejected(
         self, messages: Sequence[ModelMessage], keep: int = 0

@@ -171,16 +171,16 @@ def is_learnable(pattern: Signature) -> bool:
 def _fits(tokens: Tokens, template: Tokens) -> bool:
     """Return True if a pattern has a template's tokens, particulars in its holes."""
     return len(tokens) == len(template) and all(
-        token == wanted
-        or (wanted == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(token))
-        for token, wanted in zip(tokens, template, strict=True)
+        token == expected
+        or (expected == PATTERN_HOLE and not _FIXED_TOKEN_PATTERN.fullmatch(token))
+        for token, expected in zip(tokens, template, strict=True)
     )
 
 
 def _parse(pattern: str) -> Tokens:
     """Return a pattern's tokens, masks as holes unless too few words would remain."""
     tokens = tuple(_PATTERN_TOKEN_PATTERN.findall(pattern))
-    opened: list[str] = []
+    template: list[str] = []
     for token in tokens:
         bare = MASK_PATTERN.sub("", token)
         is_quotation = token[0] in "'\"`" and any(map(str.isalpha, bare))
@@ -188,10 +188,10 @@ def _parse(pattern: str) -> Tokens:
             token = PATTERN_HOLE
 
         # What continues a list of particulars is part of the hole before it.
-        if opened[-1:] != [PATTERN_HOLE] or not _LIST_TOKEN_PATTERN.fullmatch(token):
-            opened.append(token)
+        if template[-1:] != [PATTERN_HOLE] or not _LIST_TOKEN_PATTERN.fullmatch(token):
+            template.append(token)
 
-    return tuple(opened) if _count_words(opened) >= MIN_PATTERN_WORDS else tokens
+    return tuple(template) if _count_words(template) >= MIN_PATTERN_WORDS else tokens
 
 
 def _count_words(tokens: Iterable[str]) -> int:

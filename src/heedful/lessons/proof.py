@@ -278,14 +278,14 @@ class _Table:
         # Where no coin decided, the lesson is withheld with the probability 0.
         cases = {case: n for case, n in cases.items() if case[0] > 0} or cases
         right = Counter[tuple[float, bool, float]]()
-        again = Counter[tuple[float, bool, float]]()
+        recurrences = Counter[tuple[float, bool, float]]()
         calls = Counter[tuple[float, bool, float]]()
         for (share, was_shown, at_once, recurred, calls_made), n in cases.items():
             counted_calls = min(max(calls_made, 0), MAX_COUNTED_CALLS)
             right[share, was_shown, float(at_once)] += n
-            again[share, was_shown, float(recurred)] += n
+            recurrences[share, was_shown, float(recurred)] += n
             calls[share, was_shown, counted_calls / MAX_COUNTED_CALLS] += n
-        return cls(lesson=lesson, right=right, again=again, calls=calls)
+        return cls(lesson=lesson, right=right, again=recurrences, calls=calls)
 
     def evidence(self, better: bool) -> float:
         """Return the log of the evidence that the lesson helps (`better`) or hurts."""

@@ -220,7 +220,7 @@ def quotations(
     first of its texts that is quoted.
     """
     # The texts that each run of words is from, by the number of words of the run.
-    wanted: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(
+    texts_by_run: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(
         lambda: defaultdict(set)
     )
     for text in texts:
@@ -228,8 +228,8 @@ def quotations(
         size = min(MIN_QUOTATION_WORDS, len(words))
         for run in _runs(words, size):
             if " " in run or len(run) > 5:  # a short word is in every text
-                wanted[size][run].add(text)
-    if not wanted:
+                texts_by_run[size][run].add(text)
+    if not texts_by_run:
         return {}
 
     quoted: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -237,7 +237,7 @@ def quotations(
     run_sources: defaultdict[str, set[str]] = defaultdict(set)
     for position, (other, sources) in enumerate(others):
         words = _QUOTATION_WORD_PATTERN.findall(other.casefold())
-        for size, runs in wanted.items():
+        for size, runs in texts_by_run.items():
             for run in runs.keys() & {*_runs(words, size)}:
                 if sources <= run_sources[run]:
                     continue

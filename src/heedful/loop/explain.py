@@ -52,8 +52,8 @@ class Change:
 
     def __str__(self) -> str:
         to = format_score(self.to)
-        was = format_score(self.was)
-        return f"{self.what} {to} instead of {was}: {self.outcome}"
+        old_outcome = format_score(self.was)
+        return f"{self.what} {to} instead of {old_outcome}: {self.outcome}"
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
@@ -67,12 +67,12 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
         return ()
 
     case = (loop, policy)
-    was = _kind_and_rules(verdict)[0]
+    old_outcome = _kind_and_rules(verdict)[0]
 
     smallest = []
     for knob in _list_knobs(loop, policy):
         for direction in (1, -1):
-            change = _smallest_change(case, knob, direction, was)
+            change = _smallest_change(case, knob, direction, old_outcome)
             if change is not None:
                 smallest.append(change)
 
@@ -96,11 +96,12 @@ class _Knob(NamedTuple):
 
 
 def _smallest_change(
-    case: Case, knob: _Knob, direction: int, was: str
+    case: Case, knob: _Knob, direction: int, old_outcome: str
 ) -> Change | None:
     """Return the smallest change in one direction that gives another verdict.
 
-    `was` is the verdict without a change. None means that no change gives another one.
+    `old_outcome` is the verdict without a change. None means that no change gives
+    another one.
     """
 
     def change_by(steps: int) -> Change | None:
@@ -124,7 +125,7 @@ def _smallest_change(
     def keeps_verdict(steps: int) -> bool:
         """Return whether a change by these steps is allowed and gives the verdict."""
         change = change_by(steps)
-        return change is not None and change.outcome == was
+        return change is not None and change.outcome == old_outcome
 
     # Double the steps until the verdict changes, then halve the interval.
     low = 0
@@ -141,7 +142,7 @@ def _smallest_change(
             high = middle
 
     change = change_by(high)
-    if change is None or change.outcome == was:
+    if change is None or change.outcome == old_outcome:
         return None
     return change
 

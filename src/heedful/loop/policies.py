@@ -191,10 +191,10 @@ def _change_policy(base: Policy, changes: Mapping[str, Any]) -> Policy:
 
     goals = base.goals
     if "goals" in changes:
-        listed = changes["goals"]
+        goal_texts = changes["goals"]
         allowed = 'a list such as ["alignment >= 0.75"]'
-        require(isinstance(listed, list | tuple), "goals", listed, allowed)
-        new_goals = tuple(map(goal, listed))
+        require(isinstance(goal_texts, list | tuple), "goals", goal_texts, allowed)
+        new_goals = tuple(map(goal, goal_texts))
         replaced = {(goal.score, goal.direction) for goal in new_goals}
         others = [
             goal for goal in goals if (goal.score, goal.direction) not in replaced

@@ -78,8 +78,8 @@ class Usage:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        counted = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
-        if not (counted and 0 <= self.cost < inf and 0 <= self.seconds < inf):
+        are_counts = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
+        if not (are_counts and 0 <= self.cost < inf and 0 <= self.seconds < inf):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
@@ -221,8 +221,8 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        listed = isinstance(self.findings, tuple | list)
-        if not listed or not all(isinstance(item, Finding) for item in self.findings):
+        is_list = isinstance(self.findings, tuple | list)
+        if not is_list or not all(isinstance(item, Finding) for item in self.findings):
             raise InvalidInput("findings", self.findings, "a tuple of Finding")
 
         # Most scores are a dict, for which the check is faster than for a Mapping.

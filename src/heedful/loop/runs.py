@@ -452,15 +452,15 @@ def _function_output(stage: str, text: str) -> str:
     # A value that only Python can write, or a candidate that is no StateChange.
     with suppress(ValueError, AttributeError):
         document = json.loads(text)
-        changed, *others = document.values()
-        if not any(others) and changed.keys() == {stage}:
-            return json.dumps(changed[stage], ensure_ascii=False, sort_keys=True)
+        new_values, *others = document.values()
+        if not any(others) and new_values.keys() == {stage}:
+            return json.dumps(new_values[stage], ensure_ascii=False, sort_keys=True)
 
         descriptions = document.get("rerun") if others else None
         if descriptions:
             lines = [f"{name}: {value}" for name, value in descriptions.items()]
-            if changed:
-                lines.append(json.dumps(changed, ensure_ascii=False))
+            if new_values:
+                lines.append(json.dumps(new_values, ensure_ascii=False))
             return "\n".join(lines)
 
     return text

@@ -177,7 +177,7 @@ async def consolidate(
         )
 
     members = chain.from_iterable(proposal.members for proposal in proposals)
-    concerned = {*members, *(proposal.survivor for proposal in proposals)}
+    involved_ids = {*members, *(proposal.survivor for proposal in proposals)}
     return Dream(
         id,
         mode,
@@ -188,7 +188,7 @@ async def consolidate(
         proposals=tuple(proposals),
         vetoes=plan.vetoes,
         found=plan.nothing,
-        texts={id: lesson.text for id, lesson in lessons.items() if id in concerned},
+        texts={id: lesson.text for id, lesson in lessons.items() if id in involved_ids},
     )
 
 

@@ -639,7 +639,7 @@ class Memory:
         space = space_of(self.embedder)
         total = (await self.spaces()).behind if progress is not None else 0
         last_row = 0
-        done = 0
+        count = 0
         while True:
             batch = await self.store.read(
                 self.scope,
@@ -650,7 +650,7 @@ class Memory:
                 since=since,
             )
             if not batch:
-                return done
+                return count
 
             if pause is not None:
                 await pause()
@@ -659,11 +659,11 @@ class Memory:
                 (row, text, vector)
                 for (row, text), vector in zip(batch, vectors, strict=True)
             ]
-            done += await self.store.write(self.scope, search.place, space, placed)
+            count += await self.store.write(self.scope, search.place, space, placed)
 
             last_row, _ = batch[-1]
             if progress is not None:
-                progress(done, max(done, total))
+                progress(count, max(count, total))
 
     async def clear(self) -> int:
         """Delete everything learnt in this scope; return how many lessons it had."""

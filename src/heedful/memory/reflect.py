@@ -359,8 +359,8 @@ async def _read_answers(
     memory: Memory, reflection: Reflected
 ) -> tuple[Remembered, ...]:
     """Return the answers that the lessons got when another call stored them."""
-    both = [reflection.lesson, reflection.strategy]
-    return await memory.store.read(memory.scope, lessons.remembered, both)
+    lesson_pair = [reflection.lesson, reflection.strategy]
+    return await memory.store.read(memory.scope, lessons.remembered, lesson_pair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,10 +452,10 @@ class _Reflector:
             if event.type == "user_message" and after.type == "llm_response"
         }
         if task_at:
-            ours = await self.memory.store.read(
+            own_digests = await self.memory.store.read(
                 self.memory.scope, episodes.known_examples, task_at
             )
-            tasks = {task_at[digest] for digest in ours}
+            tasks = {task_at[digest] for digest in own_digests}
             answers = {position + 1 for position in tasks}
             episode = remove_lessons(episode, frozenset(tasks | answers))
 
@@ -776,8 +776,8 @@ async def _write_lessons(
     memory: Memory, digest: str, reflection: Reflected
 ) -> tuple[Remembered, ...]:
     """Store the lessons of an episode with its steps; return the answers."""
-    both = (reflection.lesson, reflection.strategy)
-    new_lessons = [lesson for lesson in both if lesson is not None]
+    lesson_pair = (reflection.lesson, reflection.strategy)
+    new_lessons = [lesson for lesson in lesson_pair if lesson is not None]
     answers = await write_lessons(
         memory, new_lessons, _record, digest, reflection.steps
     )

@@ -286,8 +286,8 @@ class _SessionStudy:
             names = set(_COMMAND_NAME_PATTERN.findall(clause["names"]))
             is_order = clause["order"] is not None
             common = {n: len(names & self._words_of_call(n, is_order)) for n in calls}
-            most = max(common.values(), default=0)
-            forbidden.update(n for n in calls if most > 0 and common[n] == most)
+            highest = max(common.values(), default=0)
+            forbidden.update(n for n in calls if highest > 0 and common[n] == highest)
         return forbidden
 
     def _words_of_call(self, call: int, is_order: bool) -> set[str]:
@@ -323,16 +323,16 @@ class _SessionStudy:
         """Find what put an error right: edits before the same call, or another call."""
         failed_text = self.texts[failed]
 
-        # `again` is the step where the same call worked later, or else `failed`.
+        # `repeat` is the step where the same call worked later, or else `failed`.
         same = [n for n in self.good if self.texts[n] == failed_text]
-        again = next((n for n in same if n > failed), failed)
+        repeat = next((n for n in same if n > failed), failed)
 
         # Only edits between these two that have to do with the error count.
-        between = [n for n in self.edits if failed < n < again]
+        between = [n for n in self.edits if failed < n < repeat]
         edits = [n for n in between if _concerns(self.edits[n], error)]
 
         # `end` is the step that worked, `failed` if nothing put the error right.
-        end = again if edits else self._other_call(failed, again, error)
+        end = repeat if edits else self._other_call(failed, repeat, error)
         mends = [self.edits[n] for n in edits]
         if not edits and end != failed:
             mends = [self.texts[end]]
@@ -364,27 +364,27 @@ class _SessionStudy:
         )
         return _MistakeCase(mistake, words, {failed, *tries, end})
 
-    def _other_call(self, failed: int, again: int, error: str) -> int:
+    def _other_call(self, failed: int, repeat: int, error: str) -> int:
         """Return the call that put an error right before any edit; else `failed`.
 
-        If the same call worked `again`, it is the step right before that. This step
-        must be done there for the first time; and it must have a word of the failure
-        that the call has not, or be another form of the call. If the same call did not
-        work again, it is the form of the call that is most like it.
+        If the same call worked later (`repeat`), it is the step right before that. This
+        step must be done there for the first time; and it must have a word of the
+        failure that the call has not, or be another form of the call. If the same call
+        did not work again, it is the form of the call that is most like it.
         """
         edit = min((n for n in self.edits if n > failed), default=len(self.events))
-        if again == failed:
+        if repeat == failed:
             steps = [n for n in self.steps if failed < n < edit]
             near = steps[: trace.MAX_RETRY_DISTANCE_CALLS]
             good = [n for n in near if n in self.good]
             forms = [n for n in good if self._is_form(failed, n, error)]
             return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
 
-        last = max(n for n in self.steps if n < again)
+        last = max(n for n in self.steps if n < repeat)
         is_first = all(
             self.texts[n] != self.texts[last] for n in self.steps if n < last
         )
-        if last <= failed or last not in self.good or not is_first or again > edit:
+        if last <= failed or last not in self.good or not is_first or repeat > edit:
             return failed
 
         call = self.texts[failed].lower()

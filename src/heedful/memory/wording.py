@@ -139,13 +139,13 @@ def _describe_failures(
     last = (tries or failed)[-1]
     is_same = _have_same_error(study, failed[0], last)
 
-    again = "It failed again"
+    clause = "It failed again"
     if tries:
         described = tries if is_same else tries[-1:]
-        again = f"Then {_describe_actions(study, described)} failed"
+        clause = f"Then {_describe_actions(study, described)} failed"
     if is_same:
-        return f"{again} in the same way.", tuple(tries or failed)
-    return _describe_step(study, last, again)
+        return f"{clause} in the same way.", tuple(tries or failed)
+    return _describe_step(study, last, clause)
 
 
 def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:

@@ -45,10 +45,10 @@ async def complete(
     span_settings = dict(settings)
     del span_settings["schema"]
 
-    with telemetry.chat(model.name, turns, span_settings) as finished:
+    with telemetry.chat(model.name, turns, span_settings) as end_span:
         answer = await model.complete(messages, **settings)
         used = answer.usage
-        finished(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
+        end_span(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
         return answer
 
 

@@ -393,15 +393,17 @@ class PipelineRun:
 
         with self._lease:
             run = await self._lease.open(head)
-            past: Mapping[str, StoredLoop] = {}
+            by_name: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
-                past = await stages_of(pipeline.store, pipeline.scope, self.id, names)
+                by_name = await stages_of(
+                    pipeline.store, pipeline.scope, self.id, names
+                )
 
             plural = "" if len(names) == 1 else "s"
             self.say(f"{pipeline.name}: run {self.id}, {len(names)} stage{plural}")
 
             for place, stage in enumerate(pipeline.stages, 1):
-                report = await self._stage(place, stage, past.get(stage.name))
+                report = await self._stage(place, stage, by_name.get(stage.name))
                 self._add_report(report)
                 if report.action == "halted":
                     break
@@ -416,17 +418,17 @@ class PipelineRun:
         reports["degraded"] = [stage.name for stage in self._reports if stage.degraded]
 
     async def _stage(
-        self, place: int, stage: Stage, past: StoredLoop | None
+        self, place: int, stage: Stage, by_name: StoredLoop | None
     ) -> runs.StageReport:
         """Run a stage, or restore it if it has ended."""
         attempts = StageState(
             stage=stage,
             state=self.state,
             run=self.id if self.pipeline.store is not None else "",
-            candidates=past.values if past is not None else (),
+            candidates=by_name.values if by_name is not None else (),
         )
-        if past is not None and past.ended:
-            report = past.stage_report(self.id)
+        if by_name is not None and by_name.ended:
+            report = by_name.stage_report(self.id)
             position = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(f"{position} {stage.name}: done before, attempt {report.kept}")
         else:
@@ -486,9 +488,9 @@ class PipelineRun:
             ended=time.time(),
         )
 
-        past = run.decisions if run else ()
-        if past and not self._active and self._last_decision() <= past[-1].at:
-            report = replace(report, ended=past[-1].decided)
+        by_name = run.decisions if run else ()
+        if by_name and not self._active and self._last_decision() <= by_name[-1].at:
+            report = replace(report, ended=by_name[-1].decided)
         else:
             number = len(run.loop.attempts) + 1 if run else 1
             await self._journal.write(_end_entry(report, number), record.Loop(self.id))
@@ -724,9 +726,9 @@ class StageRunner:
         self, memory: Memory, evaluation: record.Evaluation
     ) -> list[str]:
         """Return the text of one lesson about each of the most severe errors."""
-        past = await memory.store.read(memory.scope, exposures.past, self.loop)
+        history = await memory.store.read(memory.scope, exposures.past, self.loop)
         withheld = {
-            exposure.signature for exposure in past.exposures if not exposure.shown
+            exposure.signature for exposure in history.exposures if not exposure.shown
         }
 
         worst_first = sorted(evaluation.errors, key=lambda error: -error.severity)

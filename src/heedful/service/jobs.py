@@ -464,15 +464,15 @@ class LocalQueue(Work):
 
     async def depth(self) -> Sequence[Depth]:
         """Return the jobs in each queue and state; "failed" counts since the start."""
-        since = defaultdict[tuple[str, State], list[float]](list)
+        times_by_queue = defaultdict[tuple[str, State], list[float]](list)
         for queue, began in self._waiting.values():
-            since[queue, "waiting"].append(began)
+            times_by_queue[queue, "waiting"].append(began)
         for queue, began in self._running.values():
-            since[queue, "running"].append(began)
+            times_by_queue[queue, "running"].append(began)
 
         now = time.time()
         depths = []
-        for (queue, state), times in since.items():
+        for (queue, state), times in times_by_queue.items():
             oldest = max(0.0, now - min(times))
             depths.append(
                 Depth(queue=queue, state=state, number=len(times), oldest=oldest)

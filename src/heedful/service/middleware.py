@@ -309,13 +309,13 @@ async def answer_once(
     processes answer the same call, only one of them takes effect. Raises Problem 422,
     LeaseLost, StoreError.
     """
-    once = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
-    if once is None or scope["method"] != "POST":
+    call_key = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
+    if call_key is None or scope["method"] != "POST":
         with Effects(actor=caller.actor):
             await app(scope, receive, send)
         return
 
-    call = _idempotent_call(once, caller, scope, body)
+    call = _idempotent_call(call_key, caller, scope, body)
     store = caller.setup.store
     tenant = Place(caller.key.tenant)
     earlier = await store.read(tenant, read_call, call)
@@ -357,11 +357,11 @@ async def answer_once(
 
 
 def _idempotent_call(
-    once: str, caller: Caller, scope: Scope, body: bytes
+    call_key: str, caller: Caller, scope: Scope, body: bytes
 ) -> IdempotentCall:
     """Return the call that this key names. Raises Problem 422 for an unusable key."""
-    length_fits = 0 < len(once) <= MAX_IDEMPOTENCY_KEY_CHARS
-    if not (length_fits and once.isascii() and once.isprintable()):
+    length_fits = 0 < len(call_key) <= MAX_IDEMPOTENCY_KEY_CHARS
+    if not (length_fits and call_key.isascii() and call_key.isprintable()):
         raise Problem(
             status=422,
             code="idempotency_key_invalid",
@@ -375,7 +375,7 @@ def _idempotent_call(
     return IdempotentCall(
         tenant=caller.key.tenant,
         caller=caller.key.id,
-        once=hashlib.sha256(once.encode()).hexdigest(),
+        once=hashlib.sha256(call_key.encode()).hexdigest(),
         digest=hashlib.sha256(json.dumps(request).encode() + body).hexdigest(),
     )
 

@@ -133,6 +133,6 @@ def _with_edition(row: Row) -> Mapping[str, Any]:
         meta = json.loads(row["meta"])
     lesson = {**lessons.plain(row), "meta": meta}
 
-    covered = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
-    digest = hashlib.sha256(covered.encode("ascii")).hexdigest()
+    fields_json = json.dumps([lesson[name] for name in EDITION_FIELDS], sort_keys=True)
+    digest = hashlib.sha256(fields_json.encode("ascii")).hexdigest()
     return {**lesson, "edition": digest[:EDITION_CHARS]}

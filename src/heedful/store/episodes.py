@@ -264,8 +264,8 @@ def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
     if not lesson.meta.get("forbidden"):
         return
 
-    only_here = {**key, "seen": 1, "pinned": False}
-    for row in db.select("id, text", "lesson", only_here):
+    withdrawable_key = {**key, "seen": 1, "pinned": False}
+    for row in db.select("id, text", "lesson", withdrawable_key):
         if row["text"] != storable(lesson.text):
             db.delete("lesson", {"id": row["id"]})
 

@@ -317,7 +317,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     digest = _write_texts(db, values, lesson, row)
 
     # The answer is about the text that was written, if that waits in quarantine.
-    answered = row
+    answer_row = row
     entry = 0
     if "quarantined" in (lesson.state, row["state"]):
         # A dream may have moved the author to another lesson.
@@ -327,7 +327,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
 
         # There is none if it was evicted.
         for example in db.select("id, state, trust", "example", key_of_text):
-            answered = example
+            answer_row = example
             entry = example["id"] if example["state"] == "quarantined" else 0
 
     if row["state"] == "superseded":
@@ -338,8 +338,8 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         id,
         created=row["seen"] == 1,
         seen=int(row["seen"]),
-        state=answered["state"],
-        trust=answered["trust"],
+        state=answer_row["state"],
+        trust=answer_row["trust"],
         entry=entry,
     )
 

@@ -639,7 +639,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
     overrides = tuple(_override_from(part) for part in parts["override"])
     # The time of the last decision: an override that had expired then stays expired, so
     # the same decision is made again.
-    decided = decisions[-1].decided if decisions and overrides else 0.0
+    decided_at = decisions[-1].decided if decisions and overrides else 0.0
 
     head = _head_from(row)
     loop = Loop(
@@ -649,7 +649,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
         overrides=overrides,
         extra=codec.from_document(Usage, json.loads(row["extra"])),
         cancelled=row["cancelled"],
-        at=decided,
+        at=decided_at,
     )
 
     briefing = None

@@ -68,8 +68,8 @@ def quarantined(
     """
     key = scope_key(scope)
     if ids is None:
-        waiting = db.run("held", {**key, "most": limit, "before": before})
-        ids = [row["id"] for row in waiting]
+        id_rows = db.run("held", {**key, "most": limit, "before": before})
+        ids = [row["id"] for row in id_rows]
 
     entries = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
@@ -89,8 +89,8 @@ def lessons_of_waiting(db: Db, scope: Scope) -> dict[int, int]:
 
     The newest comes first.
     """
-    waiting = {"scope": token(scope), "state": "quarantined"}
-    rows = db.select("id, lesson_id", "example", waiting, "order by id desc")
+    key = {"scope": token(scope), "state": "quarantined"}
+    rows = db.select("id, lesson_id", "example", key, "order by id desc")
     return {row["id"]: row["lesson_id"] for row in rows}
 
 
@@ -393,18 +393,18 @@ def _forget_sources(
         db.run(statement, values)
 
     changed = {row["lesson_id"] for row in (*authored, *examples)}
-    lost = []
+    deleted_ids = []
     for lesson_id in sorted(changed.union(sightings)):
         of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
         if not _keep_lesson(db, {**values, **of_lesson}):
-            lost.append(lesson_id)
+            deleted_ids.append(lesson_id)
 
     return replace(
         removed,
         examples=len(examples),
-        lessons=len(lost),
+        lessons=len(deleted_ids),
         sightings=sum(sightings.values()),
-        lesson_ids=tuple(lost[:MAX_REVOKED_NAMES]),
+        lesson_ids=tuple(deleted_ids[:MAX_REVOKED_NAMES]),
     )
 
 

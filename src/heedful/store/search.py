@@ -521,17 +521,17 @@ def by_text(
     """Return the BM25 scores of matching examples, divided by the best one: 0..1."""
     corpus = parameters.corpus
     limit = parameters.limit
-    many = 2 * limit
-    ids = matching(parameters.db, corpus, counts, many)
+    max_ids = 2 * limit
+    ids = matching(parameters.db, corpus, counts, max_ids)
     matches = parameters.read(ids)
 
     # The filter has removed too many: search only among the examples that pass it.
-    if len(matches) < limit and len(ids) == many:
+    if len(matches) < limit and len(ids) == max_ids:
         ids = matching(
             parameters.db,
             corpus=corpus,
             counts=counts,
-            many=many,
+            many=max_ids,
             among=parameters.filtered_ids,
         )
         matches = parameters.read(ids)
@@ -580,20 +580,20 @@ def by_codes(parameters: SearchParameters, query: Rows) -> list[int]:
     cache = parameters.db.local(Vectors)
     codes = cache.codes(parameters.db, parameters.key, parameters.corpus, len(query))
 
-    many = parameters.limit + SPARE_VECTORS
-    ids = codes.nearest(query, many).tolist()
+    max_ids = parameters.limit + SPARE_VECTORS
+    ids = codes.nearest(query, max_ids).tolist()
     matches = parameters.read(ids)
 
     deleted = [id for id in ids if id not in parameters.rows]
     if deleted:
         codes.drop(np.array(deleted))
 
-    if len(matches) >= parameters.limit or len(ids) < many:
+    if len(matches) >= parameters.limit or len(ids) < max_ids:
         return matches
 
     # Too many were deleted or do not pass the filter: search only among those that do.
     allowed_ids = np.array(list(parameters.filtered_ids), np.int64)
-    matches = parameters.read(codes.nearest(query, many, allowed_ids).tolist())
+    matches = parameters.read(codes.nearest(query, max_ids, allowed_ids).tolist())
     if parameters.all:
         codes.drop(np.setdiff1d(codes.ids, allowed_ids))
     return matches

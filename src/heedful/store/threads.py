@@ -50,12 +50,12 @@ class WorkItem:
             _set_results(deque((self,)))
             return
 
-        ended = _unseen.items.setdefault(loop, deque())
-        ended.append(self)
+        unseen_items = _unseen.items.setdefault(loop, deque())
+        unseen_items.append(self)
         # With more items, the loop was already told to look at them.
-        if len(ended) == 1:
+        if len(unseen_items) == 1:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(_set_results, ended)
+                loop.call_soon_threadsafe(_set_results, unseen_items)
 
 
 class _UnseenResults(threading.local):
@@ -68,10 +68,10 @@ class _UnseenResults(threading.local):
 _unseen = _UnseenResults()
 
 
-def _set_results(ended: deque[WorkItem]) -> None:
-    """Set the results of all items in their futures, and empty `ended`."""
-    while ended:
-        item = ended.popleft()
+def _set_results(unseen_items: deque[WorkItem]) -> None:
+    """Set the results of all items in their futures, and empty `unseen_items`."""
+    while unseen_items:
+        item = unseen_items.popleft()
         if item.future.done():
             continue
         if item.error is not None:

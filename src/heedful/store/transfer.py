@@ -581,12 +581,12 @@ def copy(source: str, target: str) -> dict[str, int]:
 def _copy_file(db: Connection, target: str) -> dict[str, int]:
     """Copy a whole file into a new one that only its owner may read."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
-    with closing(sqlite3.connect(target)) as copied:
-        db.backup(copied)
+    with closing(sqlite3.connect(target)) as new_db:
+        db.backup(new_db)
 
         counts = {}
         for table in tables():
-            row = copied.execute(f"select count(*) from {table.name}").fetchone()
+            row = new_db.execute(f"select count(*) from {table.name}").fetchone()
             counts[table.name] = row[0]
 
         return counts
@@ -606,40 +606,40 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
     try:
         address = postgres_session.parse_url(target)
         session = postgres_session.PostgresSession(address.conninfo)
-        with closing(session) as copied:
-            _begin_copy(copied, target)
-            counts = {table.name: _copy_table(db, copied, table) for table in tables()}
+        with closing(session) as new_db:
+            _begin_copy(new_db, target)
+            counts = {table.name: _copy_table(db, new_db, table) for table in tables()}
 
-            copied.script(_TRIGGER_UPDATES_SQL)
-            _set_next_numbers(copied)
-            copied.run_boundary("commit")
+            new_db.script(_TRIGGER_UPDATES_SQL)
+            _set_next_numbers(new_db)
+            new_db.run_boundary("commit")
             return counts
     except postgres_session.PSYCOPG_ERRORS as error:
         raise postgres_session.translate_error(error) from error
 
 
-def _begin_copy(copied: Any, target: str) -> None:
+def _begin_copy(new_db: Any, target: str) -> None:
     """Begin a transaction in an empty database, as the role that owns the tables.
 
     Raises RoleRefused, Conflict, StoreError.
     """
     from heedful.store import postgres, postgres_session
 
-    role = postgres.describe_role(copied)
-    postgres.check_schema(copied, role)
+    role = postgres.describe_role(new_db)
+    postgres.check_schema(new_db, role)
     if not role["owner"]:
         raise RoleRefused(
             f"role {role['role']} sees only one tenant at a time, but a copy needs all "
             "tenants; connect as the role that owns heedful's tables"
         )
 
-    copied.script(
+    new_db.script(
         "begin; set constraints all immediate; "
         f"{postgres_session.PATIENT_TRANSACTION_SQL}"
     )
 
     for table in tables():
-        if copied.execute(f"select 1 from {table.name} limit 1").fetchone():
+        if new_db.execute(f"select 1 from {table.name} limit 1").fetchone():
             raise Conflict(
                 f"{shown(target)} holds rows already (in {table.name}); copy into an "
                 "empty database, or add lessons to it with heedful export and heedful "
@@ -647,16 +647,16 @@ def _begin_copy(copied: Any, target: str) -> None:
             )
 
 
-def _copy_table(db: Connection, copied: Any, table: StoreTable) -> int:
+def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
     """Copy the rows of a table to PostgreSQL; return their number."""
     columns = table.columns
     # The column `near` of a vector exists only in PostgreSQL.
     if table.name == "vector":
         columns = (*columns, "near")
 
-    copied.script(f"alter table {table.name} disable trigger user")
-    written: int = copied.load(table.name, columns, _read_rows(db, table))
-    copied.script(f"alter table {table.name} enable trigger user")
+    new_db.script(f"alter table {table.name} disable trigger user")
+    written: int = new_db.load(table.name, columns, _read_rows(db, table))
+    new_db.script(f"alter table {table.name} enable trigger user")
     return written
 
 
@@ -676,12 +676,12 @@ def _read_rows(db: Connection, table: StoreTable) -> Iterator[list[Any]]:
         yield cells
 
 
-def _set_next_numbers(copied: Any) -> None:
+def _set_next_numbers(new_db: Any) -> None:
     """Let PostgreSQL number new rows from the last number of the copied rows on."""
     for table in tables():
         if table.number:
             last = f"max({table.number})"
             sequence = f"pg_get_serial_sequence('{table.name}', '{table.number}')"
-            copied.script(
+            new_db.script(
                 f"select setval({sequence}, {last}) from {table.name} having {last} > 0"
             )

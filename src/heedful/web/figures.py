@@ -460,7 +460,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         {**json.loads(row["record"]), "output": json.loads(row["value"])}
         for row in rows(db, scope, "attempts_of", n=n, first=first - 1, last=last)
     ]
-    decided = {
+    decision_by_attempt = {
         row["attempt"]: json.loads(row["record"])
         for row in rows(db, scope, "decided", n=n, first=first - 1, last=last)
     }
@@ -481,7 +481,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         "name": id,
         "first": first,
         "made": attempts,
-        "decided": decided,
+        "decided": decision_by_attempt,
         "latest": latest,
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
         **memory_facts,

@@ -124,10 +124,10 @@ async def loop(visit: Visit, id: str) -> Document:
         return {**facts, "readings": _recorded_readings(facts["latest"])}
 
     stored = await read(loop_store.read, id)
-    decided = await asyncio.to_thread(
+    decision_facts = await asyncio.to_thread(
         _decided_facts, stored, facts["policy"], visit.query
     )
-    return {**facts, **decided}
+    return {**facts, **decision_facts}
 
 
 def _liftable(facts: Document) -> list[str]:
