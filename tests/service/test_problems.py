@@ -197,3 +197,29 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
     ]
     assert "ZeroDivisionError" in caplog.text
     assert not any(word in caplog.text for word in ("private", "forged", 64 * "a"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        pytest.param(
+            "POST",
+            "/v1/episodes",
+            {"fault": {"category": "bug", "message": "it fails"}, "omitted": False},
+            "omitted",
+            id="a count",
+        ),
+        pytest.param(
+            "POST",
+            "/v1/recall",
+            {"task": "sort a list", "limit": True},
+            "limit",
+            id="a limit",
+        ),
+    ],
+)
+def test_true_and_false_are_no_counts(api, method, path, body, field):
+    answer = api.request(method, path, json=body)
+    [error] = problem(answer, 422, "invalid_request")["errors"]
+    assert error["pointer"].endswith(field)
+    assert "a number, not true or false" in error["detail"]

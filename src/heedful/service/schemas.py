@@ -44,6 +44,14 @@ def _without_null_character(text: str) -> str:
     return text
 
 
+def _not_boolean(value: Any) -> Any:
+    """Return a value unchanged. Raises ValueError for true and false."""
+    # pydantic would read them as the counts 1 and 0. As a score they are welcome.
+    if isinstance(value, bool):
+        raise ValueError("it must be a number, not true or false")
+    return value
+
+
 def inside(value: Any) -> Collection[Any]:
     """Return the values in a JSON list or object; for other data, none."""
     if isinstance(value, dict):
@@ -108,6 +116,7 @@ def _no_key(source: str) -> str:
     return source
 
 
+Integer = Annotated[int, BeforeValidator(_not_boolean)]
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Short = Annotated[Text, Field(max_length=2_000)]
@@ -163,7 +172,7 @@ class NewLoop(Body):
     memory_key: MemoryKey = ""
 
 
-_Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE))]
+_Count = Annotated[Integer, Field(ge=0, le=int(record.MAX_SCORE))]
 _Score = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
 _Amount = Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
 _Usage = Annotated[
@@ -243,7 +252,7 @@ class NewOverride(Body):
 
     rule: Name
     why: Short
-    decisions: Annotated[int, Field(ge=1, le=int(record.MAX_SCORE))] = 1
+    decisions: Annotated[Integer, Field(ge=1, le=int(record.MAX_SCORE))] = 1
     until: float | None = None
 
 
@@ -251,7 +260,7 @@ class ReplayRequest(Body):
     """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
+    limit: Annotated[Integer, Field(ge=1, le=10_000)] = 1_000
 
 
 def loop_verdict(
@@ -459,8 +468,8 @@ class RecallRequest(Body):
 
     task: ErrorText
     loop: LoopName | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 5
-    budget: Annotated[int, Field(ge=0, le=100_000)] = 600
+    limit: Annotated[Integer, Field(ge=1, le=100)] = 5
+    budget: Annotated[Integer, Field(ge=0, le=100_000)] = 600
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
@@ -491,7 +500,7 @@ class LessonQuery(Body):
     """
 
     text: Long = ""
-    limit: Annotated[int, Field(ge=1, le=100)] = 5
+    limit: Annotated[Integer, Field(ge=1, le=100)] = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     kind: Kind | Literal[""] = ""
@@ -524,7 +533,7 @@ class NewOutcome(Body):
 
     loop: LoopName
     right_at_once: bool
-    calls: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    calls: Annotated[Integer, Field(ge=0, le=2**31 - 1)]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
     memory_key: MemoryKey = ""
 
