@@ -51,7 +51,7 @@ MAX_SHOWN_PROBLEMS = 20
 MAX_FIX_CELL_CHARS = 160
 # The folder of a session is looked for in the first bytes of its file.
 SESSION_HEAD_BYTES = 65_536
-# The JSON field of the folder, such as "cwd": "/home/ann/shop". The first group is the
+# The JSON field of the folder, such as "cwd": "/srv/shop". The first group is the
 # path as JSON has it, with \" for a quotation mark.
 SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.

@@ -16,10 +16,9 @@ from heedful.compat.evaluations import (
     as_entry,
     learn_correction,
     learn_from_evaluation,
-    older_state,
 )
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Lesson, Remembered
+from heedful.lessons.lesson import Lesson, Remembered, older_state
 from heedful.lessons.signature import signature
 from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory

@@ -220,11 +220,6 @@ def learn_correction(
     )
 
 
-def older_state(state: State) -> str:
-    """Return the state of a lesson in the words of earlier systems."""
-    return "candidate" if state == "unverified" else state
-
-
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson with the field names of earlier stores of reflections."""
     context = meta["reflection_context"][:MAX_RATIONALE_CONTEXT_CHARS]

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Literal
 
 from heedful.compat.answers import Record
-from heedful.compat.evaluations import older_state
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
@@ -25,6 +24,7 @@ from heedful.lessons.lesson import (
     Match,
     Scope,
     Trust,
+    older_state,
     short_digest,
 )
 from heedful.lessons.ranking import EPISODE_LESSON_KINDS, claimed_importance

@@ -23,14 +23,13 @@ from pydantic import Field, WrapValidator
 
 from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
 from heedful.integrations.host import facts
-from heedful.lessons.lesson import Remembered
+from heedful.lessons.lesson import Remembered, state_from_older
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
 from heedful.loop.explain import Line
 from heedful.loop.record import Evaluation
 from heedful.pages import render
 from heedful.sanitize import delimit, delimiter, sanitize
-from heedful.service.wire import lesson_state_from_wire
 from heedful.store import shown
 from heedful.validation import check_options
 
@@ -232,7 +231,7 @@ async def remember(
 
     answer = await _ask_route("POST", "/v1/reflections", body)
     quarantine = _take_release("the lesson", answer)
-    state = lesson_state_from_wire(answer.pop("state"))
+    state = state_from_older(answer.pop("state"))
     return RememberAnswer(Remembered(**answer, state=state), quarantine)
 
 

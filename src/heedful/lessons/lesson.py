@@ -29,6 +29,9 @@ from heedful.validation import (
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
+# Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
+# a `candidate`: callers rely on the word of the first version.
+OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
 # From most to least trusted. "operator": a person answers for the text; "measured": an
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
@@ -244,6 +247,16 @@ class Remembered:
     def release(self) -> str:
         """The command that releases the text from quarantine; "" if it is not there."""
         return release_command([self.entry])
+
+
+def older_state(state: State) -> OlderState:
+    """Return the state of a lesson in the words of the first version."""
+    return "candidate" if state == "unverified" else state
+
+
+def state_from_older(state: OlderState) -> State:
+    """Return the state of a lesson that is named in the words of the first version."""
+    return "unverified" if state == "candidate" else state
 
 
 def release_command(entries: Sequence[int]) -> str:

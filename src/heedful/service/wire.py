@@ -8,14 +8,14 @@ library, and the service sends it as JSON. Where this JSON differs from the data
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
 from pydantic import BaseModel, GetCoreSchemaHandler, PlainSerializer
 from pydantic_core import core_schema
 
 from heedful import errors
 from heedful.errors import HeedfulError
-from heedful.lessons.lesson import State
+from heedful.lessons.lesson import State, older_state, state_from_older
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.
@@ -117,40 +117,27 @@ class Shape:
         return {**field, "schema": kind}
 
 
-# Over HTTP, a lesson that is not verified is a `candidate`, and the id of a lesson that
-# was found is its `reflection`: callers rely on the words of the first version.
-WireLessonState = Literal[
-    "candidate", "verified", "quarantined", "retired", "superseded"
-]
-
-
-def lesson_state_to_wire(state: State) -> WireLessonState:
-    """Return the state of a lesson as it is sent."""
-    return "candidate" if state == "unverified" else state
-
-
-def lesson_state_from_wire(state: WireLessonState) -> State:
-    """Return the state of a lesson that was sent."""
-    return "unverified" if state == "candidate" else state
-
-
 def lesson_to_wire(lesson: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lesson as it is sent."""
-    return {**lesson, "state": lesson_state_to_wire(lesson["state"])}
+    return {**lesson, "state": older_state(lesson["state"])}
 
 
 def lesson_from_wire(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a lesson, a match or a known failure that was sent."""
+    """Return the fields of a lesson, a match or a known failure that was sent.
+
+    The id of a lesson that was found is sent as its `reflection`, the word of the first
+    version, on which callers rely.
+    """
     lesson = dict(plain)
     for name in ("state", "lesson_state"):
         if name in lesson:
-            lesson[name] = lesson_state_from_wire(lesson[name])
+            lesson[name] = state_from_older(lesson[name])
     if "reflection" in lesson:
         lesson["lesson_id"] = lesson.pop("reflection")
     return lesson
 
 
-SentLessonState = Annotated[State, PlainSerializer(lesson_state_to_wire)]
+SentLessonState = Annotated[State, PlainSerializer(older_state)]
 
 Row = TypeVar("Row")
 MAX_ROW_ID = 2**63 - 1  # the largest id that a store holds

@@ -24,11 +24,14 @@ from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
 from heedful.lessons.lesson import (
     Example,
     Lesson,
+    OlderState,
     Scope,
     Signature,
     State,
     Trust,
     clip,
+    older_state,
+    state_from_older,
 )
 from heedful.lessons.trust import clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
@@ -76,20 +79,6 @@ Time = Annotated[float, FieldBounds(ge=0, le=253_402_300_800)]
 # The digest of a signature or of words, such as `0f3a9c51d2e87b64`.
 Digest = Annotated[str, FieldBounds(pattern="^[0-9a-f]{16}$")]
 
-# In an export, a lesson or example that is not verified is a `candidate`, as in the
-# first version of the file.
-ExportState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-
-
-def export_state(state: State) -> ExportState:
-    """Return a state as an export has it."""
-    return "candidate" if state == "unverified" else state
-
-
-def state_of_export(state: ExportState) -> State:
-    """Return the state of a record of an export."""
-    return "unverified" if state == "candidate" else state
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
@@ -113,7 +102,7 @@ class ExampleRecord:
     digest: Annotated[str, FieldBounds(pattern="^(lesson|[0-9a-f]{16})$")]
     author: bool
     lesson: str
-    state: ExportState
+    state: OlderState
     trust: Trust
     at: Time
     example: Example
@@ -148,7 +137,7 @@ class LessonRecord:
     words: Digest
     text: str
     tags: tuple[str, ...]
-    state: ExportState
+    state: OlderState
     trust: Trust
     importance: Share
     source: str
@@ -226,7 +215,7 @@ def export_lessons(db: Db, scope: Scope) -> Iterator[LessonRecord]:
             LessonRecord,
             row,
             type="lesson",
-            state=export_state(row["state"]),
+            state=older_state(row["state"]),
             meta=_load_json(row["meta"]),
             examples=tuple(
                 _example_record(db, example, row["author"]) for example in examples
@@ -253,7 +242,7 @@ def _example_record(db: Db, row: Row, author: int | None) -> ExampleRecord:
         row,
         digest=digest,
         author=row["id"] == author,
-        state=export_state(row["state"]),
+        state=older_state(row["state"]),
         example=Example(**_load_json(row["record"])),
         sources=tuple(sorted(sources)),
     )
@@ -435,7 +424,7 @@ def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
     for field in ("error_type", "pattern", "text", "source"):
         columns[field] = storable(columns[field])
 
-    columns["state"] = state_of_export(record.state)
+    columns["state"] = state_from_older(record.state)
     columns["first_seen"] = record.first_seen or record.last_seen or now
     columns["last_seen"] = record.last_seen or now
     columns["tags"] = json.dumps([storable(tag) for tag in record.tags])
@@ -465,7 +454,7 @@ def _write_example(
         **lesson,
         **key,
         "text": text,
-        "state": state_of_export(record.state),
+        "state": state_from_older(record.state),
         "trust": record.trust,
         "source": next(iter(record.sources), ""),
         "sources": record.sources,

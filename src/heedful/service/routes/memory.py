@@ -19,6 +19,7 @@ from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
 from heedful.lessons.learn import is_proof_due
+from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import source_trust
@@ -42,8 +43,6 @@ from heedful.service.schemas import Document
 from heedful.service.wire import (
     MAX_ROW_ID,
     Page,
-    WireLessonState,
-    lesson_state_from_wire,
     lesson_to_wire,
 )
 from heedful.store import editions, episodes, exposures, loops, records
@@ -275,12 +274,12 @@ async def listed(
     kind: schemas.Kind | None = None,
     error_type: Word = "",
     tag: Word = "",
-    state: WireLessonState | None = None,
+    state: OlderState | None = None,
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
     """
-    stored_state = lesson_state_from_wire(state) if state else ""
+    stored_state = state_from_older(state) if state else ""
     rows = await caller.read(
         editions.list_lessons,
         page.limit + 1,
