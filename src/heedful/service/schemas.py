@@ -116,7 +116,8 @@ def _no_key(source: str) -> str:
     return source
 
 
-Integer = Annotated[int, BeforeValidator(_not_boolean)]
+# It stands last, so that the description of the API has the bounds of the number.
+_COUNT_VALIDATOR = BeforeValidator(_not_boolean)
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Short = Annotated[Text, Field(max_length=2_000)]
@@ -172,7 +173,7 @@ class NewLoop(Body):
     memory_key: MemoryKey = ""
 
 
-_Count = Annotated[Integer, Field(ge=0, le=int(record.MAX_SCORE))]
+_Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR]
 _Score = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
 _Amount = Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
 _Usage = Annotated[
@@ -252,7 +253,9 @@ class NewOverride(Body):
 
     rule: Name
     why: Short
-    decisions: Annotated[Integer, Field(ge=1, le=int(record.MAX_SCORE))] = 1
+    decisions: Annotated[
+        int, Field(ge=1, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR
+    ] = 1
     until: float | None = None
 
 
@@ -260,7 +263,7 @@ class ReplayRequest(Body):
     """Policies to replay on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
-    limit: Annotated[Integer, Field(ge=1, le=10_000)] = 1_000
+    limit: Annotated[int, Field(ge=1, le=10_000), _COUNT_VALIDATOR] = 1_000
 
 
 def loop_verdict(
@@ -468,8 +471,8 @@ class RecallRequest(Body):
 
     task: ErrorText
     loop: LoopName | None = None
-    limit: Annotated[Integer, Field(ge=1, le=100)] = 5
-    budget: Annotated[Integer, Field(ge=0, le=100_000)] = 600
+    limit: Annotated[int, Field(ge=1, le=100), _COUNT_VALIDATOR] = 5
+    budget: Annotated[int, Field(ge=0, le=100_000), _COUNT_VALIDATOR] = 600
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
@@ -500,7 +503,7 @@ class LessonQuery(Body):
     """
 
     text: Long = ""
-    limit: Annotated[Integer, Field(ge=1, le=100)] = 5
+    limit: Annotated[int, Field(ge=1, le=100), _COUNT_VALIDATOR] = 5
     tags: Tags = ()
     match: Literal["any", "all"] = "any"
     kind: Kind | Literal[""] = ""
@@ -533,7 +536,7 @@ class NewOutcome(Body):
 
     loop: LoopName
     right_at_once: bool
-    calls: Annotated[Integer, Field(ge=0, le=2**31 - 1)]
+    calls: Annotated[int, Field(ge=0, le=2**31 - 1), _COUNT_VALIDATOR]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
     memory_key: MemoryKey = ""
 
