@@ -339,6 +339,20 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
 
 
 @pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault("", ""), id="empty"),
+        pytest.param(Fault(" ", "\u200b"), id="nothing visible"),
+        pytest.param(Fault("timeout_error", "no answer"), id="of words"),
+    ],
+)
+async def test_a_run_of_a_fault_alone_has_an_unknown_origin(fault):
+    episode = Episode((), outcome="error", fault=fault)
+    reflected = await heedful.reflect(episode, trust="operator")
+    assert reflected.trust == "external"
+
+
+@pytest.mark.parametrize(
     ("outcome", "part"),
     [
         ("failure", "A"),

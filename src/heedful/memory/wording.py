@@ -99,7 +99,7 @@ def _fault_origin(study: Study, fault: Fault) -> int:
     words = normalize("\n".join(map(event_words, events)))
     category = normalize(clean(fault.category, MAX_ARGUMENT_CHARS))
     message = normalize(clean(fault.message, MAX_QUOTATION_CHARS))
-    if category in words and message in words:
+    if events and category in words and message in words:
         return len(events) - 1
     return len(events)
 
