@@ -349,6 +349,7 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
 async def test_a_run_of_a_fault_alone_has_an_unknown_origin(fault):
     episode = Episode((), outcome="error", fault=fault)
     reflected = await heedful.reflect(episode, trust="operator")
+    assert reflected is not None
     assert reflected.trust == "external"
 
 
