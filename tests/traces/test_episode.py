@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, decide
+from heedful.loop.decide import Again, Decision, Done, Policy, Standing, decide
 from heedful.loop.record import (
     Attempt,
     Candidate,
@@ -208,12 +208,14 @@ def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
 )
 def test_a_stored_loop_brings_its_task_and_verdict(task, text):
     loop = Loop("l", (), attempts=(WRONG,))
+    verdict = decide(loop, Policy((MaxAttempts(1),)))
+    decision = Decision(1, verdict, standing=Standing(), at=0.0, decided=0.0)
     stored_loop = StoredLoop(
         id="l",
         head=Head(task=task),
         loop=loop,
         values=("a",),
-        decisions=(),
+        decisions=(decision,),
         journal={},
         epoch=1,
         created=0.0,
@@ -222,3 +224,6 @@ def test_a_stored_loop_brings_its_task_and_verdict(task, text):
     assert episode_of(stored_loop).task == text
     assert episode_of(stored_loop, "Another").task == "Another"
     assert episode_of(stored_loop).events == episode_of(loop).events
+    fault = episode_of(stored_loop).fault
+    assert fault is not None
+    assert fault.category == "attempts"
