@@ -156,7 +156,7 @@ def listens(url: str) -> bool:
 def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     (tmp_path / "slowly.py").write_text(SLOW)
     (tmp_path / "heedful.toml").write_text('[checks.slow]\nname = "slowly:slow"\n')
-    service = Service(tmp_path, "--drain", "2")
+    service = Service(tmp_path, "--drain", "5")
     answers: dict[str, httpx.Response] = {}
 
     def report(name: str) -> None:

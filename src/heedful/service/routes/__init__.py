@@ -8,9 +8,9 @@ from heedful.service.routes import compatible, loops, memory, operations
 
 # All routers, in the order in which the application includes them.
 ROUTERS: tuple[APIRouter, ...] = (
+    loops.router,
     operations.router,
     operations.keys_router,
-    loops.router,
     memory.router,
     memory.lessons,
     memory.quarantine,
