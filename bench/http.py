@@ -276,7 +276,7 @@ def measure_lookups(folder: str, kinds: Mapping[str, str]) -> Iterator[Figure]:
     """Ask services whose memory has 10,000 lessons, with 64 clients."""
     path = f"{folder}/heedful.db"
     asyncio.run(fill_memory(path))
-    kinds = that_open(kinds, folder, db=path)
+    kinds = that_open(kinds, folder, db=str(Path(path).absolute()))
     for name, (route, body, least) in LOOKUPS.items():
         for kind, site in kinds.items():
             meant = "minilm" if "vectors" in name else "none"
