@@ -23,7 +23,7 @@ from starlette.routing import Route
 from heedful import __version__
 from heedful.integrations import mcp
 from heedful.service.auth import Callers
-from heedful.service.middleware import Entrance
+from heedful.service.middleware import Admission, Entrance
 from heedful.service.problems import COMPATIBLE_ERROR_FIELDS
 from heedful.service.routes import ROUTERS
 from heedful.service.routes.operations import Readiness, documentation
@@ -40,6 +40,7 @@ API_EXAMPLES: Mapping[str, Mapping[str, Any]] = _API_DESCRIPTION["examples"]
 
 def application(setup: Setup) -> FastAPI:
     """Return the service as an ASGI application; the caller closes `setup.store`."""
+    admission = Admission(setup.limits)
     app = FastAPI(
         title="heedful",
         version=__version__,
@@ -48,13 +49,18 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
-        middleware=[Middleware(Entrance, setup=setup, callers=Callers(setup))],
+        middleware=[
+            Middleware(
+                Entrance, setup=setup, callers=Callers(setup), admission=admission
+            )
+        ],
         exception_handlers={
             HTTPException: _pass_on,
             RequestValidationError: _pass_on,
         },
     )
     app.state.setup = setup
+    app.state.admission = admission
     app.state.readiness = Readiness()
 
     for router in ROUTERS:

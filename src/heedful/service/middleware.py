@@ -290,6 +290,27 @@ def _too_busy(status: int, code: str, requests: str) -> Problem:
     )
 
 
+class Admission:
+    """The limits of a service on requests that run and on rates, for API and pages."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._rate = RateLimit(limits.rate, limits.burst)
+        self._capacity = Capacity(limits.concurrent)
+
+    @contextmanager
+    def anybody(self) -> Iterator[None]:
+        """Count a request while the block runs. Raises Problem 503 at the limit."""
+        with self._capacity.running():
+            yield
+
+    @contextmanager
+    def caller(self, caller: Caller) -> Iterator[None]:
+        """Count a request of a caller while the block runs. Raises Problem 429."""
+        self._rate.take(caller.key.id)
+        with self._capacity.running(caller.key.tenant):
+            yield
+
+
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_CHARS = 255
 
@@ -435,12 +456,11 @@ PUBLIC_PATHS = (
     "/favicon.ico",
 )
 PAGES_PATH = "/ui"
-# Without a key, only programs on this machine may call. A web page in a browser sends
-# another host name or an origin. A proxy on this machine that forwards requests adds
-# one of these headers.
+# Without a key, only programs on this machine may call, and only a person at it may use
+# the pages. A proxy on this machine that forwards requests adds one of these headers. A
+# foreign web page in a browser sends another host name or an origin.
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 FORWARDING_HEADERS = (
-    "origin",
     "forwarded",
     "via",
     "x-forwarded-for",
@@ -470,12 +490,13 @@ def host_of(headers: Mapping[str, str]) -> str:
 class Entrance:
     """ASGI middleware that admits requests, and answers every error as a problem."""
 
-    def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
+    def __init__(
+        self, app: ASGIApp, setup: Setup, callers: Callers, admission: Admission
+    ) -> None:
         self._app = app
         self._setup = setup
         self._callers = callers
-        self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
-        self._capacity = Capacity(setup.limits.concurrent)
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -536,14 +557,13 @@ class Entrance:
             await self._app(scope, receive, send)
             return
 
-        with self._capacity.running():
+        with self._admission.anybody():
             caller = await self._callers.identified(headers.get("authorization"))
             if not caller.key.id:
-                _check_local(headers)
+                check_local(headers)
             scope["state"]["caller"] = caller
-            self._rate.take(caller.key.id)
 
-            with self._capacity.running(caller.key.tenant):
+            with self._admission.caller(caller):
                 body = await body_of(scope, receive, self._setup.limits)
                 _remove_body_headers(scope)
                 await answer_once(
@@ -571,10 +591,15 @@ def _check_length(headers: Headers) -> None:
         )
 
 
-def _check_local(headers: Headers) -> None:
-    """Refuse a request without a key that is not from this machine. Raises Problem."""
-    forwarded = any(name in headers for name in FORWARDING_HEADERS)
-    if forwarded or host_of(headers) not in LOOPBACK_HOSTS:
+def check_local(headers: Headers, *, with_origin: bool = False) -> None:
+    """Refuse a request without a key that is not from this machine. Raises Problem.
+
+    With `with_origin`, it may name the page that sent it, as browsers do; the pages
+    compare it themselves.
+    """
+    is_forwarded = any(name in headers for name in FORWARDING_HEADERS)
+    is_from_page = "origin" in headers and not with_origin
+    if is_forwarded or is_from_page or host_of(headers) not in LOOPBACK_HOSTS:
         raise Problem(
             status=421,
             code="misdirected_request",

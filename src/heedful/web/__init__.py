@@ -33,6 +33,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     site = Site(
         app,
         app.state.setup,
+        app.state.admission,
         pages=(*loops.PAGES, *lessons.PAGES, *work.PAGES),
         actions=(*loops.ACTIONS, *lessons.ACTIONS, *work.ACTIONS),
         read_only=read_only,

@@ -22,6 +22,8 @@ from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.site import (
+    READING,
+    REVIEWING,
     Document,
     SiteAction,
     SitePage,
@@ -40,7 +42,6 @@ async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
     filters = {name: visit.query.get(name, "") for name in names}
-    visit.needs("read", "recall")
 
     rows: Sequence[Any]
     cursor = None
@@ -154,7 +155,6 @@ def _example(row: Document) -> Document:
 
 async def quarantine(visit: Visit) -> Document:
     """Show what waits for a review, and from which sources."""
-    visit.needs("read")
     source = visit.query.get("source", "")
     trust = visit.query.get("trust", "")
 
@@ -344,7 +344,6 @@ async def proof(visit: Visit) -> Document:
 
 async def recall(visit: Visit) -> Document:
     """Show what memory would say for a task, an error or an action, and why."""
-    visit.needs("read", "recall")
     text = visit.query.get("text", "")
     kind = visit.query.get("kind", "task")
     key = visit.query.get("key", "")
@@ -373,25 +372,43 @@ async def recall(visit: Visit) -> Document:
 
 
 PAGES = (
-    SitePage(address="/lessons", template="lessons", title="Lessons", make=lessons),
     SitePage(
-        address="/lessons/{n:int}", template="lesson", title="Lesson", make=lesson
+        address="/lessons",
+        template="lessons",
+        title="Lessons",
+        make=lessons,
+        may=READING,
+    ),
+    SitePage(
+        address="/lessons/{n:int}",
+        template="lesson",
+        title="Lesson",
+        make=lesson,
+        may=READING,
     ),
     SitePage(
         address="/quarantine",
         template="quarantine",
         title="Quarantine",
         make=quarantine,
+        may=REVIEWING,
     ),
     SitePage(
         address="/quarantine/{n:int}",
         template="held",
         title="In quarantine",
         make=held,
+        may=REVIEWING,
     ),
-    SitePage(address="/dreams", template="dreams", title="Dreams", make=dreams),
-    SitePage(address="/proof", template="proof", title="Proof", make=proof),
-    SitePage(address="/recall", template="recall", title="Recall", make=recall),
+    SitePage(
+        address="/dreams", template="dreams", title="Dreams", make=dreams, may=READING
+    ),
+    SitePage(
+        address="/proof", template="proof", title="Proof", make=proof, may=READING
+    ),
+    SitePage(
+        address="/recall", template="recall", title="Recall", make=recall, may=READING
+    ),
 )
 ACTIONS = tuple(
     SiteAction(do, ("approve",)) for do in (release, reject, revoke, amend, rollback)

@@ -28,7 +28,14 @@ from heedful.pages.report import counted
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.web import figures
-from heedful.web.site import Document, SiteAction, SitePage, Visit, page_links
+from heedful.web.site import (
+    READING,
+    Document,
+    SiteAction,
+    SitePage,
+    Visit,
+    page_links,
+)
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -315,9 +322,17 @@ async def cancel(visit: Visit) -> str:
 
 
 PAGES = (
-    SitePage(address="/", template="home", title="Home", make=home),
-    SitePage(address="/home", template="home", title="Home", make=home),
-    SitePage(address="/loops", template="loops", title="Loops", make=loops),
-    SitePage(address="/loops/{id:path}", template="loop", title="Loop", make=loop),
+    SitePage(address="/", template="home", title="Home", make=home, may=READING),
+    SitePage(address="/home", template="home", title="Home", make=home, may=READING),
+    SitePage(
+        address="/loops", template="loops", title="Loops", make=loops, may=READING
+    ),
+    SitePage(
+        address="/loops/{id:path}",
+        template="loop",
+        title="Loop",
+        make=loop,
+        may=READING,
+    ),
 )
 ACTIONS = (SiteAction(override, ("approve",)), SiteAction(cancel, ("write",)))

@@ -45,7 +45,7 @@ from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, Sto
 from heedful.pages.report import STYLE_FILE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
-from heedful.service.middleware import LOOPBACK_HOSTS, host_of
+from heedful.service.middleware import Admission, check_local
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.store import Effects
@@ -56,6 +56,8 @@ SITE_PATH = "/ui"
 COOKIE_NAME = "heedful_ui"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 MAX_SESSIONS = 10_000  # at a time; the least recently used ends
+# Of one key, so that its holder cannot end the sessions of others.
+MAX_KEY_SESSIONS = 100
 MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
@@ -78,6 +80,10 @@ SITE_FILES: Mapping[str, Path] = {
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
 }
 Document = dict[str, Any]
+# What reads loops and lessons needs one of these permissions, as in the API; what shows
+# the words of lessons that wait in quarantine, or of tools, needs the one of REVIEWING.
+READING = ("read", "recall")
+REVIEWING = ("read",)
 
 
 @dataclass(kw_only=True)
@@ -108,9 +114,21 @@ class Sessions:
         self.local: bool = False
 
     def begin(self, authorization: str) -> tuple[str, Session]:
-        """Return the cookie and the record of a new session."""
+        """Return the cookie and the record of a new session.
+
+        If the key, or all together, have too many sessions, the one that was not used
+        for the longest time ends.
+        """
         cookie = secrets.token_urlsafe(32)
         session = Session(authorization=authorization)
+
+        of_key = [
+            digest
+            for digest, older in self._sessions.items()
+            if older.authorization == authorization
+        ]
+        if len(of_key) >= MAX_KEY_SESSIONS:
+            del self._sessions[of_key[0]]
 
         self._sessions[_digest(cookie)] = session
         if len(self._sessions) > MAX_SESSIONS:
@@ -259,13 +277,15 @@ class SitePage:
     """A page: its address, its template, its title, and `make`, which returns its data.
 
     A part of the address such as `{id:path}` (any text) or `{n:int}` (a number) is an
-    argument of `make`.
+    argument of `make`. The key of the visitor needs one of the permissions `may`, for
+    the page and for its data.
     """
 
     address: str
     template: str
     title: str
     make: Callable[..., Awaitable[Document]]
+    may: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -296,6 +316,7 @@ class Site:
         self,
         app: ASGIApp,
         setup: Setup,
+        admission: Admission,
         *,
         pages: Sequence[SitePage],
         actions: Sequence[SiteAction],
@@ -303,6 +324,7 @@ class Site:
     ) -> None:
         self._app = app
         self._setup = setup
+        self._admission = admission
         self._read_only = read_only
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
@@ -361,6 +383,7 @@ class Site:
 
     async def _open(self, request: Request) -> Response:
         """Begin a session for the one-time token in the address of `heedful ui`."""
+        check_local(request.headers, with_origin=True)
         if self.sessions.redeem(request.query_params.get("token", "")):
             return self._enter(request, "")
         # The address is loaded again in the session that it began.
@@ -384,22 +407,19 @@ class Site:
             return self._sign_in_page("", following=following)
 
         key = form.get("key", "").strip()
+        if not key:
+            check_local(request.headers, with_origin=True)
         authorization = f"Bearer {key}" if key else ""
         try:
-            await self._callers.identified(authorization)
+            caller = await self._callers.identified(authorization)
         except KeyRefused as error:
             wrong = "type a key, or open what heedful ui printed"
             if key:
                 wrong = str(error)
             return self._sign_in_page(wrong, following=following, status=401)
 
-        if not key and host_of(request.headers) not in LOOPBACK_HOSTS:
-            raise Problem(
-                status=421,
-                code="misdirected_request",
-                detail="without a key, sign in on this machine",
-            )
-        return self._enter(request, authorization, _own_address(following))
+        with self._admission.caller(caller):
+            return self._enter(request, authorization, _own_address(following))
 
     def _sign_in_page(
         self, wrong: str, *, following: str = "", status: int = 200
@@ -467,12 +487,7 @@ class Site:
         """Return the caller of a session. Raises KeyRefused, Problem, StoreError."""
         if session.authorization:
             return await self._callers.identified(session.authorization)
-        if host_of(request.headers) not in LOOPBACK_HOSTS:
-            raise Problem(
-                status=421,
-                code="misdirected_request",
-                detail="this session is for this machine only",
-            )
+        check_local(request.headers, with_origin=True)
         return local(self._setup)
 
     def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
@@ -481,12 +496,14 @@ class Site:
         async def show(request: Request) -> Response:
             """Return the page as HTML, or its data as JSON."""
             visit = await self._visit(request)
+            visit.needs(*page.may)
             as_data = _is_data(request)
             # An address with its project can be passed on to others.
             if not as_data and "project" not in visit.query:
                 return RedirectResponse(visit.page, 303)
 
-            facts = await page.make(visit, **request.path_params)
+            with self._admission.caller(visit.caller):
+                facts = await page.make(visit, **request.path_params)
             if as_data:
                 text = json.dumps(facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
@@ -520,13 +537,17 @@ class Site:
                 detail=f"the key may not do this: {reason}",
             )
 
-        with Effects(actor=visit.caller.actor):
+        with (
+            self._admission.caller(visit.caller),
+            Effects(actor=visit.caller.actor),
+        ):
             visit.session.note = await action.do(visit)
         return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
 
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
         visit = await self._visit(request, person=False)
+        visit.needs(*READING)
         if self._streams >= MAX_STREAMS:
             raise Problem(
                 status=503,

@@ -34,6 +34,8 @@ from heedful.traces.signals import signals
 from heedful.web import figures
 from heedful.web.loops import failed_episodes, queues, since
 from heedful.web.site import (
+    READING,
+    REVIEWING,
     Document,
     SiteAction,
     SitePage,
@@ -350,29 +352,57 @@ async def health(visit: Visit) -> Document:
 
 
 PAGES = (
-    SitePage(address="/policies", template="policies", title="Policies", make=policies),
+    SitePage(
+        address="/policies",
+        template="policies",
+        title="Policies",
+        make=policies,
+        may=READING,
+    ),
     SitePage(
         address="/policies/loops",
         template="compared",
         title="Two policies, loop by loop",
         make=compared,
+        may=READING,
     ),
-    SitePage(address="/projects", template="projects", title="Projects", make=projects),
     SitePage(
-        address="/pipelines", template="pipelines", title="Pipelines", make=pipelines
+        address="/projects",
+        template="projects",
+        title="Projects",
+        make=projects,
+        may=READING,
+    ),
+    SitePage(
+        address="/pipelines",
+        template="pipelines",
+        title="Pipelines",
+        make=pipelines,
+        may=READING,
     ),
     SitePage(
         address="/pipelines/{id:path}",
         template="pipeline",
         title="Run of a pipeline",
         make=pipeline,
-    ),
-    SitePage(address="/traces", template="traces", title="Traces", make=traces),
-    SitePage(
-        address="/traces/{digest:path}", template="trace", title="Trace", make=trace
+        may=READING,
     ),
     SitePage(
-        address="/health", template="health", title="Spend and health", make=health
+        address="/traces", template="traces", title="Traces", make=traces, may=READING
+    ),
+    SitePage(
+        address="/traces/{digest:path}",
+        template="trace",
+        title="Trace",
+        make=trace,
+        may=REVIEWING,
+    ),
+    SitePage(
+        address="/health",
+        template="health",
+        title="Spend and health",
+        make=health,
+        may=READING,
     ),
 )
 ACTIONS = (SiteAction(reflect_now, ("write",)),)
