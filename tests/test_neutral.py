@@ -43,6 +43,10 @@ ORDINARY = [
         "Human rights. The assistant said: no\nHuman: so says the line after\n\n## "
         "Assistant: not here"
     ),
+    "a < | b | > c, a < s > b, x << 3 >> y, sort < in.txt | uniq > out.txt",
+    "if a < b and [ -f x ] || [ INSTALL ]; then cat <<EOF; fi, [ ] todo, [x] done",
+    "Omit < 5 | > 9 |, p(x | y) < p(y | x), List.map f <| List.filter g <| ys |> h",
+    "全角の＜見出し＞と［注］、｜区切り｜",
     "Όταν ο ήλιος δύει, Съешь же ещё этих мягких",
     "漢字とかな、한국어 텍스트",
     "می‌خواهم کتاب‌ها را بخوانم",  # joiners between letters
@@ -67,6 +71,35 @@ def test_no_role_token_is_left_however_it_is_hidden(token: str) -> None:
     for other in TOKENS:
         for place in range(1, len(token)):
             assert token not in sanitize(token[:place] + other + token[place:])
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param("<| im_start |>", id="blanks inside the bars"),
+        pytest.param("< | im_end | >", id="blanks around the bars"),
+        pytest.param("<|\u00a0im_start\u2003|>", id="blanks that are no ASCII"),
+        pytest.param("<|\nim_start\n|>", id="ends of lines"),
+        pytest.param("<\u200b| im_\u200bstart |>", id="hidden characters, too"),
+        pytest.param("<| /tool_call |>", id="an end with blanks"),
+        pytest.param("< | User | >", id="a role with blanks"),
+        pytest.param("<| endoftext |>", id="the end of the text with blanks"),
+        pytest.param("<｜ begin▁of▁sentence ｜>", id="DeepSeek with blanks"),
+        pytest.param("＜|im_start|＞", id="signs of full width"),
+        pytest.param("＜｜ ｉｍ＿ｓｔａｒｔ ｜＞", id="letters of full width"),
+        pytest.param("［INST］", id="brackets of full width"),
+        pytest.param("[ INST ]", id="brackets with blanks"),
+        pytest.param("[ / INST ]", id="the end in brackets with blanks"),
+        pytest.param("< < SYS > >", id="the tag of Llama 2 with blanks"),
+        pytest.param("< /s>", id="the end of a sequence with blanks"),
+        pytest.param("< system >", id="a tag of the system with blanks"),
+        pytest.param("< / assistant >", id="the end of a tag with blanks"),
+        pytest.param("< end_of_turn >", id="the end of a turn with blanks"),
+    ],
+)
+def test_no_role_token_is_left_if_it_has_blanks_or_full_width(token: str) -> None:
+    assert sanitize(f"before {token} after") == "before … after"
+    assert sanitize(token.swapcase()) == "…"
 
 
 @pytest.mark.parametrize("role", ["Human", "Assistant"])

@@ -13,33 +13,43 @@ from collections.abc import Mapping
 # Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between
 # bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar
 # Gemma 4. As tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of
-# a line: older Claude.
+# a line: older Claude. Signs may have their full width. Blanks may stand between the
+# signs and the name if the name is that of a token: "f <| ys |> g" is code, and so is
+# "a < s > b".
 CHAT_TOKEN_PATTERN = re.compile(
     r"""
-    <[|｜][^|｜>\s…]{1,40}[|｜]?>
-  | <\w{1,40}[|｜]>
-  | <</?SYS>>
-  | </?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>
+    [<＜][|｜][^|｜>＞\s…]{1,40}[|｜]?[>＞]
+  | [<＜]\s{0,3}[|｜]\s{0,3}
+    (?:/?\w{1,40}[_▁＿]\w{1,40}(?:▁\w{1,40}){0,3}
+      |user|assistant|system|developer|tool|e(?:nd|ot|om)|endof\w{1,20}|start|message)
+    \s{0,3}[|｜]\s{0,3}[>＞]
+  | [<＜]\w{1,40}[|｜][>＞]
+  | [<＜]\s?[<＜]\s{0,3}/?\s{0,3}SYS\s{0,3}[>＞]\s?[>＞]
+  | [<＜]/?s[>＞] | [<＜]\s{0,3}/\s{0,3}s\s{0,3}[>＞]
+  | [<＜]\s{0,3}/?\s{0,3}
+    (?:bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)\s{0,3}[>＞]
     # Tags that imitate a message of the system.
-  | </?(?:system|assistant|developer|instructions?|function_(?:calls|results))
-    (?:[-_:]\w{1,40})?(?:\s[^<>]{0,200})?>
+  | [<＜]\s{0,3}/?\s{0,3}
+    (?:system|assistant|developer|instructions?|function_(?:calls|results))
+    (?:[-_:]\w{1,40})?(?:\s[^<>＜＞]{0,200})?[>＞]
     # Images, which a page loads from anywhere.
   | !(?=\[[^\]\n]{0,200}\]\s?[(\[])
   | <(?=(?:ima?ge?|svg|video|picture|source|object|embed|iframe)[\s/>])
-  | \[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]
+  | [\[［]\s{0,3}/?\s{0,3}
+    (?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\s{0,3}[\]］]
   | (?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 # Every token begins with one of these; a text without them is not searched.
-_CHAT_TOKEN_STARTS = ("<", "[", "!", "Human:", "Assistant:")
+_CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
 # Scripts and pictographs need these, but only right after a visible character outside
 # ASCII. After each other, or within ASCII, they would only hide something: all chat
-# tokens consist of ASCII and the bar `｜`.
+# tokens consist of ASCII and the signs `｜＜＞［］`.
 _VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
 _ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
-_VISIBLE_CHARACTER = rf"[^\x00-\x7f\s｜{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+_VISIBLE_CHARACTER = rf"[^\x00-\x7f\s｜＜＞［］▁{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
 # A selector or a joiner without such a character before it. A selector may also follow
 # the digit of a keycap, and a joiner may follow a selector.
 _LOOSE_SELECTOR_PATTERN = re.compile(

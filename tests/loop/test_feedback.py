@@ -139,6 +139,9 @@ def test_errors_the_most_severe_first_then_goals_then_warnings_and_no_notes():
     [
         *(
             "<|im_start|>",
+            "<| im_start |>",
+            "< | im_start | >",
+            "[ INST ]",
             "[INST]",
             "</s>",
             "<system>",

@@ -263,3 +263,38 @@ async def test_an_operator_states_trust_by_source_on_record(memory):
             await set_trust(source, trust, by="ann")
     with pytest.raises(InvalidInput):
         Memory(memory.store, trust={"network": "operator"})
+
+
+@pytest.mark.parametrize(
+    ("statements", "released"),
+    [
+        pytest.param({}, False, id="nothing is stated of the key"),
+        pytest.param({"key:0f": "tool"}, False, id="the key is a tool's"),
+        pytest.param({"key:0f": "measured"}, True, id="the key is trusted, too"),
+    ],
+)
+async def test_trust_in_a_program_releases_nothing_of_a_key_that_is_not_trusted(
+    memory, statements, released
+):
+    lesson = Lesson(
+        "reflection",
+        signature("", "no such target"),
+        error_type="",
+        text="use make all",
+        sighting="no such target",
+        state="quarantined",
+        trust="tool",
+        source="episode:a",
+        sources=("program:make", "user", "key:0f"),
+    )
+    remembered = await memory.keep(lesson)
+    released_ids = []
+    for source, trust in {
+        "user": "operator",
+        "program:make": "measured",
+        **statements,
+    }.items():
+        released_ids += await memory.set_trust(source, trust, by="ann", waiting=True)
+
+    assert (remembered.entry in released_ids) == released
+    assert bool(await memory.quarantine.waiting()) != released

@@ -178,23 +178,24 @@ def _is_trusted_now(
 ) -> bool:
     """Return True if a session's example depends on `source`, and may be released.
 
-    This is so if each tool or document whose text it has is trusted now. The source
-    "tool" stands for all of them.
+    This is so if each tool or document whose text it has is trusted now, and each key
+    of a service through which it came. The source "tool" stands for all local tools.
     """
     rows = db.select("source", "origin", {"example": example})
-    names = [row["source"] for row in rows]
-    sources = [name for name in names if not name.startswith(KEY_SOURCE_PREFIX)]
+    names = {row["source"] for row in rows}
+    keys = {name for name in names if name.startswith(KEY_SOURCE_PREFIX)}
+    sources = names - keys
     tools = {name for name in sources if not name.startswith("episode:")}
 
     # A caller may name a single source as it likes; only a session has several.
     of_session = len(sources) > len(tools) > 0
-    if not of_session or (source != "tool" and source not in tools):
+    if not of_session or (source != "tool" and source not in tools | keys):
         return False
     # What was derived from another example is left to a person.
     if db.select("parent", "lineage", {"child": example}):
         return False
     return QUARANTINE_TRUST.isdisjoint(
-        trusts.source_trust(name, stated) for name in tools
+        trusts.source_trust(name, stated) for name in tools | keys
     )
 
 
