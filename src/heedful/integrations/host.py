@@ -30,7 +30,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import episodes, exposures, open_store
-from heedful.store.connection import Db
+from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event, failure
 from heedful.validation import check_number
@@ -579,20 +579,15 @@ class HostRun:
         holdout = memory.holdout
         too_late = False
 
-        def record(db: Db, scope: Scope) -> frozenset[int]:
-            """Write both in one transaction."""
-            # The call before a lesson was shown is no opportunity to follow it.
-            episodes.append_events(db, scope, self.id, rows)
-            return exposures.announce(
-                db,
-                scope,
-                session=self.id,
-                lessons=() if too_late else lessons,
+        try:
+            return await memory.store.write(
+                memory.scope,
+                _record_events,
+                self.id,
+                rows,
+                lessons=lambda: () if too_late else lessons,
                 share=holdout,
             )
-
-        try:
-            return await memory.store.write(memory.scope, record)
         except asyncio.CancelledError:
             # The write still waits for its turn, and its answer would not be shown.
             too_late = True
@@ -604,6 +599,26 @@ class HostRun:
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
+
+
+@resumable(result=frozenset[int])
+def _record_events(
+    db: Db,
+    scope: Scope,
+    session: str,
+    rows: Sequence[Mapping[str, Any]],
+    lessons: Callable[[], Sequence[int]],
+    share: float,
+) -> frozenset[int]:
+    """Record events, and lessons as shown or withheld; return those to be shown.
+
+    `lessons` returns them when the write begins.
+    """
+    # The call before a lesson was shown is no opportunity to follow it.
+    episodes.append_events(db, scope, session, rows)
+    return exposures.announce(
+        db, scope, session=session, lessons=lessons(), share=share
+    )
 
 
 def _may_open(lesson: Mapping[str, Any]) -> bool:

@@ -42,7 +42,7 @@ from heedful.store.idempotency import (
     read_call,
     write_effect,
 )
-from heedful.store.store import Effects
+from heedful.store.store import Effects, Store
 
 log: logging.Logger = logging.getLogger("heedful.http")
 # The form of a longer body is checked in a thread.
@@ -326,9 +326,9 @@ async def answer_once(
     """Answer a call; a call that repeats an idempotency key gets the stored answer.
 
     Each write of the call is stored together with its result. If a process stops before
-    it has stored the answer, a repeated call continues after these writes. If two
-    processes answer the same call, only one of them takes effect. Raises Problem 422,
-    LeaseLost, StoreError.
+    it has stored the answer, a repeated call continues after these writes. If several
+    processes answer the same call, only one of them takes effect; the others answer the
+    same, or that the call is being answered. Raises Problem 422, LeaseLost, StoreError.
     """
     call_key = Headers(scope=scope).get(IDEMPOTENCY_HEADER)
     if call_key is None or scope["method"] != "POST":
@@ -357,12 +357,10 @@ async def answer_once(
             """Store the result of a write of this call with the write itself."""
             write_effect(db, call, number, effect)
 
-        with Effects(write, earlier.effects, caller.actor):
-            stored_answer = await _collect(app, scope, receive)
-        # A repeat of a failed call runs again.
-        if stored_answer["status"] < 300:
-            stored_answer = _without_secrets(stored_answer)
-            await store.write(tenant, keep_answer, call, stored_answer)
+        effects = Effects(write, earlier.effects, caller.actor)
+        stored_answer = await _first_answer(
+            app, call, store=store, effects=effects, scope=scope, receive=receive
+        )
 
     headers = [
         (name.encode("latin-1"), value.encode("latin-1"))
@@ -375,6 +373,40 @@ async def answer_once(
     content = stored_answer["body"].encode("latin-1")
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
+
+
+async def _first_answer(
+    app: ASGIApp,
+    call: IdempotentCall,
+    store: Store,
+    effects: Effects,
+    scope: Scope,
+    receive: Receive,
+) -> Mapping[str, Any]:
+    """Run a call, store its answer, and return it.
+
+    Returns the answer of another process if that was faster. The answer of a failed
+    call is not stored: a repeat of the call runs again. Raises LeaseLost if another
+    process is answering the call.
+    """
+    tenant = Place(call.tenant)
+    try:
+        with effects:
+            own_answer = await _collect(app, scope, receive)
+
+        if own_answer["status"] < 300:
+            own_answer = _without_secrets(own_answer)
+            count = effects.stored_count
+            await store.write(tenant, keep_answer, call, own_answer, count)
+        return own_answer
+    except Exception:
+        # What another process did for this call may be the reason: a lesson that it has
+        # released, for example, can no longer be released.
+        recorded_call = await store.read(tenant, read_call, call)
+        if recorded_call.answer is not None:
+            return recorded_call.answer
+        recorded_call.check_effects(effects.stored_count)
+        raise
 
 
 def _idempotent_call(

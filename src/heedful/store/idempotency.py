@@ -49,6 +49,11 @@ class RecordedCall:
     effects: tuple[Mapping[str, Any], ...] = ()
     answer: Mapping[str, Any] | None = None
 
+    def check_effects(self, known_count: int) -> None:
+        """Raise LeaseLost if more effects are stored than a run of the call knows."""
+        if len(self.effects) > known_count:
+            raise _being_answered()
+
 
 def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
     """Return the effects and the answer that an earlier run of `call` stored."""
@@ -65,9 +70,18 @@ def read_call(db: Db, scope: Scope, call: IdempotentCall) -> RecordedCall:
 @holds("answers")
 @resumable(result=None)
 def keep_answer(
-    db: Db, scope: Scope, call: IdempotentCall, answer: Mapping[str, Any]
+    db: Db,
+    scope: Scope,
+    call: IdempotentCall,
+    answer: Mapping[str, Any],
+    effect_count: int,
 ) -> None:
-    """Store the answer of `call`, and delete answers that are older than a day."""
+    """Store the answer of `call`, and delete answers that are older than a day.
+
+    The run that answers knows the first `effect_count` effects of the call. Raises
+    LeaseLost if another process has stored more of them, or the answer.
+    """
+    read_call(db, scope, call).check_effects(effect_count)
     before = time.time() - ANSWER_LIFE_SECONDS
     db.run("forget_answers", {"tenant": call.tenant, "before": before})
     write_effect(db, call, ANSWER_EFFECT, answer)
@@ -91,4 +105,9 @@ def write_effect(
     }
     is_stored = bool(db.run("insert_answer", values).fetchall())
     if not is_stored:
-        raise LeaseLost("the same call is being answered right now; try again")
+        raise _being_answered()
+
+
+def _being_answered() -> LeaseLost:
+    """Return the error for a call that another process has continued."""
+    return LeaseLost("the same call is being answered right now; try again")

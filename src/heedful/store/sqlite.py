@@ -97,12 +97,12 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
-class _Savepoint(WorkGuard):
-    """A `with` block in a savepoint: an error undoes only the work of this item."""
+class _Savepoint:
+    """A `with` block in a savepoint: an `error` undoes only the work in the block."""
 
-    def __init__(self, db: Connection, item: WorkItem) -> None:
-        super().__init__((item,), translate_error)
+    def __init__(self, db: Connection) -> None:
         self._db = db
+        self.error: BaseException | None = None
 
     def __enter__(self) -> None:
         self._db.execute("savepoint work")
@@ -113,9 +113,10 @@ class _Savepoint(WorkGuard):
             return False
 
         if error is not None:
+            self.error = translate_error(error)
             self._db.execute("rollback to work")
         self._db.execute("release work")
-        return super().__exit__(_, error, __)
+        return True
 
 
 class Thread(Threads[Connection]):
@@ -233,11 +234,13 @@ def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
 def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     """Run all writes, each in a savepoint, and commit them together."""
     db.execute("begin immediate")
-    values: list[Any] = []
+    results: list[tuple[Any, BaseException | None]] = []
     for item in items:
-        values.append(None)
-        with _Savepoint(db, item):
-            values[-1] = item.work(db)
+        value = None
+        savepoint = _Savepoint(db)
+        with savepoint:
+            value = item.work(db)
+        results.append((value, savepoint.error))
 
     try:
         db.check()
@@ -249,10 +252,9 @@ def _commit_batch(db: Connection, items: Sequence[WorkItem]) -> None:
         raise
 
     db.execute("commit")
-    # The items whose work failed have their result already.
-    for item, value in zip(items, values, strict=True):
-        if not item.done:
-            item.end(value)
+    # An item may also have failed because of what another one of them has written.
+    for item, (value, error) in zip(items, results, strict=True):
+        item.end(value, error)
 
 
 _BUSY_FIX = "another process holds the database for too long; try again"

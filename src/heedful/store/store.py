@@ -37,8 +37,9 @@ class Effects:
     Every write that is declared `resumable` is an effect. `record` is called to store
     the number of an effect, its name and its result; with None nothing is stored.
     `known` holds the effects that an earlier run of the same call stored. They are not
-    written again: the call continues with their stored results. Rows that the call
-    writes have the key of `actor` as a source.
+    written again: the call continues with their stored results. `stored_count` is the
+    number of effects that are stored. Rows that the call writes have the key of `actor`
+    as a source.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Effects:
         self._actor = actor
         self._record = record
         self._known = list(known)
-        self._next = len(known)
+        self.stored_count: int = len(known)
         self._extras: list[Extra] = []
         self.task: asyncio.Task[Any] | None = None
 
@@ -84,8 +85,10 @@ class Effects:
             result: T = result_adapter(function).validate_python(effect["value"])
             return result
 
-        number = self._next
-        self._next += 1
+        # An effect has its number only once it is stored. If the write fails and the
+        # caller tries it again, it meets the effect that another process, which answers
+        # the same call, has stored under this number.
+        number = self.stored_count
         extras = tuple(self._extras)
 
         def run_and_record(db: Db) -> T:
@@ -99,6 +102,7 @@ class Effects:
             return value
 
         value = await commit(run_and_record)
+        self.stored_count += 1
         # An extra that came during the commit waits for the next effect.
         self._extras = [extra for extra in self._extras if extra not in extras]
         return value
