@@ -3,16 +3,8 @@ comes back.
 """
 
 import asyncio
-import select
-import socket
-import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
@@ -22,6 +14,7 @@ from heedful.store.records import Head
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened
+from tests.store.wire import wired
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -94,61 +87,6 @@ async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres)
         await database.write(ONE, add)
     assert len(runs) == 3
     assert count(postgres.owner) == 3
-
-
-class Wire:
-    """Stands between a client and the server, and cuts the connection at a commit.
-
-    `cut`: "before" the commit reaches the server, or "after", when its answer is on the
-    way.
-    """
-
-    def __init__(self, url: str, folder: Path) -> None:
-        parts = conninfo_to_dict(url)
-        self._server = f"{parts['host']}/.s.PGSQL.5432"
-        self.url = url.replace(str(parts["host"]), str(folder))
-        self.cut = ""
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(folder / ".s.PGSQL.5432"))
-        self._listening.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):  # until it is closed
-            while True:
-                client, _ = self._listening.accept()
-                threading.Thread(
-                    target=self._carry, args=(client,), daemon=True
-                ).start()
-
-    def _carry(self, client: socket.socket) -> None:
-        # Either end may be closed first.
-        with suppress(OSError), client, socket.socket(socket.AF_UNIX) as server:
-            server.connect(self._server)
-            while True:
-                ready, _, _ = select.select([client, server], [], [])
-                message = ready[0].recv(65536)
-                cut = self.cut if b"commit\0" in message and ready[0] is client else ""
-                if not message or cut == "before":
-                    return
-                (server if ready[0] is client else client).sendall(message)
-                if cut == "after":
-                    server.recv(65536)
-                    return
-
-    def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-
-
-@contextmanager
-def wired(url: str) -> Iterator[Wire]:
-    with tempfile.TemporaryDirectory() as folder:
-        wire = Wire(url, Path(folder))
-        try:
-            yield wire
-        finally:
-            wire.close()
 
 
 @pytest.mark.parametrize(("cut", "written"), [("before", 0), ("after", 1)])

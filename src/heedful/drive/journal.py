@@ -31,6 +31,7 @@ from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
+from heedful.loop.stop import counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LOOP_LEASE_SECONDS
@@ -350,7 +351,7 @@ class Snapshot:
     def sign(self, entry: JournalEntry) -> JournalEntry:
         """Return the entry with what the loop must still be when it is written."""
         stored_loop = self.state.stored
-        return replace(entry, epoch=stored_loop.epoch, seen=stored_loop.updated)
+        return replace(entry, epoch=stored_loop.epoch, seen=stored_loop)
 
     def note_written(self, entry: JournalEntry) -> None:
         """Do nothing: nobody writes twice on one snapshot."""
@@ -372,7 +373,11 @@ async def retry_on_conflict(
     Returns the result of `work`. Raises NotFound, and LeaseLost after 100 conflicts.
     """
     for _ in range(MAX_WRITE_ROUNDS):
-        state = await store.read(scope, loops.state, id, ECHO_WINDOW_LOOPS)
+        state = await store.read(scope, loops.state, id)
+        if any(map(counts_scope, state.policy.rules)):
+            echoes = await store.read(scope, loops.echoes, id, ECHO_WINDOW_LOOPS)
+            state = replace(state, echoes=echoes)
+
         try:
             return await work(Snapshot(store, scope, state))
         except loops.LoopChanged:

@@ -35,6 +35,7 @@ from typing import (
     get_type_hints,
 )
 
+from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
@@ -103,6 +104,34 @@ class Db(ABC):
     def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
         """Run the statement `name` of `sql/` and return the result."""
         return self.execute(statements(self.dialect)[name], values)
+
+    def send(self, name: str, values: Mapping[str, Any], /) -> None:
+        """Run the statement `name` when it suits the database, without its result.
+
+        On PostgreSQL, it waits for the next statement that has a result, or for the
+        commit: all of them are one round trip.
+        """
+        self.run(name, values)
+
+    def expect(
+        self, name: str, values: Mapping[str, Any], error: HeedfulError, /
+    ) -> None:
+        """Like `send`, but the transaction fails with `error` if no row is changed.
+
+        The statement must not return rows. The work may go on before it is known
+        whether the transaction fails.
+        """
+        if not self.run(name, values).rowcount:
+            raise error
+
+    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+        """Run the last statements of a work; return the result of each.
+
+        A call has the name of a statement and its values. On PostgreSQL, they are one
+        round trip, together with the end of a transaction that only reads. After it,
+        another statement raises LookupError.
+        """
+        return [self.run(name, values) for name, values in calls]
 
     def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
         """Run the statement `name`; return the first of its rows, or None."""

@@ -16,7 +16,7 @@ import os
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -25,11 +25,10 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Policy, Verdict
+from heedful.loop.decide import Done, Policy, Verdict, state_after
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
-from heedful.loop.stop import counts_scope
 from heedful.redact import redact, redact_data
 from heedful.store import exposures, lessons
 from heedful.store.connection import (
@@ -121,11 +120,15 @@ def _is_running(pid: int) -> bool:
 
 
 class _Loop(NamedTuple):
-    """A loop that a writer may change: its row number, its state, if it has steps."""
+    """A loop that a writer may change: its row number and its state.
+
+    `has_steps` is True if it has steps, `has_driver` if its writer drives it.
+    """
 
     n: int
     state: str = "open"
     has_steps: bool = False
+    has_driver: bool = True
 
 
 # The fields of a `Head` in which `begin` and the stored loop must agree.
@@ -157,30 +160,26 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     """
     n = _insert_loop(db, key=_loop_key(scope, id), head=head, owner="", now=time.time())
     is_new = n is not None
-    row = _read_row(db, scope, id)
+    row, parts = _read_rows(db, scope, id)
     if not is_new:
         _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
-    return _stored_loop(db, row), is_new
+    return _stored_loop(row, parts), is_new
 
 
-def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
+def state(db: Db, scope: Scope, id: str) -> LoopState:
     """Return the data for deciding on a loop that this process does not drive.
 
-    If a rule of the policy needs it, `LoopState.echoes` counts finding keys in the
-    `window` newest other loops. Raises NotFound.
+    Raises NotFound.
     """
-    row = _read_row(db, scope, id)
-    policy = _policy_from(row["policy"])
+    row, parts = _read_rows(db, scope, id)
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
 
-    counts: Mapping[str, int] = {}
-    if any(map(counts_scope, policy.rules)):
-        counts = echoes(db, scope, id, window)
-
     return LoopState(
-        stored=_stored_loop(db, row), policy=policy, driver=driver, echoes=counts
+        stored=_stored_loop(row, parts),
+        policy=_policy_from(row["policy"]),
+        driver=driver,
     )
 
 
@@ -225,8 +224,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     Raises LeaseLost if another driver has claimed the loop.
     """
     values = {**_loop_key(scope, id), "epoch": epoch, "lease": LOOP_LEASE_SECONDS}
-    if not db.run("renew_lease", values).rowcount:
-        raise _lease_lost(id)
+    db.expect("renew_lease", values, _lease_lost(id))
 
 
 @holds(by=_locks_of_entry)
@@ -238,9 +236,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     `entry.epoch`. If the attempt of `entry` is stored already, nothing is written; if
     it is stored with other content, this raises AttemptTaken.
 
-    If `owner` is "", the loop has no driver. The loop must then be unchanged since
-    `entry.seen`, and each write raises the epoch: of several writers that read the same
-    state, only one can write.
+    If `owner` is "", the loop has no driver. The loop must then be as in `entry.seen`,
+    and each write raises the epoch: of several writers that read the same state, only
+    one can write. The others get LoopChanged.
     """
     now = time.time()
     loop = _loop_for_writer(
@@ -300,7 +298,7 @@ def _write_changes(db: Db, loop: _Loop, entry: JournalEntry, now: float) -> None
         decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
         number = entry.attempt.number if entry.attempt else None
         row = {"n": loop.n, "attempt": number, "record": dump(decision), "now": now}
-        db.run("insert_decision", row)
+        db.send("insert_decision", row)
         _apply_verdict(db, loop, entry.verdict)
 
 
@@ -319,21 +317,33 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the stored loop with this id. Raises NotFound."""
-    return _stored_loop(db, _read_row(db, scope, id))
+    row, parts = _read_rows(db, scope, id)
+    return _stored_loop(row, parts)
 
 
-def _read_row(db: Db, scope: Scope, id: str) -> Row:
-    """Return the stored row of a loop. Raises NotFound."""
-    row = db.one("read_loop", scope, id=id)
-    if row is None:
+def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
+    """Return the rows of a loop and of its parts, and read nothing after them.
+
+    Raises NotFound.
+    """
+    key = _loop_key(scope, id)
+    loop, parts = db.last(("read_loop", key), ("read_parts", {**key, "whole": 1}))
+    rows = loop.fetchall()
+    if not rows:
         raise NotFound("loop", id, db.url)
-    return row
+    return rows[0], parts.fetchall()
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
     """Return the stored loops with these ids, in this order, without missing ones."""
-    rows = [db.one("read_loop", scope, id=id) for id in ids]
-    return [_stored_loop(db, row) for row in rows if row is not None]
+    stored_loops = []
+    for id in ids:
+        row = db.one("read_loop", scope, id=id)
+        if row is not None:
+            parts = db.all("read_parts", scope, id=id, whole=1)
+            stored_loops.append(_stored_loop(row, parts))
+
+    return stored_loops
 
 
 def newest(
@@ -359,7 +369,9 @@ def newest(
         if len(listed) == limit or (listed and free_bytes < 0):
             return listed, True
 
-        listed.append(_stored_loop(db, _read_row(db, scope, row["id"]), outputs=False))
+        loop_row = db.one("read_loop", scope, id=row["id"])
+        parts = db.all("read_parts", scope, id=row["id"], whole=0)
+        listed.append(_stored_loop(loop_row, parts, outputs=False))
 
     return listed, False
 
@@ -530,8 +542,11 @@ def _loop_for_writer(
 
     Raises LeaseLost, LoopChanged.
     """
+    if not owner:
+        return _advance(db, key, entry, now)
+
     # A driver that gives a head mostly begins a loop, so this is tried first.
-    if entry.head is not None and owner:
+    if entry.head is not None:
         n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
         if n is not None:
             return _Loop(n)
@@ -540,29 +555,44 @@ def _loop_for_writer(
         **key,
         "epoch": entry.epoch,
         "owner": owner,
-        "seen": entry.seen,
         "now": now,
         "lease": LOOP_LEASE_SECONDS,
     }
-    row = db.first("fence" if owner else "advance", values)
-
-    if row is not None:
-        if entry.head is not None:
-            # It was resumed with other goals or under another policy.
-            columns = _head_columns(entry.head)
-            del columns["task"]
-            del columns["context"]
-            db.update("loop", {"n": row["n"]}, columns)
-        return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
-
-    if owner:
+    row = db.first("fence", values)
+    if row is None:
         raise _lease_lost(entry.id)
-    if entry.head is not None:
-        n = _insert_loop(db, key=key, head=entry.head, owner=owner, now=now)
-        if n is not None:
-            return _Loop(n)
 
-    raise LoopChanged(entry.id)
+    if entry.head is not None:
+        # It was resumed with other goals or under another policy.
+        columns = _head_columns(entry.head)
+        del columns["task"]
+        del columns["context"]
+        db.update("loop", {"n": row["n"]}, columns)
+    return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
+
+
+def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) -> _Loop:
+    """Return the loop without a driver, in its new state, as `entry` has seen it.
+
+    Raises LoopChanged if the loop is not like that, at the latest at the commit.
+    """
+    seen = entry.seen
+    if seen is None:
+        raise LoopChanged(entry.id)
+
+    state = ""
+    if entry.verdict is not None:
+        state = state_after(entry.verdict)
+    values = {
+        **key,
+        "n": seen.row,
+        "epoch": entry.epoch,
+        "seen": seen.updated,
+        "state": state,
+        "now": now,
+    }
+    db.expect("advance", values, LoopChanged(entry.id))
+    return _Loop(seen.row, state, has_steps=bool(seen.journal), has_driver=False)
 
 
 def _insert_attempt(
@@ -581,16 +611,19 @@ def _insert_attempt(
     }
 
     row = {**key, **content, "via": db.actor.via, "created": now}
-    if db.run("insert_attempt", row).rowcount:
-        if loop.has_steps:
-            db.delete("step", {"loop": loop.n})
-        return True
+    if not loop.has_driver:
+        # The loop is unchanged, so nobody has written this attempt.
+        db.expect("insert_attempt", row, LoopChanged(id))
+    elif not db.run("insert_attempt", row).rowcount:
+        if dict(db.select("record, text, value", "attempt", key)[0]) != content:
+            raise AttemptTaken(
+                f"attempt {attempt.number} of {id!r} is stored with other content"
+            )
+        return False
 
-    if dict(db.select("record, text, value", "attempt", key)[0]) != content:
-        raise AttemptTaken(
-            f"attempt {attempt.number} of {id!r} is stored with other content"
-        )
-    return False
+    if loop.has_steps:
+        db.delete("step", {"loop": loop.n})
+    return True
 
 
 def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
@@ -599,23 +632,27 @@ def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
     Raises OverrideRefused.
     """
     if isinstance(verdict, Done):
-        state = "passed" if verdict.passed else "stopped"
-        db.update("loop", {"n": loop.n}, {"state": state, "lease": 0.0})
+        # Without a driver, the loop has its new state already.
+        if loop.has_driver:
+            state = state_after(verdict)
+            db.update("loop", {"n": loop.n}, {"state": state, "lease": 0.0})
         return
 
     if loop.state != "open":
         db.update("loop", {"n": loop.n}, {"state": "open"})
     for index in sorted({stop.override for stop in verdict.lifted}):
-        if db.first("use_override", {"n": loop.n, "index": index}) is None:
-            raise OverrideRefused(
-                "an override was consumed by another decision; decide again"
-            )
+        refused = OverrideRefused(
+            "an override was consumed by another decision; decide again"
+        )
+        db.expect("use_override", {"n": loop.n, "index": index}, refused)
 
 
-def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
+def _stored_loop(
+    row: Row, part_rows: Iterable[Row], outputs: bool = True
+) -> StoredLoop:
     """Return the loop in `row`; without `outputs`, leave out what its attempts made."""
     parts = defaultdict[str, list[Row]](list)
-    for part in db.run("read_parts", {"loop": row["n"], "whole": int(outputs)}):
+    for part in part_rows:
         parts[part["part"]].append(part)
 
     values = []
@@ -667,6 +704,7 @@ def _stored_loop(db: Db, row: Row, outputs: bool = True) -> StoredLoop:
         created=row["created"],
         updated=row["updated"],
         briefing=briefing,
+        row=row["n"],
     )
 
 

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary, finalize
 
-from psycopg import errors, sql
+from psycopg import errors
 
 from heedful.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -31,6 +31,7 @@ from heedful.store.postgres_session import (
     Address,
     CommitInDoubt,
     PostgresSession,
+    Statement,
     parse_url,
     translate_error,
 )
@@ -59,6 +60,7 @@ where r.rolname = current_user group by r.rolsuper, r.rolbypassrls
 _SCHEMA_VERSIONS_SQL = (
     f"select part, max(number)::int from {SCHEMA_NAME}.schema_version group by part"
 )
+_BEGIN_READ_SQL = "begin isolation level repeatable read read only"
 _MIGRATE_FIX = "run heedful migrate as the role that owns its tables"
 
 
@@ -151,8 +153,9 @@ class Database:
         finalize(self, self._pool.close, _Pool.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        begin = _begin("begin isolation level repeatable read read only", scope)
-        return await self._pool.run(partial(self._pool.transact, begin, work))
+        begin = _begin(_BEGIN_READ_SQL, scope)
+        job = partial(self._pool.transact, begin, work, reads=True)
+        return await self._pool.run(job)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -166,7 +169,7 @@ class Database:
         """
         numbers = [_lock_number(scope, name) for name in dict.fromkeys(locks)]
         begin = _begin("begin", scope, numbers)
-        job = partial(self._pool.transact, begin, work, "commit")
+        job = partial(self._pool.transact, begin, work)
         return await self._pool.run(job, numbers)
 
     async def close(self) -> None:
@@ -184,12 +187,14 @@ def _lock_number(scope: Scope, name: str) -> int:
     return int.from_bytes(digest, signed=True)
 
 
-def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
-    """Return SQL that begins a transaction, sets the tenant and acquires the locks."""
-    tenant = sql.quote(scope.tenant)
-    calls = [f"set_config('heedful.tenant', {tenant}, true)"]
-    calls += [f"pg_advisory_xact_lock({lock})" for lock in locks]
-    return f"{begin}; select {', '.join(calls)}"
+def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> list[Statement]:
+    """Return what begins a transaction, sets the tenant and acquires the locks."""
+    values: dict[str, Any] = {"tenant": scope.tenant}
+    calls = ["set_config('heedful.tenant', :tenant, true)"]
+    for place, lock in enumerate(locks):
+        values[f"lock_{place}"] = lock
+        calls.append(f"pg_advisory_xact_lock(:lock_{place})")
+    return [(begin, {}), (f"select {', '.join(calls)}", values)]
 
 
 class _Pool(Threads[PostgresSession]):
@@ -222,8 +227,10 @@ class _Pool(Threads[PostgresSession]):
         value: T = await self.submit(job)
         return value
 
-    def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
-        """Run `work` in a transaction and return its result.
+    def transact(
+        self, begin: Sequence[Statement], work: Work[T], reads: bool = False
+    ) -> T:
+        """Run `work` in a transaction, which may only read; return its result.
 
         Repeats if the database asks for a retry, or if the connection was lost before
         the commit.
@@ -234,7 +241,7 @@ class _Pool(Threads[PostgresSession]):
             session: PostgresSession | None = None
             try:
                 session = self.connection()
-                return session.transact(begin, work, end)
+                return session.transact(begin, work, reads=reads)
             except PSYCOPG_ERRORS as error:
                 lost = session is not None and session.lost
                 if lost:

@@ -111,9 +111,8 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
     """
     try:
         with closing(PostgresSession(parse_url(url).conninfo)) as session:
-            return session.transact(
-                "begin", lambda _: _migrate(session, part, role), "commit"
-            )
+            begin = [("begin", {})]
+            return session.transact(begin, lambda _: _migrate(session, part, role))
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(
             f"{error.diag.message_primary}; {_MIGRATION_ROLE_FIX}"

@@ -1,7 +1,8 @@
 """One connection to PostgreSQL: its address, statements, transactions and errors.
 
-Statements are those of SQLite, with named parameters. Reading rows, and beginning and
-ending transactions, avoid the slow paths of psycopg.
+Statements are those of SQLite, with named parameters. Those whose result nobody needs
+wait for the next one, together with the begin of the transaction: psycopg's pipeline
+mode sends them in one round trip.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -31,7 +32,7 @@ from heedful.errors import (
 from heedful.store import shown
 from heedful.store.connection import Db, Rows, Work
 from heedful.store.sqlite import invalid_value
-from heedful.store.statements import Dialect
+from heedful.store.statements import Dialect, statements
 
 T = TypeVar("T")
 # Connections of one process: two services and three workers stay below a server's usual
@@ -59,6 +60,11 @@ CONNECTION_DEFAULTS = {
 }
 # More than there are statements, so that none is evicted.
 MAX_PREPARED_STATEMENTS = 1_000
+# The error code of the function `must` of the schema, which `expect` calls.
+UNMET_EXPECTATION_STATE = "HF001"
+# SQL text and its parameters.
+Statement = tuple[str, Mapping[str, Any]]
+COMMIT: Statement = ("commit", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +175,44 @@ class PostgresSession(Db):
         self._connection.prepared_max = MAX_PREPARED_STATEMENTS
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
+        # What the next statement is sent with, and the errors that `expect` declared.
+        self._waiting: list[Statement] = []
+        self._expected: list[HeedfulError] = []
+        # The transaction only reads; it has ended with the last statement of its work.
+        self._reads = False
+        self._has_ended = False
+
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        text, names = number_parameters(sql)
-        parameters = [values[name] for name in names]
-        return self._connection.execute(text.encode(), parameters, binary=True)
+        if not (self._waiting or self._has_ended):
+            return self._execute(sql, values)
+
+        self._wait_with(sql, values)
+        return self._send_waiting()[-1]
+
+    def send(self, name: str, values: Mapping[str, Any], /) -> None:
+        self._wait_with(statements("postgres")[name], values)
+
+    def expect(
+        self, name: str, values: Mapping[str, Any], error: HeedfulError, /
+    ) -> None:
+        # The server checks this, because the commit may be in the same round trip.
+        sql = expecting_sql(statements("postgres")[name])
+        self._wait_with(sql, {**values, "expectation": len(self._expected)})
+        self._expected.append(error)
+
+    def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
+        for name, values in calls:
+            self.send(name, values)
+        if not self._reads:
+            return self._send_waiting()[-len(calls) :]
+
+        self._wait_with(*COMMIT)
+        self._has_ended = True
+        return self._send_waiting()[-1 - len(calls) : -1]
 
     def script(self, sql: str) -> str:
         """Run several statements in one message; return the status of the last one."""
+        self._send_waiting()
         cursor = self._connection.execute(sql.encode(), prepare=False)
         return cursor.statusmessage or ""
 
@@ -183,6 +220,7 @@ class PostgresSession(Db):
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     ) -> int:
         """Insert rows into a table in bulk; return their number."""
+        self._send_waiting()
         cursor = self._connection.cursor()
         sql = f"copy {table} ({', '.join(columns)}) from stdin"
         with cursor.copy(sql.encode()) as copy:
@@ -190,21 +228,37 @@ class PostgresSession(Db):
                 copy.write_row(row)
         return cursor.rowcount
 
-    def transact(self, begin: str, work: Work[T], end: str) -> T:
-        """Run `work` between the SQL `begin` and the SQL `end`; return its result.
+    def transact(
+        self, begin: Sequence[Statement], work: Work[T], *, reads: bool = False
+    ) -> T:
+        """Run `work` in a transaction, which the statements `begin` start.
 
-        `end` is commit or rollback. Raises CommitInDoubt if the connection was lost
-        during the commit.
+        Returns its result. The transaction is committed; if it only `reads`, `work` may
+        have ended it before. Raises CommitInDoubt if the connection was lost during the
+        commit, and the errors that `work` expects.
         """
+        self._waiting = list(begin)
+        self._expected = []
+        self._reads = reads
+        self._has_ended = False
         try:
-            self.run_boundary(begin)
+            # What the server sent meanwhile says that it has closed the connection.
+            self._connection.pgconn.consume_input()
             value = work(self)
-            self.run_boundary(end)
+            if not self._has_ended:
+                self.commit()
         except errors.FeatureNotSupported:
             # Its prepared statements are older than the change of the schema.
             self.close()
             raise
+        except psycopg.Error as error:
+            if error.sqlstate == UNMET_EXPECTATION_STATE:
+                number = int(error.diag.message_detail or 0)
+                raise self._expected[number] from None
+            raise
         finally:
+            self._waiting = []
+            self._has_ended = False
             # After an error the transaction is still open.
             try:
                 if self._connection.info.transaction_status != TransactionStatus.IDLE:
@@ -213,28 +267,56 @@ class PostgresSession(Db):
                 self.close()
         return value
 
-    def run_boundary(self, sql: str) -> None:
-        """Run `sql`, which begins or ends a transaction.
+    def commit(self) -> None:
+        """Send what waits, and commit; a transaction that fails is rolled back.
 
-        A cursor would take ten times the CPU. Raises CommitInDoubt if it is unknown
-        whether a commit happened.
+        Raises CommitInDoubt if it is unknown whether the commit happened.
         """
+        self._wait_with(*COMMIT)
+        results: list[Rows] = []
         try:
-            result = self._connection.pgconn.exec_(sql.encode())
-            if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-                raise errors.error_from_result(result)
+            self._send_waiting(results)
         except psycopg.Error as error:
-            if error.sqlstate is None:
-                # libpq would notice a lost connection only at the next statement.
-                self.close()
-            if sql == "commit" and self.lost:
-                raise CommitInDoubt(str(error)) from error
-            raise
+            # An error of the server says that nothing was committed, unless it came
+            # after the result of the commit.
+            is_committed = bool(results) and results[-1].statusmessage == "COMMIT"
+            if error.sqlstate is not None and not is_committed:
+                raise
 
-        if sql == "commit" and result.command_status != b"COMMIT":
+            # libpq would notice a lost connection only at the next statement.
+            self.close()
+            if self._reads:
+                raise
+            raise CommitInDoubt(str(error)) from error
+
+        if results[-1].statusmessage != "COMMIT":
             raise StoreError(
                 "a statement failed and the work went on; nothing was written"
             )
+
+    def _wait_with(self, sql: str, values: Mapping[str, Any]) -> None:
+        """Let a statement wait for the next one, or for the commit."""
+        if self._has_ended:
+            raise LookupError("a statement follows the last one of its transaction")
+        self._waiting.append((sql, values))
+
+    def _send_waiting(self, results: list[Rows] | None = None) -> list[Rows]:
+        """Send the statements that wait in one round trip; return their results.
+
+        Those that came before an error are in `results`.
+        """
+        results = [] if results is None else results
+        waiting = self._waiting
+        self._waiting = []
+        with self._connection.pipeline():
+            for sql, values in waiting:
+                results.append(self._execute(sql, values))
+        return results
+
+    def _execute(self, sql: str, values: Any) -> Rows:
+        text, names = number_parameters(sql)
+        parameters = [values[name] for name in names]
+        return self._connection.execute(text.encode(), parameters, binary=True)
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
@@ -255,6 +337,18 @@ class PostgresSession(Db):
 _SQL_PARAMETER_PATTERN = re.compile(
     r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL
 )
+
+
+@cache
+def expecting_sql(sql: str) -> str:
+    """Return a statement that runs `sql` and fails if this changes no row.
+
+    The error names the parameter `expectation`.
+    """
+    return (
+        f"with changed as ({sql.rstrip(';')} returning 1) "
+        "select must(exists (select from changed), :expectation)"
+    )
 
 
 @cache

@@ -51,7 +51,8 @@ class StoredLoop:
     decisions, oldest first. `journal` maps keys to the results of finished steps of the
     current attempt. Each process that claims the loop increases `epoch`; a process with
     a lower epoch can no longer write. Times are seconds since 1970. `briefing` is what
-    a memory showed the loop, None if no memory was asked.
+    a memory showed the loop, None if no memory was asked. `row` is the number of its
+    row in this store.
     """
 
     id: str
@@ -64,6 +65,7 @@ class StoredLoop:
     created: float
     updated: float
     briefing: Briefing | None = None
+    row: int = field(default=0, compare=False, repr=False)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -124,10 +126,10 @@ class JournalEntry:
     Set `head` for a loop that may be new. A `verdict` that continues only because of
     overrides uses up one decision of each of them. `standing` says how close the loop
     was to its limits at the decision. `decided` is the time of the decision in seconds
-    since 1970, 0 for now. For a loop without a driver, `seen` is the `updated` of the
-    loop as it was read. The `briefing` and its exposures are written once for each
-    loop. The fields `lessons`, `outcome`, `most` and `quota` are as in
-    `exposures.remember`, but lessons beyond the quota are left out.
+    since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it was
+    read. The `briefing` and its exposures are written once for each loop. The fields
+    `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons
+    beyond the quota are left out.
     """
 
     id: str
@@ -139,7 +141,7 @@ class JournalEntry:
     verdict: Verdict | None = None
     standing: Standing | None = None
     decided: float = 0.0
-    seen: float = 0.0
+    seen: StoredLoop | None = None
     extra: Usage | None = None
     cancelled: str = ""
     override: Override | None = None
@@ -154,10 +156,9 @@ class JournalEntry:
 class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 
-    All parts were read in one transaction. `policy` is that of the loop, without rules
-    that are user code. `driver` is the process that drives the loop now, or "".
-    `echoes` counts finding keys in other loops of the scope, if a rule of the policy
-    needs this.
+    `policy` is that of the loop, without rules that are user code. `driver` is the
+    process that drives the loop now, or "". `echoes` counts finding keys in other loops
+    of the scope, if a rule of the policy needs this.
     """
 
     stored: StoredLoop

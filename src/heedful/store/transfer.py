@@ -601,7 +601,7 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
 
             new_db.script(_TRIGGER_UPDATES_SQL)
             _set_next_numbers(new_db)
-            new_db.run_boundary("commit")
+            new_db.commit()
             return counts
     except postgres_session.PSYCOPG_ERRORS as error:
         raise postgres_session.translate_error(error) from error

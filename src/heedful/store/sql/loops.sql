@@ -21,10 +21,9 @@ update loop set lease = store_clock() + :lease
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch;
 
 -- name: advance
--- Raise the epoch of a loop without a driver, if nobody has changed it since it was read.
-update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
-where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
-returning n, state, exists (select 1 from step where step.loop = n) as steps;
+-- Raise the epoch of a loop without a driver, if nobody has changed it since it was read. Without a :state, it is kept.
+update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state = case when :state = '' then state else :state end
+where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
 select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
@@ -33,12 +32,13 @@ from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: read_parts
 -- Everything that a loop has more than one of, in one statement. An override has its rule in `record`, its author in `text`.
+with asked as (select n from loop where tenant = :tenant and project = :project and id = :id)
 select 'attempt' as part, number as seq, record, case when :whole > 0 then text else '' end as text,
        case when :whole > 0 then value else '' end as value, number, 0 as used, created as at
-from attempt where loop = :loop
-union all select 'decision', seq, record, '', '', attempt, 0, created from decision where loop = :loop
-union all select 'override', seq, rule, by, why, decisions, used, until from override where loop = :loop
-union all select 'step', 0, record, key, '', 0, 0, 0.0 from step where loop = :loop and :whole > 0
+from attempt where loop = (select n from asked)
+union all select 'decision', seq, record, '', '', attempt, 0, created from decision where loop = (select n from asked)
+union all select 'override', seq, rule, by, why, decisions, used, until from override where loop = (select n from asked)
+union all select 'step', 0, record, key, '', 0, 0, 0.0 from step where loop = (select n from asked) and :whole > 0
 order by 1, 2;
 
 -- name: newest_loops
@@ -70,8 +70,7 @@ select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now
 -- Use up one decision of an override, if it has any left.
 update override set used = used + 1
 where loop = :n and used < decisions
-  and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
-returning used;
+  and seq = (select seq from override where loop = :n order by seq limit 1 offset :index);
 
 -- name: noted_tags
 -- The notes with this prefix about the newest attempts that have any.

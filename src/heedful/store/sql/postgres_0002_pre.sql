@@ -122,6 +122,15 @@ end $$;
 create trigger example_indexed before insert or update of state, lesson_id on example for each row execute function set_indexed();
 create trigger example_recounted after update on example for each row
 when (old.indexed <> new.indexed or old.words <> new.words) execute function count_text();
+-- Fails with the number of an expectation that is not met, so that a transaction whose statements and commit are one
+-- message is rolled back. `PostgresSession.expect` knows the error code.
+create function must(met boolean, expectation bigint) returns boolean language plpgsql as $$
+begin
+  if not met then
+    raise exception 'an expectation is not met' using errcode = 'HF001', detail = expectation;
+  end if;
+  return met;
+end $$;
 create or replace function scopes_there(waiting boolean) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$
   select distinct r.tenant, r.project from lesson r where not waiting

@@ -17,6 +17,15 @@ create function instr(text, text) returns integer
 language sql immutable parallel safe return strpos($1, $2);
 create function store_clock() returns double precision
 language sql volatile as $$ select extract(epoch from clock_timestamp())::double precision $$;
+-- Fails with the number of an expectation that is not met, so that a transaction whose statements and commit are one
+-- message is rolled back. `PostgresSession.expect` knows the error code.
+create function must(met boolean, expectation bigint) returns boolean language plpgsql as $$
+begin
+  if not met then
+    raise exception 'an expectation is not met' using errcode = 'HF001', detail = expectation;
+  end if;
+  return met;
+end $$;
 create domain bytewise as text collate "C";
 -- `atom` is the value if it is a whole number. The function is not inlined: row-level security would check a cast in a
 -- join first, and no index would be used.

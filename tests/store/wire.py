@@ -1,0 +1,75 @@
+"""A wire between a client and a PostgreSQL server, which tests count and cut."""
+
+import select
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
+
+
+class Wire:
+    """Stands between clients and the server: counts round trips, cuts at a commit.
+
+    `trips` counts how often a client waited for the server: each message of a client
+    that follows an answer begins a round trip. `cut`: "before" the commit reaches the
+    server, or "after", when its answer is on the way.
+    """
+
+    def __init__(self, url: str, folder: Path) -> None:
+        parts = conninfo_to_dict(url)
+        self._server = f"{parts['host']}/.s.PGSQL.5432"
+        self.url = url.replace(str(parts["host"]), str(folder))
+        self.cut = ""
+        self.trips = 0
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / ".s.PGSQL.5432"))
+        self._listening.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # until it is closed
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(
+                    target=self._carry, args=(client,), daemon=True
+                ).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        # Either end may be closed first.
+        with suppress(OSError), client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(self._server)
+            was_answered = True
+            while True:
+                ready, _, _ = select.select([client, server], [], [])
+                message = ready[0].recv(65536)
+                cut = self.cut if b"commit\0" in message and ready[0] is client else ""
+                if not message or cut == "before":
+                    return
+
+                is_question = ready[0] is client
+                if is_question and was_answered:
+                    self.trips += 1
+                was_answered = not is_question
+
+                (server if ready[0] is client else client).sendall(message)
+                if cut == "after":
+                    server.recv(65536)
+                    return
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@contextmanager
+def wired(url: str) -> Iterator[Wire]:
+    with tempfile.TemporaryDirectory() as folder:
+        wire = Wire(url, Path(folder))
+        try:
+            yield wire
+        finally:
+            wire.close()
