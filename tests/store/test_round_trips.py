@@ -11,20 +11,24 @@ from typing import Any
 import pytest
 
 from heedful.drive.report import AttemptReport, ReportResult, open_loop, report
-from heedful.errors import AttemptTaken
+from heedful.errors import AttemptTaken, LeaseLost
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import Echo, MaxAttempts, StopRule
 from heedful.memory.memory import Memory
 from heedful.service import auth
 from heedful.service.setup import Setup
-from heedful.store import open_store
+from heedful.store import keys, loops, open_store
+from heedful.store.connection import Db, key_of
+from heedful.store.records import Head
 from heedful.store.store import Store
 from tests.service.support import Api
 from tests.store.support import SCOPE
 from tests.store.wire import Wire, wired
 
 WRONG = Evaluation((Finding("unit", "no unit"),))
+NOTE = {**key_of(SCOPE), "name": "a", "loop": "a", "record": "1", "created": 1.0}
 READ = 1
 WRITE = 1
 
@@ -110,3 +114,40 @@ def test_a_report_over_http_waits_no_more_than_one_in_the_process(wire, monkeypa
             assert answer.status_code == 200, answer.text
             assert answer.json()["decision"] == "again"
             assert wire.trips == READ + WRITE
+
+
+# -- what makes it possible
+
+
+@pytest.mark.both
+async def test_an_expectation_that_is_not_met_undoes_the_transaction(store):
+    """The work goes on before it is known; nothing of it is written."""
+    head = Head(task="task")
+    epoch_of_another = {**key_of(SCOPE), "id": "a", "epoch": 7, "lease": 1.0}
+
+    def work(db: Db, scope: Scope) -> None:
+        db.insert("note", {**NOTE, "key": "before"})
+        db.expect("renew_lease", epoch_of_another, LeaseLost("it is another's"))
+        db.insert("note", {**NOTE, "key": "after"})
+
+    await store.write(SCOPE, loops.begin, "a", head)
+    with pytest.raises(LeaseLost, match="another's"):
+        await store.write(SCOPE, work)
+    assert await store.read(SCOPE, loops.notes, "a") == {}
+
+    await store.write(SCOPE, loops.note, "a", "a", {"later": 1})
+    assert await store.read(SCOPE, loops.notes, "a") == {"later": 1}
+
+
+async def test_no_statement_follows_the_last_one_of_a_read(postgres):
+    """Outside of its transaction it would have no tenant."""
+    store = open_store(postgres.service)
+
+    def work(db: Db, scope: Scope) -> None:
+        db.last(("any_key", {}))
+        db.run("any_key")
+
+    with pytest.raises(LookupError, match="follows the last one"):
+        await store.read(SCOPE, work)
+    assert await store.read(SCOPE, keys.any_key) is False
+    await store.close()

@@ -27,6 +27,7 @@ from heedful.errors import (
     StoreNewer,
 )
 from heedful.store.postgres_session import (
+    BEGIN,
     PATIENT_TRANSACTION_SQL,
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
@@ -111,8 +112,7 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
     """
     try:
         with closing(PostgresSession(parse_url(url).conninfo)) as session:
-            begin = [("begin", {})]
-            return session.transact(begin, lambda _: _migrate(session, part, role))
+            return session.transact([BEGIN], lambda _: _migrate(session, part, role))
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(
             f"{error.diag.message_primary}; {_MIGRATION_ROLE_FIX}"

@@ -64,6 +64,7 @@ MAX_PREPARED_STATEMENTS = 1_000
 UNMET_EXPECTATION_STATE = "HF001"
 # SQL text and its parameters.
 Statement = tuple[str, Mapping[str, Any]]
+BEGIN: Statement = ("begin", {})
 COMMIT: Statement = ("commit", {})
 
 
