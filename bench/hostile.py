@@ -1,33 +1,46 @@
 """A service under attack: memory and log that a stranger, or the holder of a key, can
-make it use.
+make it use, and how long a neighbour then waits.
 
 Each attack has a service of its own, on SQLite. Memory is the growth of the largest
-resident set.
+resident set. The neighbour has a key of another tenant and sends light requests, one at
+a time, before the attack and during it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import resource
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from statistics import quantiles
 from tempfile import mkdtemp
 from typing import Any
 
 import httpx
 
 from bench.rows import Figure
+from heedful.store import keys
+from heedful.store.sqlite import in_file
 from tests.service.running import Service
 
 MIB = 2**20
 OPEN_FILES = 256
 JSON = {"Content-Type": "application/json"}
 Attack = Callable[[Service], Iterable[Figure]]
+Work = Callable[[], object]
+DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON, as dense as a body may be
+MAX_RATIO = 3  # of the neighbour's p99 with and without the attack
+MAX_P99 = 300  # milliseconds, of the neighbour during the attack
+MAX_RESIDENT = 300  # MiB, of the service in all
+QUIET_SECONDS = 4.0  # during which the neighbour is measured without the attack
+ATTACK_SECONDS = 6.0  # the attack is repeated for at least so long
 
 
 def figures(folder: str) -> Iterable[Figure]:
@@ -40,6 +53,11 @@ def figures(folder: str) -> Iterable[Figure]:
         send_spans,
         send_secrets,
         send_dense_lists,
+        send_dense_bodies,
+        show_large_loops,
+        show_many_findings,
+        replay_large_loops,
+        report_many_findings,
         ask_pages,
     ):
         with serve(Path(mkdtemp(dir=folder))) as service:
@@ -205,17 +223,17 @@ def varint(number: int) -> bytes:
 
 
 def send_secrets(service: Service) -> Iterable[Figure]:
-    """200,000 keys named secret: redaction takes no more than for other keys."""
-    output = [{"secret": f"{n:06}"} for n in range(200_000)]
+    """130,000 keys named secret: redaction takes no more than for other keys."""
+    output = [{"secret": f"{n:06}"} for n in range(130_000)]
     yield from measure_wait(
-        service, "200,000 keys named secret", {"output": output, "evaluation": {}}
+        service, "130,000 keys named secret", {"output": output, "evaluation": {}}
     )
 
 
 def send_dense_lists(service: Service) -> Iterable[Figure]:
-    """500,000 empty lists: nobody else waits for them."""
+    """130,000 empty lists: nobody else waits for them."""
     yield from measure_wait(
-        service, "500,000 lists", {"output": [[]] * 500_000, "evaluation": {}}
+        service, "130,000 lists", {"output": [[]] * 130_000, "evaluation": {}}
     )
 
 
@@ -250,6 +268,264 @@ def measure_wait(service: Service, name: str, body: Any) -> Iterable[Figure]:
     )
 
 
+class Tenants:
+    """An attacker and a neighbour, each with a key of a tenant of its own."""
+
+    def __init__(self, service: Service, folder: Path) -> None:
+        self.service = service
+        attacker, self.neighbour = asyncio.run(create_keys(folder / "heedful.db"))
+        self._authorization = {"Authorization": f"Bearer {attacker}"}
+        self.client = httpx.Client(
+            base_url=service.url, headers=self._authorization, timeout=300
+        )
+        # The service may not know for a second that it has keys now.
+        time.sleep(1.5)
+
+        signed_in = self.client.post(
+            "/ui/sign-in", data={"key": attacker}, headers={"Origin": service.url}
+        )
+        assert signed_in.status_code == 303, signed_in.text
+
+    def send(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Send a request of the attacker, which must succeed or be told to wait."""
+        content = None
+        if body is not None:
+            content = json.dumps(body, separators=(",", ":")).encode()
+        answer = self.client.request(method, path, content=content, headers=JSON)
+        assert answer.status_code < 400 or answer.status_code in (409, 413, 429, 503), (
+            answer.text[:500]
+        )
+        return answer
+
+    def measure(
+        self, name: str, works: Sequence[Work], at_once: int = 1
+    ) -> Iterable[Figure]:
+        """Measure how long the neighbour waits without and with an attack.
+
+        Each of `at_once` threads does all `works` again and again.
+        """
+        quiet = self._waits_of_neighbour(partial(time.sleep, QUIET_SECONDS))
+        attacked = self._waits_of_neighbour(partial(repeat, works, at_once))
+        before = quantiles(quiet, n=100)[98] * 1000
+        during = quantiles(attacked, n=100)[98] * 1000
+        yield Figure(name=f"{name}: neighbour's p99 before", value=before, unit="ms")
+        yield Figure(
+            name=f"{name}: neighbour's p99", value=during, unit="ms", most=MAX_P99
+        )
+        yield Figure(
+            name=f"{name}: neighbour's p99, times that before",
+            value=during / before,
+            unit="",
+            most=MAX_RATIO,
+        )
+        yield Figure(
+            name=f"{name}: neighbour's longest wait",
+            value=max(attacked) * 1000,
+            unit="ms",
+        )
+        yield Figure(
+            name=f"{name}: resident",
+            value=largest_resident(self.service),
+            unit="MiB",
+            most=MAX_RESIDENT,
+        )
+
+    def _waits_of_neighbour(self, work: Work) -> list[float]:
+        """Return how many seconds each request of the neighbour takes during `work`."""
+        waits: list[float] = []
+        ended = threading.Event()
+        authorization = {"Authorization": f"Bearer {self.neighbour}"}
+
+        def ask() -> None:
+            with httpx.Client(
+                base_url=self.service.url, headers=authorization, timeout=300
+            ) as client:
+                client.put("/v1/loops/first", json={"task": "begin"})
+                while not ended.is_set():
+                    for method, path, body in (
+                        ("GET", "/v1/loops/first", None),
+                        ("POST", "/v1/recall", {"task": "begin"}),
+                    ):
+                        began = time.perf_counter()
+                        client.request(method, path, json=body).raise_for_status()
+                        waits.append(time.perf_counter() - began)
+
+        neighbour = threading.Thread(target=ask)
+        neighbour.start()
+        work()
+        ended.set()
+        neighbour.join()
+        return waits
+
+
+async def create_keys(path: Path) -> list[str]:
+    """Return a key of the tenant `attacker`, and one of the tenant `neighbour`."""
+    store = in_file(str(path))
+    texts = []
+    for tenant in ("attacker", "neighbour"):
+        _, text = await keys.create(store, tenant, tenant, may=["read", "write"])
+        texts.append(text)
+    await store.close()
+    return texts
+
+
+def repeat(works: Sequence[Work], at_once: int) -> None:
+    """Do all `works` again and again in `at_once` threads, for `ATTACK_SECONDS`."""
+    until = time.monotonic() + ATTACK_SECONDS
+
+    def do_all() -> None:
+        while time.monotonic() < until:
+            for work in works:
+                work()
+
+    threads = [threading.Thread(target=do_all) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def folder_of(service: Service) -> Path:
+    """Return the folder in which a service works."""
+    return Path(f"/proc/{service.process.pid}/cwd").resolve()
+
+
+def begin_large_loops(tenants: Tenants) -> None:
+    """Begin 12 loops with dense tasks of 1.5 MB, and report an attempt of each."""
+    for n in range(12):
+        tenants.send("PUT", f"/v1/loops/large{n}", {"task": DENSE})
+        tenants.send("PUT", f"/v1/loops/large{n}/attempts/1", wrong_attempt(1, n))
+
+
+def wrong_attempt(findings: int, number: int, message: str = "no unit") -> Any:
+    """Return an attempt with so many findings, all different."""
+    return {
+        "output": f"answer {number}",
+        "evaluation": {
+            "findings": [
+                {"check": f"check {n}", "message": f"{message} {number} {n}"}
+                for n in range(findings)
+            ]
+        },
+    }
+
+
+PAGES = (
+    "/ui/home",
+    "/ui/loops",
+    "/ui/loops/large3",
+    "/ui/policies",
+    "/ui/policies/loops",
+    "/ui/health",
+    "/ui/pipelines",
+    "/ui/traces",
+)
+
+
+def show_large_loops(service: Service) -> Iterable[Figure]:
+    """12 loops of 1.5 MB on pages: a page reads no more than it shows."""
+    tenants = Tenants(service, folder_of(service))
+    begin_large_loops(tenants)
+    sizes = []
+
+    def show(path: str) -> None:
+        page = tenants.client.get(path, follow_redirects=True)
+        sizes.append(len(page.content))
+
+    works: list[Work] = []
+    for path in PAGES:
+        works += [partial(show, path), partial(show, f"{path}.json")]
+    for at_once in (1, 3):
+        yield from tenants.measure(
+            f"12 loops of 1.5 MB on pages, {at_once} at once", works, at_once
+        )
+    yield Figure(
+        name="12 loops of 1.5 MB on pages: the largest page",
+        value=max(sizes) / 1024,
+        unit="KiB",
+        most=4096,
+    )
+
+
+def show_many_findings(service: Service) -> Iterable[Figure]:
+    """Attempts of 1,000 findings, as many as a loop may have: its page is short."""
+    tenants = Tenants(service, folder_of(service))
+    policy = {"rules": [{"rule": "attempts", "limit": 60}]}
+    tenants.send("PUT", "/v1/loops/many", {"task": "begin", "policy": policy})
+    for number in range(1, 28):
+        body = wrong_attempt(1_000, number, message="x" * 500)
+        answer = tenants.send("PUT", f"/v1/loops/many/attempts/{number}", body)
+        if answer.status_code == 413:
+            break  # a loop may have 8 MiB
+
+    addresses = (
+        "/ui/loops/many",
+        "/ui/loops/many.json",
+        "/ui/policies",
+        "/v1/loops/many/explain",
+        "/v1/loops/many",
+    )
+    get = partial(tenants.client.get, follow_redirects=True)
+    works: list[Work] = [partial(get, address) for address in addresses]
+    yield from tenants.measure("a loop of many findings", works)
+
+
+def replay_large_loops(service: Service) -> Iterable[Figure]:
+    """25 loops of 2 MB are replayed: a few at a time, each decided and dropped."""
+    tenants = Tenants(service, folder_of(service))
+    for n in range(25):
+        tenants.send("PUT", f"/v1/loops/large{n}", {"task": DENSE})
+        body = wrong_attempt(1_000, n, message="x" * 500)
+        tenants.send("PUT", f"/v1/loops/large{n}/attempts/1", body)
+
+    replay = partial(tenants.send, "POST", "/v1/replay", {"policies": ["default"]})
+    for at_once in (1, 3):
+        yield from tenants.measure(
+            f"25 loops of 2 MB replayed, {at_once} at once", [replay], at_once
+        )
+
+
+def report_many_findings(service: Service) -> Iterable[Figure]:
+    """40 attempts of 60 findings are reported: others go on."""
+    tenants = Tenants(service, folder_of(service))
+    policy = {"rules": [{"rule": "attempts", "limit": 40}]}
+    slowest = [0.0]
+    rounds = iter(range(1_000))
+
+    def report_all(message: str) -> None:
+        name = f"reported{next(rounds)}"
+        tenants.send("PUT", f"/v1/loops/{name}", {"task": "begin", "policy": policy})
+        for number in range(1, 41):
+            began = time.perf_counter()
+            body = wrong_attempt(60, number, message)
+            tenants.send("PUT", f"/v1/loops/{name}/attempts/{number}", body)
+            slowest.append(time.perf_counter() - began)
+
+    for kind, message in (("short", "no unit"), ("long", "no unit in line " * 60)):
+        name = f"40 attempts of 60 {kind} findings reported"
+        yield from tenants.measure(name, [partial(report_all, message)])
+        yield Figure(
+            name=f"{name}: the slowest report", value=max(slowest) * 1000, unit="ms"
+        )
+
+
+def send_dense_bodies(service: Service) -> Iterable[Figure]:
+    """Dense bodies of 1.5 MB: the neighbour does not wait for them."""
+    tenants = Tenants(service, folder_of(service))
+    rounds = iter(range(1_000))
+
+    def send_all() -> None:
+        tenants.send("PUT", f"/v1/loops/dense{next(rounds)}", {"task": DENSE})
+        for path, body in (
+            ("/v1/validate", {"stage": "a", "output": DENSE, "checks": []}),
+            ("/v1/recall", {"task": DENSE}),
+            ("/v1/replay", DENSE),
+        ):
+            tenants.client.post(path, json=body)
+
+    yield from tenants.measure("dense bodies of 1.5 MB", [send_all])
+
+
 def ask_pages(service: Service) -> Iterable[Figure]:
     """200 calls of /docs: the page is made once."""
     with httpx.Client(base_url=service.url, timeout=60) as client:
@@ -278,4 +554,9 @@ MEMORY: dict[Attack, float] = {
     send_spans: 60,
     send_secrets: 150,
     send_dense_lists: 150,
+    send_dense_bodies: 250,
+    show_large_loops: 250,
+    show_many_findings: 250,
+    replay_large_loops: 250,
+    report_many_findings: 250,
 }

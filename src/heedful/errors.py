@@ -171,6 +171,16 @@ class Changed(UsageError):
         )
 
 
+class LoopTooLarge(UsageError):
+    """A report would make its loop larger than it may be; nothing was written."""
+
+    def __init__(self, loop: str, size: int, most: int) -> None:
+        super().__init__(
+            f"loop {_shorten(loop)} would have {size:,} characters of JSON, and may "
+            f"have {most:,}; report digests of outputs, or begin another loop"
+        )
+
+
 class QuotaExceeded(UsageError):
     """An untrusted source has reached its quota in a scope; nothing was written."""
 

@@ -35,6 +35,7 @@ from heedful.loop.stop import counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LOOP_LEASE_SECONDS
+from heedful.store.offload import offload
 from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
@@ -405,7 +406,8 @@ class LoopMemory:
     because the prompt may have influenced the attempt, and lessons after the entry,
     because only the holder of the lease may teach. When a loop is opened again, `open`
     writes what a crash prevented. `memory_key`, the names of the `checks` and `tell`
-    are as in `Memory.brief`.
+    are as in `Memory.brief`. The lessons of a `large` loop are found while the event
+    loop goes on.
     """
 
     memory: Memory
@@ -417,6 +419,7 @@ class LoopMemory:
     checks: tuple[str, ...] = ()
     tell: Tell = "both"
     unwritten: Briefing | None = None
+    large: bool = False
 
     async def open(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Recall lessons for an open loop; teach what an ended loop has not taught.
@@ -470,7 +473,10 @@ class LoopMemory:
         lessons: list[Lesson] = []
         outcome = None
         if isinstance(entry.verdict, Done):
-            lessons, outcome = self._lessons_and_outcome(loop)
+            if self.large:
+                lessons, outcome = await offload(self._lessons_and_outcome, loop)
+            else:
+                lessons, outcome = self._lessons_and_outcome(loop)
         return replace(
             entry,
             briefing=briefing,

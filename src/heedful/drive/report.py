@@ -11,8 +11,10 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
@@ -27,14 +29,18 @@ from heedful.memory.vectors import embed, space_of
 from heedful.models.contract import answer_of, usage_of
 from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
+from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import check_integer, check_options, require
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # Of an id, which appears in addresses and lists.
 MAX_LOOP_ID_CHARS = 200
 # The name of a report's own evaluation among the judges of an attempt.
 REPORT_JUDGE = "report"
+MIN_FINDING_CHARS = 100  # of the JSON of a finding without a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,25 @@ class AttemptReport:
         text = json.dumps(document, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
+    @property
+    def size(self) -> int:
+        """The characters of its output and its findings, not counting other data.
+
+        An output that cannot be stored counts nothing.
+        """
+        output = ""
+        if isinstance(self.output, str):
+            output = self.output
+        elif self.output is not None:
+            with suppress(TypeError, ValueError, RecursionError):
+                output = json.dumps(record.as_data(self.output))
+
+        findings = self.evaluation.findings if self.evaluation else ()
+        return len(output) + sum(
+            len(finding.message) + len(finding.fix) + MIN_FINDING_CHARS
+            for finding in findings
+        )
+
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
@@ -170,17 +195,20 @@ async def report(
     attempt_report: AttemptReport,
     memory: Memory | None = None,
     load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
+    most: int | None = None,
 ) -> ReportResult:
     """Decide on an attempt and store it; return the old verdict on an old report.
 
     `load` returns the checks of a new attempt. It is not called for a report that came
-    before, which changed settings may refuse. With a `memory` of the same store and
+    before, which changed settings may refuse. The JSON of the loop may have at most
+    `most` characters. With a `memory` of the same store and
     scope, a loop that ends adds lessons to the memory. Raises NotFound; AttemptTaken if
     the attempt was reported with other content; OutOfOrder if an earlier attempt is
     missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
-    contains user code; CheckFailed, ModelError, NotJournalable.
+    contains user code; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
-    value = journal.journalable(attempt_report.output)
+    is_large = attempt_report.size > MAX_INLINE_CHARS
+    value = await _call(is_large, journal.journalable, attempt_report.output)
     # The report with its checks, and its evaluation. They are made once, even if
     # another process writes meanwhile and the loop is read again.
     judged: tuple[AttemptReport, record.Evaluation | None] | None = None
@@ -189,10 +217,17 @@ async def report(
         """Judge and write the attempt, and decide; judge only once if called again."""
         nonlocal judged
         stored_loop = snapshot.state.stored
+        large = is_large or stored_loop.size > MAX_INLINE_CHARS
         if 0 < number <= len(stored_loop.loop.attempts):
-            return _decided_before(stored_loop, number, attempt_report.name)
+            return await _call(
+                large, _decided_before, stored_loop, number, attempt_report
+            )
 
         policy = _next_policy(snapshot, number)
+        size = stored_loop.size + attempt_report.size
+        if most is not None and size > most:
+            raise errors.LoopTooLarge(id, size, most)
+
         if judged is None:
             new_report = attempt_report
             if load is not None:
@@ -200,26 +235,59 @@ async def report(
             judged = (new_report, await _evaluate(new_report, stored_loop))
 
         new_report, evaluation = judged
-        attempt = new_report.attempt(stored_loop.loop, number, evaluation)
-        loop = journal.append_attempt(
-            _loop_with_policy(snapshot, policy), attempt, time.time()
-        )
-        verdict = _as_stored(decide.decide(loop, policy))
-
-        entry = journal.decision_entry(
-            loop, policy, verdict, attempt=attempt, value=value
-        )
-        await _write_entry(snapshot, memory, entry, loop)
+        call = partial(_decide, snapshot, policy, number, report=new_report)
+        decided = await _call(large, call, evaluation=evaluation)
+        loop = decided.loop
+        verdict = decided.verdict
+        entry = replace(decided.entry, value=value)
+        await _write_entry(snapshot, memory, entry, loop, large=large)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
     return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
-def _decided_before(stored_loop: StoredLoop, number: int, report: str) -> ReportResult:
+async def _call(
+    large: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Return the value of a call; while a `large` one runs, the event loop goes on."""
+    if large:
+        return await offload(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
+class _Decided(NamedTuple):
+    """A loop with its reported attempt, the verdict on it, and the entry for both."""
+
+    loop: record.Loop
+    verdict: decide.Verdict
+    entry: JournalEntry
+
+
+def _decide(
+    snapshot: journal.Snapshot,
+    policy: decide.Policy,
+    number: int,
+    report: AttemptReport,
+    evaluation: record.Evaluation | None,
+) -> _Decided:
+    """Decide on an attempt."""
+    stored_loop = snapshot.state.stored
+    attempt = report.attempt(stored_loop.loop, number, evaluation)
+    loop = journal.append_attempt(
+        _loop_with_policy(snapshot, policy), attempt, time.time()
+    )
+    verdict = _as_stored(decide.decide(loop, policy))
+    entry = journal.decision_entry(loop, policy, verdict, attempt=attempt)
+    return _Decided(loop, verdict, entry)
+
+
+def _decided_before(
+    stored_loop: StoredLoop, number: int, report: AttemptReport
+) -> ReportResult:
     """Return the stored verdict of a report. Raises AttemptTaken for another report."""
     loop = stored_loop.loop.upto(number)
-    if loop.attempts[-1].report != report:
+    if loop.attempts[-1].report != report.name:
         raise errors.AttemptTaken(
             f"attempt {number} of {stored_loop.id!r} was reported with other content"
         )
@@ -598,8 +666,11 @@ async def _write_entry(
     memory: Memory | None,
     entry: JournalEntry,
     loop: record.Loop,
+    large: bool = False,
 ) -> None:
     """Write `entry` and, with a `memory`, the lessons and the outcome of the loop.
+
+    What a `large` loop teaches is found while the event loop goes on.
 
     If the loop ends with lessons, they get the vector of its task: now, or afterwards
     by the program that set `memory.later`.
@@ -631,6 +702,7 @@ async def _write_entry(
         together=True,
         evidence="measured" if vouched else "unvouched",
         briefing=briefing,
+        large=large,
     )
     await snapshot.journal(loop_memory).write(entry, loop)
 

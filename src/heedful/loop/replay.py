@@ -168,40 +168,58 @@ def _drive_again(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
     return seen, verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopScore:
+    """What a policy would have cost and solved on one loop, as in `Figures`."""
+
+    attempts: int
+    usage: Usage
+    exact: bool
+    quality: float
+    oracle: int
+    solvable: bool
+
+
 def compare(
     recorded: Sequence[RecordedLoop], policies: Iterable[Policy]
 ) -> tuple[Figures, ...]:
     """Return the figures of each policy over all loops, in the order of `policies`."""
-    return tuple(_figures(recorded, policy) for policy in policies)
+    return tuple(
+        figures_of(policy, [score(record, policy) for record in recorded])
+        for policy in policies
+    )
 
 
-def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
-    """Return what `policy` would have cost and solved over all loops."""
-    results = []
-    worths = []
-    regret = 0
+def score(record: RecordedLoop, policy: Policy) -> LoopScore:
+    """Return what `policy` would have cost and solved on a loop."""
+    result = replay(record.loop, policy)
+    return LoopScore(
+        attempts=result.attempts,
+        usage=result.usage,
+        exact=result.exact,
+        quality=record.worth(result.kept),
+        oracle=record.oracle,
+        solvable=record.solvable,
+    )
 
-    for record in recorded:
-        result = replay(record.loop, policy)
-        results.append(result)
-        worths.append(record.worth(result.kept))
-        regret += max(0, result.attempts - record.oracle)
 
+def figures_of(policy: Policy, scores: Sequence[LoopScore]) -> Figures:
+    """Return the figures of a policy over all loops from its score on each."""
     quality = 0.0
-    if recorded:
-        quality = sum(worths) / len(recorded)
+    if scores:
+        quality = sum(score.quality for score in scores) / len(scores)
 
     return Figures(
         policy=policy.name,
-        loops=len(recorded),
-        attempts=sum(result.attempts for result in results),
-        usage=sum((result.usage for result in results), NO_USAGE),
-        solved=sum(worth == 1 for worth in worths),
-        solvable=sum(record.solvable for record in recorded),
+        loops=len(scores),
+        attempts=sum(score.attempts for score in scores),
+        usage=sum((score.usage for score in scores), NO_USAGE),
+        solved=sum(score.quality == 1 for score in scores),
+        solvable=sum(score.solvable for score in scores),
         quality=quality,
-        oracle=sum(record.oracle for record in recorded),
-        regret=regret,
-        beyond=sum(not result.exact for result in results),
+        oracle=sum(score.oracle for score in scores),
+        regret=sum(max(0, score.attempts - score.oracle) for score in scores),
+        beyond=sum(not score.exact for score in scores),
     )
 
 

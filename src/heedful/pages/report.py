@@ -420,10 +420,13 @@ def _code_point(match: re.Match[str]) -> str:
     return match[1] or f"[U+{ord(match[0]):04X}]"
 
 
-def cut(text: str, most: int = MAX_PAGE_LINE_CHARS) -> str:
-    """Return the visible text, cut after `most` characters, with a count of others."""
+def cut(text: str, most: int = MAX_PAGE_LINE_CHARS, left_out: int = 0) -> str:
+    """Return the visible text, cut after `most` characters, with a count of others.
+
+    `left_out` is the number of characters that `text` lacks already.
+    """
     text = visible(text)
-    others = len(text) - most
+    others = len(text) + left_out - most
     if others <= 0:
         return text
 

@@ -36,12 +36,13 @@ from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.memory.memory import Memory
-from heedful.service.schemas import May
+from heedful.service.schemas import MAX_BODY_DEPTH, May, not_too_deep
 from heedful.service.setup import Setup
 from heedful.service.wire import MAX_ROW_ID
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
+from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.store import Effects, also
 
 P = ParamSpec("P")
@@ -298,10 +299,21 @@ class JsonRequest(Request):
         body = await self.body()
         self.state.plain = None
         try:
-            self.state.plain = json.loads(body)
+            if len(body) > MAX_INLINE_CHARS:
+                self.state.plain = await offload(_parse_body, body)
+            else:
+                self.state.plain = _parse_body(body)
         except (ValueError, RecursionError) as error:
             self.unreadable = f"it cannot be parsed: {error}"
         return self.state.plain
+
+
+def _parse_body(body: bytes) -> Any:
+    """Return the JSON data of a body.
+
+    Raises ValueError, also if it is nested too deeply, and RecursionError.
+    """
+    return not_too_deep(json.loads(body), MAX_BODY_DEPTH)
 
 
 class Route(APIRoute):

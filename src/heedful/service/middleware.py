@@ -42,21 +42,25 @@ from heedful.store.idempotency import (
     read_call,
     write_effect,
 )
+from heedful.store.offload import Turns, offload, take_turn
 from heedful.store.store import Effects, Store
 
 log: logging.Logger = logging.getLogger("heedful.http")
-# The form of a longer body is checked in a thread.
+# The form of a longer body is checked in a thread. One that is longer than
+# MIN_TURN_BODY_BYTES waits for the turn of its call, because it needs much memory.
 MIN_THREAD_BODY_BYTES = 64 * 1024
+MIN_TURN_BODY_BYTES = 1024 * 1024
+MAX_LARGE_CALLS = 2  # at a time, each of another tenant
 TRACES_PATH = "/v1/traces"
 PROTOBUF_TYPE = "application/x-protobuf"
 # `application/json`, or a kind of it such as `application/merge-patch+json`.
 _JSON_TYPE_PATTERN = re.compile(r"application/(?:[\w.-]+\+)?json")
 # A body of at most n bytes may contain n / BODY_BYTES_PER_CONTAINER lists and objects.
-# Each of them needs 50 times its size in memory, and parsing a million of them takes a
-# second. In OTLP each of them has a name, so n bytes of traces contain at most
-# n / TRACE_BYTES_PER_CONTAINER, besides the first MIN_TRACE_CONTAINERS and those in
-# texts.
-BODY_BYTES_PER_CONTAINER = 8
+# Each of them needs 50 times its size in memory, and others wait while they are parsed.
+# In OTLP each of them has a name, so n bytes of traces contain at most
+# n / TRACE_BYTES_PER_CONTAINER, besides the first MIN_TRACE_CONTAINERS. Brackets in
+# texts do not count.
+BODY_BYTES_PER_CONTAINER = 32
 TRACE_BYTES_PER_CONTAINER = 20
 MIN_TRACE_CONTAINERS = 1_000
 # Signs of what JSON or heedful does not allow: NaN or Infinity, which only Python
@@ -82,12 +86,12 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     if is_trace:
         max_containers = MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
 
+    if len(body) > MIN_TURN_BODY_BYTES:
+        await take_turn()
     if len(body) > MIN_THREAD_BODY_BYTES:
-        await asyncio.to_thread(
-            _check_form, body, media_type, max_containers, texts_count=not is_trace
-        )
+        await offload(_check_form, body, media_type, max_containers)
     else:
-        _check_form(body, media_type, max_containers, texts_count=not is_trace)
+        _check_form(body, media_type, max_containers)
     return body
 
 
@@ -147,13 +151,10 @@ def _bad_request(detail: str) -> Problem:
     return Problem(status=400, code="bad_request", detail=detail)
 
 
-def _check_form(
-    body: bytes, media_type: str, max_containers: int, texts_count: bool
-) -> None:
+def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
     """Check that the body is JSON with at most `max_containers` lists and objects.
 
-    With `texts_count`, brackets in texts count as lists and objects. Raises Problem
-    400, 413 or 415.
+    Raises Problem 400, 413 or 415.
     """
     if not _JSON_TYPE_PATTERN.fullmatch(media_type):
         sent = media_type or "nothing"
@@ -165,7 +166,7 @@ def _check_form(
         )
 
     containers = body.count(b"[") + body.count(b"{")
-    if containers > max_containers and not texts_count:
+    if containers > max_containers:
         containers = _containers_outside_texts(body)
     if containers > max_containers:
         raise Problem(
@@ -296,6 +297,7 @@ class Admission:
     def __init__(self, limits: RequestLimits) -> None:
         self._rate = RateLimit(limits.rate, limits.burst)
         self._capacity = Capacity(limits.concurrent)
+        self._turns = Turns(MAX_LARGE_CALLS)
 
     @contextmanager
     def anybody(self) -> Iterator[None]:
@@ -307,7 +309,8 @@ class Admission:
     def caller(self, caller: Caller) -> Iterator[None]:
         """Count a request of a caller while the block runs. Raises Problem 429."""
         self._rate.take(caller.key.id)
-        with self._capacity.running(caller.key.tenant):
+        tenant = caller.key.tenant
+        with self._capacity.running(tenant), self._turns.call(tenant):
             yield
 
 

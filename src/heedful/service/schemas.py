@@ -33,7 +33,8 @@ from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
-MAX_JSON_DEPTH = 100  # levels of JSON; redaction recurses once for each level
+MAX_JSON_DEPTH = 100  # levels of a value; redaction recurses once for each level
+MAX_BODY_DEPTH = 110  # levels of a body, in which a value stands some levels deep
 
 
 def _without_null_character(text: str) -> str:
@@ -61,16 +62,19 @@ def inside(value: Any) -> Collection[Any]:
     return ()
 
 
-def _not_too_deep(value: Any) -> Any:
-    """Return JSON data unchanged. Raises ValueError if it is nested too deeply."""
+def not_too_deep(value: Any, most: int = MAX_JSON_DEPTH) -> Any:
+    """Return JSON data unchanged.
+
+    Raises ValueError if it is nested more than `most` levels deep.
+    """
     level = [value]
-    for _ in range(MAX_JSON_DEPTH + 1):
+    for _ in range(most + 1):
         # The next level is what the lists and objects of this level contain.
         level = list(chain.from_iterable(map(inside, level)))
         if not level:
             return value
 
-    raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+    raise ValueError(f"it is nested more than {most} levels deep")
 
 
 def _loop_name(loop: str) -> str:
@@ -130,7 +134,7 @@ LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # JSON data as it was read, not a copy.
-Plain = Annotated[Any, AfterValidator(_not_too_deep)]
+Plain = Annotated[Any, AfterValidator(not_too_deep)]
 Document = dict[str, Any]
 # A goal or a policy, as text or as JSON.
 Notation = Short | dict[str, Plain]

@@ -31,6 +31,7 @@ ERROR_RESPONSES: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.RollbackRefused: (409, "rollback_refused"),
     errors.Changed: (412, "changed"),
     errors.QuotaExceeded: (409, "quota_exceeded"),
+    errors.LoopTooLarge: (413, "loop_too_large"),
     errors.Conflict: (409, "conflict"),
     errors.AttemptTaken: (409, "attempt_conflict"),
     errors.LoopEnded: (409, "loop_ended"),

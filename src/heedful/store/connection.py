@@ -74,6 +74,15 @@ class Actor:
 LOCAL_ACTOR = Actor()
 
 
+# Bytes of JSON that a short read may parse, and those of a read without a turn.
+MAX_SHORT_READ_BYTES = 256 * 1024
+MAX_FREE_READ_BYTES = 1024 * 1024
+
+
+class LargeRead(Exception):
+    """A read would parse more than it may."""
+
+
 class Db(ABC):
     """A database connection inside a transaction; one thread at a time may use it.
 
@@ -85,6 +94,8 @@ class Db(ABC):
     actor: Actor = LOCAL_ACTOR
     # True if the connection can no longer be used.
     lost: bool = False
+    # The bytes that a read may still parse; None if it may parse all.
+    free_bytes: int | None = None
 
     @abstractmethod
     def execute(self, sql: str, values: Any = (), /) -> Rows:
@@ -100,6 +111,14 @@ class Db(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection; closing it twice does no harm."""
+
+    def spend(self, size: int) -> None:
+        """Count bytes that are about to be parsed. Raises LargeRead."""
+        if self.free_bytes is None:
+            return
+        self.free_bytes -= size
+        if self.free_bytes < 0:
+            raise LargeRead
 
     def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
         """Run the statement `name` of `sql/` and return the result."""
@@ -209,8 +228,11 @@ class Access(Protocol):
     All methods raise StoreError and the errors of `work`.
     """
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent snapshot of the database; return its result."""
+    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
+        """Run `work` on one consistent snapshot of the database; return its result.
+
+        Only one read in `bulk` runs at a time, and no other read waits for it.
+        """
 
     async def write(self, scope: Scope, work: Work[T], locks: Sequence[str]) -> T:
         """Run `work`, commit, and return its result.
@@ -262,6 +284,23 @@ def locks_of(
     """
     locks = _declared_locks.get(work, MEMORY_LOCKS)
     return locks(*arguments, **options) if callable(locks) else locks
+
+
+# The reads that `bulk` decorates.
+_bulk_reads: set[Callable[..., Any]] = set()
+
+
+def bulk(work: Callable[P, T]) -> Callable[P, T]:
+    """Declare that a read may read many bytes, so that short reads do not wait for
+    it.
+    """
+    _bulk_reads.add(work)
+    return work
+
+
+def is_bulk(work: Callable[..., Any]) -> bool:
+    """Return True if `bulk` decorates `work`."""
+    return work in _bulk_reads
 
 
 # The type of the result of each function that `resumable` decorates, or the function

@@ -37,6 +37,7 @@ from heedful.store.connection import (
     MEMORY_LOCKS,
     Db,
     Row,
+    bulk,
     holds,
     key_of,
     resumable,
@@ -45,10 +46,13 @@ from heedful.store.connection import (
 from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
 
 LOOP_LEASE_SECONDS = 30.0
-# How many bytes of JSON are read at most, to list loops, and to replay or count what
-# they have.
+# How many bytes of JSON are read at most, to list loops or count what they have, and to
+# replay them.
 MAX_LISTING_BYTES = 4 * 2**20
 MAX_REPLAY_BYTES = 32 * 2**20
+# A replay reads so many bytes of JSON, and so many loops, at a time.
+REPLAY_CHUNK_BYTES = 2**20
+REPLAY_CHUNK_LOOPS = 100
 # A note about an attempt counts as a finding of it if its key begins with this.
 NOTED_FINDING_PREFIX = "bias: "
 # The drivers of this process that work now, by their tokens.
@@ -321,6 +325,19 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     return _stored_loop(row, parts)
 
 
+def read_decisions(db: Db, scope: Scope, id: str) -> StoredLoop:
+    """Return the stored loop with this id, without task, context and outputs.
+
+    Raises NotFound.
+    """
+    row = db.one("read_loop", scope, id=id)
+    if row is None:
+        raise NotFound("loop", id, db.url)
+    parts = db.all("read_parts", scope, id=id, whole=0)
+    db.spend(_size_of(row, parts, task=False))
+    return _stored_loop(row, parts, outputs=False, task=False)
+
+
 def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
     """Return the rows of a loop and of its parts, and read nothing after them.
 
@@ -331,7 +348,10 @@ def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
     rows = loop.fetchall()
     if not rows:
         raise NotFound("loop", id, db.url)
-    return rows[0], parts.fetchall()
+
+    part_rows = parts.fetchall()
+    db.spend(_size_of(rows[0], part_rows))
+    return rows[0], part_rows
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
@@ -341,11 +361,13 @@ def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
         row = db.one("read_loop", scope, id=id)
         if row is not None:
             parts = db.all("read_parts", scope, id=id, whole=1)
+            db.spend(_size_of(row, parts))
             stored_loops.append(_stored_loop(row, parts))
 
     return stored_loops
 
 
+@bulk
 def newest(
     db: Db,
     scope: Scope,
@@ -360,20 +382,73 @@ def newest(
     any. The loops lack `values`, `journal` and the texts of candidates. `before` is the
     id of a loop: only older loops are returned, and none if this loop is missing.
     """
+    sizes, more = _newest_sizes(
+        db, scope, limit, prefix=prefix, before=before, most=most
+    )
+    listed = []
+    for id in sizes:
+        row = db.one("read_loop", scope, id=id)
+        parts = db.all("read_parts", scope, id=id, whole=0)
+        listed.append(_stored_loop(row, parts, outputs=False))
+    return listed, more
+
+
+def _newest_sizes(
+    db: Db, scope: Scope, limit: int, prefix: str, before: str, most: int
+) -> tuple[dict[str, int], bool]:
+    """Return the sizes of the newest loops by id, as `newest` chooses them."""
     # One more than is returned says if there are more.
     values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
     free_bytes = most
-    listed: list[StoredLoop] = []
+    sizes = dict[str, int]()
     for row in db.run("newest_loops", values):
         free_bytes -= row["size"]
-        if len(listed) == limit or (listed and free_bytes < 0):
-            return listed, True
+        if len(sizes) == limit or (sizes and free_bytes < 0):
+            return sizes, True
+        sizes[row["id"]] = row["size"]
 
-        loop_row = db.one("read_loop", scope, id=row["id"])
-        parts = db.all("read_parts", scope, id=row["id"], whole=0)
-        listed.append(_stored_loop(loop_row, parts, outputs=False))
+    return sizes, False
 
-    return listed, False
+
+class RecordedChunk(NamedTuple):
+    """Some loops to replay, newest first.
+
+    `read` loops of `size` bytes were looked at. There are older ones than `last` if
+    `more` is true.
+    """
+
+    loops: list[RecordedLoop]
+    last: str
+    read: int
+    size: int
+    more: bool
+
+
+@bulk
+def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChunk:
+    """Return at most `limit` of the newest loops that a replay can decide again.
+
+    Only loops older than the loop `before` are returned. They lack task, context and
+    outputs. Their JSON has at most `REPLAY_CHUNK_BYTES`, or there is one loop.
+    """
+    sizes, more = _newest_sizes(
+        db,
+        scope,
+        min(limit, REPLAY_CHUNK_LOOPS),
+        prefix="",
+        before=before,
+        most=REPLAY_CHUNK_BYTES,
+    )
+    stored = [read_decisions(db, scope, id) for id in sizes]
+    stored.reverse()
+    loops = replayable(stored)
+    return RecordedChunk(
+        loops,
+        last=next(reversed(sizes), before),
+        read=len(sizes),
+        size=sum(sizes.values()),
+        more=more,
+    )
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
@@ -384,8 +459,11 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     count as findings are counted, too.
     """
     # The loop `id` may be among the newest, so one more is read.
-    listed, _ = newest(db, scope, window + 1, most=MAX_REPLAY_BYTES)
-    others = [other for other in listed if other.id != id][:window]
+    ids, _ = _newest_sizes(
+        db, scope, window + 1, prefix="", before="", most=MAX_LISTING_BYTES
+    )
+    other_ids = [other for other in ids if other != id][:window]
+    others = [read_decisions(db, scope, other) for other in other_ids]
 
     counts: Counter[str] = Counter()
     for other in others:
@@ -647,10 +725,25 @@ def _apply_verdict(db: Db, loop: _Loop, verdict: Verdict) -> None:
         db.expect("use_override", {"n": loop.n, "index": index}, refused)
 
 
+def _size_of(row: Row, parts: Iterable[Row], task: bool = True) -> int:
+    """Return the characters of the JSON of a loop that `_stored_loop` parses."""
+    size = 0
+    if task:
+        size = len(row["task"]) + len(row["context"])
+    for part in parts:
+        size += len(part["record"])
+        if part["part"] == "attempt":
+            size += len(part["text"]) + len(part["value"])
+    return size
+
+
 def _stored_loop(
-    row: Row, part_rows: Iterable[Row], outputs: bool = True
+    row: Row, part_rows: Sequence[Row], outputs: bool = True, task: bool = True
 ) -> StoredLoop:
-    """Return the loop in `row`; without `outputs`, leave out what its attempts made."""
+    """Return the loop in `row`; without `outputs`, leave out what its attempts made.
+
+    Without `task`, its head has no task and no context.
+    """
     parts = defaultdict[str, list[Row]](list)
     for part in part_rows:
         parts[part["part"]].append(part)
@@ -678,7 +771,7 @@ def _stored_loop(
     # the same decision is made again.
     decided_at = decisions[-1].decided if decisions and overrides else 0.0
 
-    head = _head_from(row)
+    head = _head_from(row, task)
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, goal) for goal in head.goals),
@@ -705,11 +798,15 @@ def _stored_loop(
         updated=row["updated"],
         briefing=briefing,
         row=row["n"],
+        size=_size_of(row, part_rows, task),
     )
 
 
-def _head_from(row: Row) -> Head:
-    """Return the head in the row of a loop; the inverse of `_head_columns`."""
+def _head_from(row: Row, task: bool = True) -> Head:
+    """Return the head in the row of a loop; the inverse of `_head_columns`.
+
+    Without `task`, it has no task and no context.
+    """
     stage = None
     if row["kind"] == "stage":
         settings = json.loads(row["settings"])
@@ -717,10 +814,10 @@ def _head_from(row: Row) -> Head:
         stage = StageHead(run=row["run"], name=row["stage"], **settings)
 
     return Head(
-        task=json.loads(row["task"]),
+        task=json.loads(row["task"]) if task else None,
         goals=json.loads(row["goals"]),
         policy=json.loads(row["policy"]),
-        context=json.loads(row["context"]),
+        context=json.loads(row["context"]) if task else None,
         kind=row["kind"],
         stage=stage,
         memory_key=row["memory_key"],

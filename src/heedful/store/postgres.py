@@ -141,6 +141,10 @@ def in_database(url: str) -> Store:
     return Store(address.shown, Database(address))
 
 
+# The turn of reads in bulk, of which one runs at a time; no lock has such a number.
+BULK_TURN = 2**64
+
+
 class Database:
     """Access to a PostgreSQL database.
 
@@ -152,10 +156,13 @@ class Database:
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
+    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
         begin = _begin(_BEGIN_READ_SQL, scope)
         job = partial(self._pool.transact, begin, work, reads=True)
-        return await self._pool.run(job)
+        turns: Sequence[int] = ()
+        if bulk:
+            turns = (BULK_TURN,)
+        return await self._pool.run(job, turns)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS

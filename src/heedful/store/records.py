@@ -52,7 +52,7 @@ class StoredLoop:
     current attempt. Each process that claims the loop increases `epoch`; a process with
     a lower epoch can no longer write. Times are seconds since 1970. `briefing` is what
     a memory showed the loop, None if no memory was asked. `row` is the number of its
-    row in this store.
+    row in this store, `size` the number of characters of the JSON that was read.
     """
 
     id: str
@@ -66,6 +66,7 @@ class StoredLoop:
     updated: float
     briefing: Briefing | None = None
     row: int = field(default=0, compare=False, repr=False)
+    size: int = field(default=0, compare=False, repr=False)
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:

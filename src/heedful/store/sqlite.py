@@ -335,7 +335,10 @@ def in_file(path: str) -> Store:
 
 
 class File:
-    """Access to one SQLite file: a thread for all writes and one for all reads."""
+    """Access to one SQLite file: a thread for all writes and two for reads.
+
+    Reads in bulk have a thread of their own.
+    """
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         self._place = DatabasePath(path)
@@ -343,16 +346,21 @@ class File:
 
         self.writer: Thread = Thread(open_file, writes=True)
         self.reader: Thread = self.writer
+        self.bulk_reader: Thread = self.writer
         if path != IN_MEMORY_PATH:
             self.reader = Thread(partial(open_file, reads=True), writes=False)
+            self.bulk_reader = Thread(partial(open_file, reads=True), writes=False)
 
         # The threads do not refer to the store, so that an unused store is closed.
-        for thread in (self.writer, self.reader):
+        for thread in (self.writer, self.reader, self.bulk_reader):
             finalize(self, thread.close, thread.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on the thread for reads, and return its result."""
-        return await self.reader.run(work)
+    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
+        """Run `work` on a thread for reads, and return its result."""
+        thread = self.reader
+        if bulk:
+            thread = self.bulk_reader
+        return await thread.run(work)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -366,7 +374,7 @@ class File:
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
-        for thread in (self.writer, self.reader):
+        for thread in (self.writer, self.reader, self.bulk_reader):
             thread.close()
         self._place.opened = None
 

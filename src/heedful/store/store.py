@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -15,15 +16,20 @@ from typing import Any, ParamSpec, TypeVar
 from heedful.lessons.lesson import Scope
 from heedful.store.connection import (
     LOCAL_ACTOR,
+    MAX_FREE_READ_BYTES,
+    MAX_SHORT_READ_BYTES,
     Access,
     Actor,
     Db,
     Function,
+    LargeRead,
     Work,
+    is_bulk,
     is_resumable,
     locks_of,
     result_adapter,
 )
+from heedful.store.offload import take_turn
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -144,12 +150,32 @@ class Store:
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work(db, scope, ...)` on one consistent snapshot; return its result."""
+        """Run `work(db, scope, ...)` on one consistent snapshot; return its result.
+
+        A read that turns out to be large is done again, in bulk; a very large one waits
+        for the turn of its call.
+        """
 
         def job(db: Db) -> T:
             return work(db, scope, *args, **kwargs)
 
-        return await self._access.read(scope, job)
+        def bounded_job(most: int, db: Db) -> T:
+            db.free_bytes = most
+            try:
+                return job(db)
+            finally:
+                db.free_bytes = None
+
+        if not is_bulk(work):
+            with suppress(LargeRead):
+                short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
+                return await self._access.read(scope, short_job)
+            with suppress(LargeRead):
+                longer_job = partial(bounded_job, MAX_FREE_READ_BYTES)
+                return await self._access.read(scope, longer_job, bulk=True)
+
+        await take_turn()
+        return await self._access.read(scope, job, bulk=True)
 
     async def write(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

@@ -2,7 +2,8 @@
 
 Each function reads named statements of `figures.sql` in one scope. Figures are of the
 newest loops only, so that a page of a large project takes no longer than one of a small
-project.
+project. They are of `MAX_LISTING_BYTES` of records at most, and a long task or output
+is cut in SQL; what was left out is returned with them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, lgamma, log
@@ -27,7 +29,8 @@ from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.store import editions
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, Row, key_of, token
+from heedful.store.connection import Db, Row, bulk, key_of, token
+from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 
 FIGURE_DAY_SECONDS = 86_400.0
 # A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
@@ -43,6 +46,15 @@ MAX_SEARCHED_LOOPS = 10_000
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
 MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
+# Of a longer task or output, pages show the beginning: `MAX_PREVIEW_CHARS` of its JSON.
+MAX_SHOWN_TASK_CHARS = 4_000
+MAX_OUTPUT_CHARS = 64 * 1024
+MAX_PREVIEW_CHARS = 20_000
+# A list reads no longer record of an attempt or a decision.
+MAX_LIST_RECORD_CHARS = 64 * 1024
+# A figure reads the records of no larger loop, and a page decides none again.
+MAX_FIGURE_LOOP_BYTES = 2**20
+MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 SHARE_ERROR_LEVEL = 0.05
 Plain = dict[str, Any]
 
@@ -74,6 +86,24 @@ def latest(db: Db, scope: Scope) -> tuple[Any, ...]:
     """Return figures that differ after a loop, lesson or episode has changed."""
     (row,) = rows(db, scope, "latest")
     return tuple(row)
+
+
+def beginning(text: str, size: int) -> tuple[Any, int]:
+    """Return a value from its JSON, and how many characters of the JSON are left out.
+
+    If `text` is only the beginning of JSON of `size` characters, the value is the
+    beginning of a text, or else the beginning of the JSON as a text.
+    """
+    left_out = size - len(text)
+    if not left_out:
+        return json.loads(text), 0
+
+    if text.startswith('"'):
+        # The cut may have parted an escape such as `\u00e9` into two.
+        for end in range(len(text), max(0, len(text) - 6), -1):
+            with suppress(ValueError):
+                return json.loads(f'{text[:end]}"'), left_out
+    return text, left_out
 
 
 @dataclass(frozen=True)
@@ -141,9 +171,14 @@ class Share:
         }
 
 
+@bulk
 def home(db: Db, scope: Scope) -> Plain:
-    """Return how the newest loops went, day by day and in all."""
-    loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS)
+    """Return how the newest loops went, day by day and in all.
+
+    Calls, tokens and cost leave out the `unread` oldest of these loops, whose records
+    are beyond `MAX_REPLAY_BYTES`.
+    """
+    loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS, bytes=MAX_REPLAY_BYTES)
     yesterday = time.time() - FIGURE_DAY_SECONDS
     total = _total(loops)
     today = _total([loop for loop in loops if loop["updated"] > yesterday])
@@ -151,6 +186,7 @@ def home(db: Db, scope: Scope) -> Plain:
     return {
         "loops": total["loops"],
         "more": len(loops) == MAX_FIGURE_LOOPS,
+        "unread": sum(loop["unread"] for loop in loops),
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
@@ -237,14 +273,30 @@ def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
     return groups
 
 
-def failing(db: Db, scope: Scope) -> list[Plain]:
-    """Return the checks that failed in the newest loops, and how many a retry fixed."""
-    judged = rows(db, scope, "judged", limit=MAX_JUDGED_LOOPS, most=MAX_JUDGED_ATTEMPTS)
+@bulk
+def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
+    """Return the checks that failed in the newest loops, and how many a retry fixed.
+
+    Also returns how many loops are left out because their records are too large.
+    """
+    judged = rows(
+        db,
+        scope,
+        "judged",
+        limit=MAX_JUDGED_LOOPS,
+        most=MAX_JUDGED_ATTEMPTS,
+        bytes=MAX_LISTING_BYTES,
+        loop_bytes=MAX_FIGURE_LOOP_BYTES,
+    )
 
     # The number of a loop -> the checks that failed in each of its attempts.
     attempts_by_loop: dict[int, list[set[str]]] = defaultdict(list)
+    unread = 0
     for row in judged:
-        attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
+        if row["record"] is None:
+            unread += 1
+        else:
+            attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
 
     failed = Counter[str]()
     retried = Counter[str]()
@@ -256,7 +308,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
         retried.update(failed_earlier)
         fixed.update(failed_earlier - last)
 
-    return [
+    checks = [
         {
             "check": check,
             "loops": loops,
@@ -264,6 +316,7 @@ def failing(db: Db, scope: Scope) -> list[Plain]:
         }
         for check, loops in failed.most_common(10)
     ]
+    return checks, unread
 
 
 def _failed_checks(attempt: str) -> list[str]:
@@ -358,17 +411,15 @@ def choices(briefing: Briefing) -> list[Plain]:
     ]
 
 
+@bulk
 def stopping(db: Db, scope: Scope) -> list[Plain]:
     """Return which rules stopped the newest stopped loops."""
-    counts = Counter[str]()
-    for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
-        stops = json.loads(row["decision"] or "{}").get("stopped_by", ())
-        if stops:
-            counts[stops[0]["rule"]] += 1
-
+    stopped = rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS)
+    counts = Counter[str](row["rule"] for row in stopped if row["rule"])
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
+@bulk
 def listed(
     db: Db,
     scope: Scope,
@@ -408,6 +459,8 @@ def listed(
         since=since,
         limit=limit + 1,
         window=MAX_SEARCHED_LOOPS,
+        chars=MAX_SHOWN_TASK_CHARS,
+        record_chars=MAX_LIST_RECORD_CHARS,
     )
 
     loops = [_summary(row) for row in newest]
@@ -420,8 +473,17 @@ def listed(
 
 
 def _summary(row: Row) -> Plain:
-    """Return what a list shows of a loop."""
+    """Return what a list shows of a loop.
+
+    `left_out` has the characters of the task that are not in `task`, and those of the
+    last attempt if it was not read, so that `failed` is empty.
+    """
     decision = json.loads(row["decision"] or "{}")
+    task, left_out = beginning(row["task"], row["task_chars"])
+    unread = 0
+    if row["last"] == "":
+        unread = row["last_chars"]
+
     return {
         "n": row["n"],
         "id": row["id"],
@@ -430,39 +492,54 @@ def _summary(row: Row) -> Plain:
         "stage": row["stage"],
         "memory_key": row["memory_key"],
         "attempts": row["attempts"],
-        "task": json.loads(row["task"]),
+        "task": task,
         "state": row["state"],
         "driven": row["driven"],
         "created": row["created"],
         "updated": row["updated"],
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "failed": _failed_checks(row["last"] or "{}"),
+        "left_out": {"task": left_out, "last": unread},
     }
 
 
+@bulk
 def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
 
-    Raises NotFound.
+    There are fewer if their records are larger than `MAX_LISTING_BYTES` together. The
+    attempt before `first` is there, too, if it fits. Raises NotFound.
     """
-    heads = rows(db, scope, "head", id=id)
+    heads = rows(db, scope, "head", id=id, chars=MAX_SHOWN_TASK_CHARS)
     if not heads:
         raise NotFound("loop", id, "the project")
     head = dict(heads[0])
     n = head.pop("n")
+    task, left_out = beginning(head.pop("task"), head.pop("task_chars"))
+    size = head.pop("size")
 
+    numbers = _fitting_attempts(
+        db, scope, n, first=first, limit=limit, attempts=head["attempts"]
+    )
     if not first:
         first = head["attempts"] - limit + 1
+        if numbers:
+            first = max(first, numbers[0])
     first = max(1, first)
-    last = first + limit - 1
 
-    attempts = [
-        {**json.loads(row["record"]), "output": json.loads(row["value"])}
-        for row in rows(db, scope, "attempts_of", n=n, first=first - 1, last=last)
-    ]
+    attempts = [_shown_attempt(db, scope, n, number) for number in numbers]
+    last = numbers[-1] if numbers else 0
+    decisions = rows(
+        db,
+        scope,
+        "decided",
+        n=n,
+        first=first - 1,
+        last=last,
+        record_chars=MAX_LIST_RECORD_CHARS,
+    )
     decision_by_attempt = {
-        row["attempt"]: json.loads(row["record"])
-        for row in rows(db, scope, "decided", n=n, first=first - 1, last=last)
+        row["attempt"]: json.loads(row["record"]) for row in decisions
     }
     latest = json.loads(head.pop("decision") or "{}")
 
@@ -475,21 +552,91 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
 
     return {
         **head,
-        "task": json.loads(head["task"]),
+        "task": task,
+        "left_out": {"task": left_out},
         "goals": json.loads(head["goals"]),
         "policy": json.loads(head["policy"]),
         "name": id,
         "first": first,
+        "last": last,
         "made": attempts,
         "decided": decision_by_attempt,
         "latest": latest,
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
         **memory_facts,
-        "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS,
+        "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
+        or size > MAX_FIGURE_LOOP_BYTES,
         "cost": 0.0,
     }
 
 
+def _fitting_attempts(
+    db: Db, scope: Scope, n: int, first: int, limit: int, attempts: int
+) -> list[int]:
+    """Return the numbers of the attempts on a page of a loop, with the one before.
+
+    Without a `first`, these are the last ones.
+    """
+    begin = first or max(1, attempts - limit + 1)
+    sizes = rows(db, scope, "sizes_of", n=n, first=begin - 1, last=begin + limit - 1)
+    if not first:
+        sizes.reverse()
+
+    numbers = list[int]()
+    free_bytes = MAX_LISTING_BYTES
+    for row in sizes:
+        free_bytes -= row["size"]
+        # The attempt before the first is only there to be compared with.
+        is_shown = any(number >= begin for number in numbers)
+        if free_bytes < 0 and is_shown:
+            break
+        numbers.append(row["number"])
+    return sorted(numbers)
+
+
+def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
+    """Return an attempt as its page shows it.
+
+    `left_out` has the characters of the output that are not in `output`, and the number
+    of findings beyond `MAX_PAGE_FINDINGS`.
+    """
+    (row,) = rows(
+        db,
+        scope,
+        "attempt_of",
+        n=n,
+        number=number,
+        whole_chars=MAX_OUTPUT_CHARS,
+        chars=MAX_PREVIEW_CHARS,
+    )
+    output, left_out = beginning(row["value"], row["value_chars"])
+    attempt = json.loads(row["record"])
+
+    unshown = 0
+    evaluation = attempt.get("evaluation")
+    if evaluation:
+        findings = evaluation.get("findings", [])
+        unshown = max(0, len(findings) - MAX_PAGE_FINDINGS)
+        evaluation["findings"] = findings[:MAX_PAGE_FINDINGS]
+
+    return {
+        **attempt,
+        "output": output,
+        "left_out": {"output": left_out, "findings": unshown},
+    }
+
+
+class Replayable(NamedTuple):
+    """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
+    many more were left out because their records are too large.
+    """
+
+    loops: list[RecordedLoop]
+    tasks: dict[str, Any]
+    unread: int
+
+
+@bulk
 def replayable(
     db: Db,
     scope: Scope,
@@ -498,11 +645,12 @@ def replayable(
     since: float = 0.0,
     state: str = "",
     key: str = "",
-) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the newest loops, oldest first, and their tasks by id.
+) -> Replayable:
+    """Return the newest loops with at most `MAX_REDECIDED_ATTEMPTS` attempts.
 
-    They have at most `MAX_REDECIDED_ATTEMPTS` attempts, changed `since` a time, and
-    have this `state` and memory `key`; "" and 0 allow all.
+    They changed `since` a time, and have this `state` and memory `key`; "" and 0 allow
+    all. Their records have at most `MAX_LISTING_BYTES`, and those of each
+    `MAX_FIGURE_LOOP_BYTES`.
     """
     attempt_rows = rows(
         db,
@@ -513,12 +661,19 @@ def replayable(
         key=key,
         limit=limit,
         most=MAX_REDECIDED_ATTEMPTS,
+        chars=MAX_SHOWN_TASK_CHARS,
+        bytes=MAX_LISTING_BYTES,
+        loop_bytes=MAX_FIGURE_LOOP_BYTES,
     )
 
     # By the ids of loops, from the newest to the oldest.
     attempts = defaultdict[str, list[Attempt]](list)
     heads = dict[str, Row]()
+    unread = 0
     for row in attempt_rows:
+        if row["record"] is None:
+            unread += 1
+            continue
         heads[row["id"]] = row
         attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
 
@@ -529,13 +684,14 @@ def replayable(
         extra = Usage(**json.loads(head["extra"]))
         loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
         loops.append(RecordedLoop(loop))
-        tasks[id] = json.loads(head["task"])
-    return loops, tasks
+        tasks[id], _ = beginning(head["task"], head["task_chars"])
+    return Replayable(loops, tasks, unread)
 
 
 MAX_EPISODE_LIST_CHARS = 200_000  # characters of an episode that a list reads
 
 
+@bulk
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return the task of episodes and their first step that failed, by digest."""
     episode_rows = rows(

@@ -8,11 +8,15 @@ select coalesce((select max(updated) from (select updated from loop where tenant
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
-select n, id, kind, run, stage, memory_key, task, state, cancelled, created, updated,
+select n, id, kind, run, stage, memory_key, state, cancelled, created, updated,
+       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from attempt where loop = loop.n) as attempts,
-       (select record from attempt where loop = loop.n order by number desc limit 1) as last,
-       (select record from decision where loop = loop.n order by seq desc limit 1) as decision
+       (select case when length(record) <= :record_chars then record else '' end
+        from attempt where loop = loop.n order by number desc limit 1) as last,
+       (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
+       (select case when length(record) <= :record_chars then record else '{}' end
+        from decision where loop = loop.n order by seq desc limit 1) as decision
 from (select * from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
       order by n desc limit :window) as loop
 where kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and updated >= :since
@@ -26,45 +30,80 @@ select n from loop where tenant = :tenant and project = :project and (:before = 
 order by n desc limit 1 offset :window - 1;
 
 -- name: head
-select n, task, goals, policy, briefing, state, kind, stage, memory_key, created, updated, cancelled,
+select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
+       memory_key, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
+       (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
+       + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,
        (select sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer), 0))
         from attempt where loop = loop.n) as calls,
        (select record from decision where loop = loop.n order by seq desc limit 1) as decision
 from loop where tenant = :tenant and project = :project and id = :id;
 
--- name: attempts_of
-select record, value from attempt where loop = :n and number between :first and :last order by number;
+-- name: sizes_of
+select number, length(record) as size from attempt where loop = :n and number between :first and :last order by number;
+
+-- name: attempt_of
+-- An attempt with its output, or with the beginning of a long one.
+select record, length(value) as value_chars,
+       case when length(value) <= :whole_chars then value else substr(value, 1, cast(:chars as integer)) end as value
+from attempt where loop = :n and number = :number;
 
 -- name: decided
-select attempt, record from decision where loop = :n and attempt between :first and :last order by seq;
+select attempt, record from decision
+where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
 
 -- name: ended
-select loop.created, loop.updated, state, count(attempt.number) as attempts,
+-- The newest loops, with what their attempts used if all records up to theirs have at most :bytes.
+select loop.created, loop.updated, state, (select count(*) from attempt where loop = loop.n) as attempts,
+       max(case when loop.total > :bytes then 1 else 0 end) as unread,
        sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)) as calls,
        sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
            + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)) as tokens,
        sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)) as cost
-from (select n, created, updated, state from loop where tenant = :tenant and project = :project and kind <> 'run'
-      order by n desc limit :limit) as loop
-left join attempt on attempt.loop = loop.n group by loop.n, loop.created, loop.updated, state order by loop.n desc;
+from (
+  select n, created, updated, state, sum(size) over (order by n desc) as total from (
+    select n, created, updated, state,
+           (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
+    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
+  ) as sized
+) as loop
+left join attempt on attempt.loop = loop.n and loop.total <= :bytes
+group by loop.n, loop.created, loop.updated, state order by loop.n desc;
 
 -- name: judged
-select loop.n, loop.state, attempt.number, attempt.record from (
-  select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
-) as loop join attempt on attempt.loop = loop.n and attempt.number <= :most order by loop.n desc, attempt.number;
+-- Records of the newest loops; one without a record for a loop that has more than :loop_bytes, or is beyond :bytes.
+select loop.n, attempt.number, attempt.record from (
+  select n, size, sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
+    select n, (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n and number <= :most) as size
+    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
+  ) as sized where size > 0
+) as loop left join attempt
+on attempt.loop = loop.n and attempt.number <= :most and loop.size <= :loop_bytes and loop.total <= :bytes
+order by loop.n desc, attempt.number;
 
 -- name: replayed
-select loop.id, loop.task, loop.goals, loop.extra, attempt.record from (
-  select n, id, task, goals, extra from loop
-  where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
-    and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
-    and not exists (select 1 from attempt where loop = loop.n and number > :most)
-  order by n desc limit :limit
-) as loop join attempt on attempt.loop = loop.n order by loop.n desc, attempt.number;
+-- As `judged`, with what a replay needs besides.
+select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars, loop.goals, loop.extra,
+       attempt.record from (
+  select n, id, task, goals, extra, size,
+         sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
+    select n, id, task, goals, extra,
+           (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
+    from loop
+    where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
+      and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
+      and not exists (select 1 from attempt where loop = loop.n and number > :most)
+    order by n desc limit :limit
+  ) as sized where size > 0
+) as loop left join attempt
+on attempt.loop = loop.n and loop.size <= :loop_bytes and loop.total <= :bytes
+order by loop.n desc, attempt.number;
 
 -- name: stopped
-select (select record from decision where loop = loop.n order by seq desc limit 1) as decision
+-- The rule that stopped each of the newest loops; null for a loop that was cancelled.
+select (select /*sqlite json_extract(record, '$.stopped_by[0].rule') *//*postgres record::json -> 'stopped_by' -> 0 ->> 'rule' */
+        from decision where loop = loop.n order by seq desc limit 1) as rule
 from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
       order by n desc limit :limit) as loop
 where state = 'stopped';

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -26,6 +25,7 @@ from heedful.loop.stop import (
 )
 from heedful.pages.report import counted
 from heedful.store import loops as loop_store
+from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
 from heedful.web import figures
 from heedful.web.site import (
@@ -64,7 +64,7 @@ async def home(visit: Visit) -> Document:
     if visit.may("read"):
         waiting = await read(figures.waiting, limit=MAX_HOME_ROWS)
 
-    failing = await read(figures.failing)
+    failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
     unsolved, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
@@ -81,6 +81,7 @@ async def home(visit: Visit) -> Document:
         "failed": failed,
         "overrides": overrides,
         "failing": failing,
+        "unjudged": unjudged,
         "stopping": stopping,
         **await read(figures.home),
     }
@@ -126,14 +127,12 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
-    # To decide all of a long loop again would take seconds.
+    # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         return {**facts, "readings": _recorded_readings(facts["latest"])}
 
-    stored = await read(loop_store.read, id)
-    decision_facts = await asyncio.to_thread(
-        _decided_facts, stored, facts["policy"], visit.query
-    )
+    stored = await read(loop_store.read_decisions, id)
+    decision_facts = await offload(_decided_facts, stored, facts["policy"], visit.query)
     return {**facts, **decision_facts}
 
 

@@ -48,6 +48,7 @@ from heedful.service.auth import Caller, Callers, local
 from heedful.service.middleware import Admission, check_local
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
+from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
 from heedful.web.render import address, page_text
@@ -504,11 +505,14 @@ class Site:
 
             with self._admission.caller(visit.caller):
                 facts = await page.make(visit, **request.path_params)
-            if as_data:
-                text = json.dumps(facts, default=methodcaller("plain"))
-                return Response(text, media_type="application/json")
+                if as_data:
+                    text = await offload(
+                        json.dumps, facts, default=methodcaller("plain")
+                    )
+                    return Response(text, media_type="application/json")
 
-            return _html(f"ui/{page.template}.html.j2", visit, page.title, facts)
+                template = f"ui/{page.template}.html.j2"
+                return await offload(_html, template, visit, page.title, facts)
 
         return show
 

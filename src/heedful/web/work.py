@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.loop.decide import Policy
@@ -28,6 +26,7 @@ from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import runs as run_store
 from heedful.store.connection import token
+from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
@@ -52,6 +51,7 @@ MAX_REPLAY_POLICIES = 10
 LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
+MAX_TRACE_EVENTS = 500  # the first events of an episode on its page
 # The newest texts of memory, of which those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
 
@@ -65,9 +65,9 @@ async def policies(visit: Visit) -> Document:
     filters = _filters(visit)
     facts: Document = {"asked": "\n".join(notations), "filters": filters, "rows": []}
     try:
-        recorded, _ = await _read_recorded(visit)
+        recorded, _, unread = await _read_recorded(visit)
         replayed = await _replay_policies(recorded, notations)
-        reachable = await asyncio.to_thread(_reach, visit.query.get("reach", ""))
+        reachable = await offload(_reach, visit.query.get("reach", ""))
     except HeedfulError as error:
         return {**facts, "wrong": str(error)}
 
@@ -92,6 +92,7 @@ async def policies(visit: Visit) -> Document:
         "long": figures.MAX_REDECIDED_ATTEMPTS,
         "reach": reachable,
         "rows": rows,
+        "unread": unread,
     }
 
 
@@ -101,11 +102,8 @@ def _filters(visit: Visit) -> dict[str, str]:
     return {name: visit.query.get(name, "") for name in names}
 
 
-async def _read_recorded(visit: Visit) -> tuple[list[RecordedLoop], dict[str, Any]]:
-    """Return the loops that the address asks for, and their tasks by id.
-
-    Raises InvalidInput.
-    """
+async def _read_recorded(visit: Visit) -> figures.Replayable:
+    """Return the loops that the address asks for. Raises InvalidInput."""
     return await visit.caller.read(
         figures.replayable,
         visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
@@ -125,7 +123,7 @@ async def _replay_policies(
     """
     policies = [policy(notation) for notation in notations]
     loops = with_policy_goals(recorded, policies)
-    compared = await asyncio.to_thread(compare, loops, [RECORDED_POLICY, *policies])
+    compared = await offload(compare, loops, [RECORDED_POLICY, *policies])
     if not recorded:
         return []
 
@@ -167,12 +165,12 @@ async def compared(visit: Visit) -> Document:
         for notation in notations:
             chosen = policy(notation) if notation else RECORDED_POLICY
             policies.append(chosen)
-        recorded, tasks = await _read_recorded(visit)
+        recorded, tasks, unread = await _read_recorded(visit)
     except HeedfulError as error:
         return {**facts, "wrong": str(error)}
 
     loops = with_policy_goals(recorded, policies)
-    rows = await asyncio.to_thread(_differences, loops, policies)
+    rows = await offload(_differences, loops, policies)
     for row in rows[:MAX_WORK_ROWS]:
         row["task"] = tasks[row["id"]]
 
@@ -181,6 +179,7 @@ async def compared(visit: Visit) -> Document:
         "loops": len(recorded),
         "rows": rows[:MAX_WORK_ROWS],
         "differ": len(rows),
+        "unread": unread,
     }
 
 
@@ -272,7 +271,9 @@ async def trace(visit: Visit, digest: str) -> Document:
     if not rows:
         raise NotFound("episode", digest, "the project")
     row = dict(rows[0])
-    episode = json.loads(row.pop("record")).get("episode", {})
+    record = await offload(json.loads, row.pop("record"))
+    episode = record.get("episode", {})
+    events = episode.get("events", [])
 
     learnt = await read(
         figures.rows,
@@ -285,9 +286,10 @@ async def trace(visit: Visit, digest: str) -> Document:
     return {
         **row,
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
-        "signals": await asyncio.to_thread(_signals, episode),
+        "signals": await offload(_signals, episode),
         "learnt": [dict(lesson) for lesson in learnt],
-        "events": episode.get("events", []),
+        "events": events[:MAX_TRACE_EVENTS],
+        "left_out": {"events": max(0, len(events) - MAX_TRACE_EVENTS)},
         "queue": type(visit.caller.setup.work) is not Work,
     }
 
@@ -335,7 +337,7 @@ async def health(visit: Visit) -> Document:
         limit=MAX_UNEMBEDDED_TEXTS,
     )
 
-    recorded, _ = await read(figures.replayable, DEFAULT_REPLAY_LOOPS)
+    recorded, _, unread = await read(figures.replayable, DEFAULT_REPLAY_LOOPS)
     replayed = await _replay_policies(recorded, [LAX_POLICY])
     saved = {}
     if replayed:
@@ -348,6 +350,7 @@ async def health(visit: Visit) -> Document:
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "episodes": await read(episode_store.counts),
         "saved": saved,
+        "undecided": unread,
     }
 
 

@@ -7,7 +7,7 @@ decides what the loop's lessons are worth; see `attempt`.
 
 from __future__ import annotations
 
-import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -21,7 +21,14 @@ from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done, Policy
 from heedful.loop.policies import policy
 from heedful.loop.record import Goal, Loop
-from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
+from heedful.loop.replay import (
+    RECORDED_POLICY,
+    LoopScore,
+    RecordedLoop,
+    figures_of,
+    score,
+    with_policy_goals,
+)
 from heedful.pipeline import validate as validate_stage
 from heedful.pipeline.validation import ValidationReport
 from heedful.service import schemas
@@ -36,6 +43,8 @@ from heedful.service.schemas import (
 from heedful.service.wire import Page
 from heedful.store import lessons
 from heedful.store import loops as loop_store
+from heedful.store.offload import MAX_INLINE_CHARS, offload
+from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
@@ -43,6 +52,9 @@ NewId = Annotated[schemas.LoopName, Path(description="The id of a loop.")]
 Number = Annotated[
     int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")
 ]
+# Of the JSON of a loop: its task, attempts, outputs and decisions. Each report and each
+# answer about the loop reads all of it.
+MAX_LOOP_CHARS = 8 * 2**20
 CREATED_RESPONSES: dict[int | str, Any] = {
     201: {"description": "The loop is new.", "model": Document}
 }
@@ -57,9 +69,9 @@ async def attempt(
     nothing.
 
     409 if a different report of the attempt exists, if the number skips an attempt, or
-    if the loop has ended. Unless only what is pinned to the loop judged its attempts,
-    or keys that may approve, its lessons wait in quarantine; `release` is the command
-    that releases them.
+    if the loop has ended; 413 if the loop would have more than 8 MiB. Unless only what
+    is pinned to the loop judged its attempts, or keys that may approve, its lessons
+    wait in quarantine; `release` is the command that releases them.
     """
     setup = caller.setup
     pinned = setup.pinned(caller.scope, id)
@@ -106,6 +118,7 @@ async def attempt(
         attempt_report=report,
         memory=caller.memory,
         load=load,
+        most=MAX_LOOP_CHARS,
     )
     if result.new:
         setup.metrics.decided(result.verdict)
@@ -204,14 +217,23 @@ async def explain(id: Id, caller: Reading) -> Document:
 
     If nothing would have changed it, `otherwise` says why.
     """
-    stored_loop = await caller.read(loop_store.read, id)
-    return explanation_record(await asyncio.to_thread(stored_loop.explain))
+    stored_loop = await caller.read(loop_store.read_decisions, id)
+    return explanation_record(await offload(stored_loop.explain))
 
 
-@router.get("/loops/{id:path}")
-async def loop(id: Id, caller: Reading) -> Document:
+@router.get("/loops/{id:path}", response_model=Document)
+async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
-    return loop_record(await caller.read(loop_store.read, id))
+    stored_loop = await caller.read(loop_store.read, id)
+    if stored_loop.size <= MAX_INLINE_CHARS:
+        return loop_record(stored_loop)
+    content = await offload(_loop_json, stored_loop)
+    return Response(content, media_type="application/json")
+
+
+def _loop_json(stored_loop: StoredLoop) -> bytes:
+    """Return a whole loop as JSON."""
+    return json.dumps(loop_record(stored_loop), ensure_ascii=False).encode()
 
 
 @router.post("/loops/{id:path}/cancel")
@@ -278,17 +300,15 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     or 32 MiB of records.
     """
     policies = [policy(notation) for notation in body.policies]
-    stored_loops, more = await caller.read(
-        loop_store.newest, body.limit, most=loop_store.MAX_REPLAY_BYTES
-    )
-    recorded_loops = with_policy_goals(loop_store.replayable(stored_loops), policies)
-    as_recorded, *replayed = await asyncio.to_thread(
-        compare, recorded_loops, [RECORDED_POLICY, *policies]
-    )
-    if not as_recorded.loops:
+    scores, more = await _replay_scores(caller, policies, body.limit)
+    if not scores:
         raise NotFound(
             "loop with an attempt in project", caller.scope.project, "the store"
         )
+
+    # The scores of each policy, those of the oldest loop first.
+    of_policies = zip(*reversed(scores), strict=True)
+    as_recorded, *replayed = map(figures_of, [RECORDED_POLICY, *policies], of_policies)
 
     policy_rows = []
     for number, figures in enumerate(replayed, 1):
@@ -298,3 +318,34 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     # No recorded attempt is beyond the record.
     recorded_row = replace(as_recorded, beyond=0).plain()
     return {"recorded": recorded_row, "policies": policy_rows, "more": more}
+
+
+async def _replay_scores(
+    caller: Caller, policies: Sequence[Policy], limit: int
+) -> tuple[list[list[LoopScore]], bool]:
+    """Return the scores on each of the newest loops: as recorded, then of each policy.
+
+    The loops are read and decided a few at a time, so that they are not all in memory.
+    Also says if there are older loops, beyond `limit` or `MAX_REPLAY_BYTES`.
+    """
+    scores: list[list[LoopScore]] = []
+    free_bytes = loop_store.MAX_REPLAY_BYTES
+    before = ""
+    while True:
+        chunk = await caller.read(loop_store.recorded, limit, before)
+        free_bytes -= chunk.size
+        limit -= chunk.read
+        before = chunk.last
+        scores += await offload(_chunk_scores, chunk.loops, policies)
+        if not chunk.more or not limit or free_bytes <= 0:
+            return scores, chunk.more
+
+
+def _chunk_scores(
+    loops: Sequence[RecordedLoop], policies: Sequence[Policy]
+) -> list[list[LoopScore]]:
+    """Return the scores on each loop: as recorded, then of each policy."""
+    return [
+        [score(loop, rules) for rules in (RECORDED_POLICY, *policies)]
+        for loop in with_policy_goals(loops, policies)
+    ]

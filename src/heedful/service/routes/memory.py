@@ -4,7 +4,6 @@ traces.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections import Counter
@@ -46,6 +45,7 @@ from heedful.service.wire import (
     lesson_to_wire,
 )
 from heedful.store import editions, episodes, exposures, loops, records
+from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
@@ -445,8 +445,8 @@ async def receive_episode(
         "events": [],
         **new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True),
     }
-    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, run)
-    stored_episode = await asyncio.to_thread(to_stored_episode, episode, trust)
+    [episode] = await offload(EpisodeReader(Limits()).add, run)
+    stored_episode = await offload(to_stored_episode, episode, trust)
 
     state = await caller.write(episodes.admit, stored_episode, claim=False) or "waiting"
     if state != "reflected":
@@ -518,7 +518,7 @@ async def receive_traces(
     try:
         spans: Any = body
         if media_type != PROTOBUF_TYPE:
-            spans = await asyncio.to_thread(json.loads, body)
+            spans = await offload(json.loads, body)
         refused = await receive(caller.setup.store, caller.scope, spans, trust)
     except (InvalidInput, ValueError, RecursionError) as error:
         raise Problem(

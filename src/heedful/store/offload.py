@@ -1,0 +1,93 @@
+"""Run long computations in one thread, and let calls that need much memory take turns.
+
+Python runs one thread at a time. A process has a single thread for long computations,
+because an event loop would wait longer for its turn among several.
+
+A call that reads much holds it until it ends. So a service lets few such calls run at a
+time: `Turns` says whose turn it is, and a `Store` asks for a turn before a large read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+P = ParamSpec("P")
+T = TypeVar("T")
+OFFLOAD_THREAD_NAME = "heedful-long"
+# What reads or makes more characters than this is a long computation.
+MAX_INLINE_CHARS = 64 * 1024
+
+
+async def offload(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the value of a call that takes long, and raise its errors."""
+    context = contextvars.copy_context()
+    call = partial(context.run, partial(function, *args, **kwargs))
+    event_loop = asyncio.get_running_loop()
+    return await event_loop.run_in_executor(_executor(os.getpid()), call)
+
+
+@cache
+def _executor(process: int) -> ThreadPoolExecutor:
+    """Return the thread of this process; a forked child needs one of its own."""
+    return ThreadPoolExecutor(1, OFFLOAD_THREAD_NAME)
+
+
+class Turns:
+    """Whose turn it is to use much memory: one call of a tenant, and `most` of all."""
+
+    def __init__(self, most: int) -> None:
+        self._all = asyncio.Semaphore(most)
+        self._tenants = WeakValueDictionary[str, asyncio.Semaphore]()
+
+    @contextmanager
+    def call(self, tenant: str) -> Iterator[None]:
+        """Let a call take a turn while the block runs; its turn ends with the block."""
+        of_tenant = self._tenants.setdefault(tenant, asyncio.Semaphore(1))
+        turn = _Turn(of_tenant, self._all)
+        token = _current.set(turn)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+            turn.end()
+
+
+class _Turn:
+    """The turn of one call, which holds the semaphores from `take` to `end`."""
+
+    def __init__(self, *semaphores: asyncio.Semaphore) -> None:
+        self._semaphores = semaphores
+        self._held: list[asyncio.Semaphore] = []
+        self._lock = asyncio.Lock()  # parts of a call may run at the same time
+
+    async def take(self) -> None:
+        """Wait until it is the turn of the call; once is enough."""
+        async with self._lock:
+            for semaphore in self._semaphores[len(self._held) :]:
+                await semaphore.acquire()
+                self._held.append(semaphore)
+
+    def end(self) -> None:
+        """Let the next call have its turn."""
+        while self._held:
+            self._held.pop().release()
+
+
+_current: contextvars.ContextVar[_Turn | None] = contextvars.ContextVar(
+    "heedful_turn", default=None
+)
+
+
+async def take_turn() -> None:
+    """Wait for the turn of the current call; outside of calls, nobody waits."""
+    turn = _current.get()
+    if turn is not None:
+        await turn.take()
