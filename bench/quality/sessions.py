@@ -37,6 +37,7 @@ from bench.quality.rows import Row, read
 from heedful.integrations.hooks import reply
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import Trust
+from heedful.lessons.trust import sources_of
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
 EDITS = (
@@ -59,8 +60,11 @@ ARMS = {
     "again": "this command failed the last time it was used",
     "always": "always, once anything failed here",
 }
-# A session of one's own: its user and its tools are trusted.
-TRUST: Mapping[str, Trust] = {"user": "operator", "tool": "measured"}
+# Programs and tools of the recordings that bring pages; nobody states trust in them.
+FETCHING_SOURCES = frozenset(
+    "program:curl program:gh program:ssh program:wget tool:WebFetch tool:WebSearch "
+    "network".split()
+)
 Key = tuple[str, str]
 
 
@@ -302,10 +306,24 @@ def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
     )
 
 
+def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
+    """Return the trust that the user of sessions of one's own states.
+
+    The user is trusted, and by name each tool and program, except those that fetch.
+    """
+    sources = {"tool"}
+    for session in sessions:
+        for action in session.actions:
+            sources |= sources_of(action.tool, action.command)
+    trusted = sources - FETCHING_SOURCES
+    return {"user": "operator", **dict.fromkeys(trusted, "measured")}
+
+
 async def _replay(name: str, sessions: Sequence[Session]) -> Counter[str]:
     """Replay one environment against one memory."""
     scope = heedful.Scope(project=name)
-    memory = heedful.Memory(":memory:", scope, holdout=0, trust=TRUST)
+    trust = state_trust(sessions)
+    memory = heedful.Memory(":memory:", scope, holdout=0, trust=trust)
     baseline = heedful.Memory(":memory:", scope, holdout=0)
     replay = _Replay(memory, baseline)
     # An action comes before an end of the same time.

@@ -33,7 +33,7 @@ call = AIMessage(
     "", tool_calls=[{"name": "build", "args": {"command": "npm run build"}, "id": "1"}]
 )
 # The error of a tool is evidence only if the operator trusts the tool.
-memory = Memory(":memory:", trust={"tool": "measured", "user": "operator"})
+memory = Memory(":memory:", trust={"tool:build": "measured", "user": "operator"})
 middleware = [
     HeedfulMiddleware(Host(memory=memory)),
     ToolErrorMiddleware(lambda error, _: str(error)),

@@ -49,7 +49,9 @@ _CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
 _VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
 _ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
-_VISIBLE_CHARACTER = rf"[^\x00-\x7f\s｜＜＞［］▁{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+_VISIBLE_CHARACTER = (
+    rf"[^\x00-\x7f\s｜＜＞［］▁{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
+)
 # A selector or a joiner without such a character before it. A selector may also follow
 # the digit of a keycap, and a joiner may follow a selector.
 _LOOSE_SELECTOR_PATTERN = re.compile(
@@ -58,6 +60,8 @@ _LOOSE_SELECTOR_PATTERN = re.compile(
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
+# What `cut_middle` puts in the place of what it cuts.
+CUT_MARK_PATTERN = re.compile(r"^\[\d+ characters are left out\]$", re.MULTILINE)
 # Letters and marks that are drawn as nothing.
 _INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 

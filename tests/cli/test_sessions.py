@@ -71,7 +71,9 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     session(
         ("learn-sessions logs/p --db m.db", 0, "2 sessions of 2 files, 2 known before"),
         ("trust set user operator --db m.db", 0),
-        ("trust set tool measured --waiting --db m.db", 0, "2 texts released"),
+        ("trust set tool measured --waiting --db m.db", 0, "0 texts released"),
+        ("trust set program:npm measured --waiting --db m.db", 0, "1 text released"),
+        ("trust set program:pnpm measured --waiting --db m.db", 0, "1 text released"),
         ("learn-sessions none", 2, "none does not exist"),
     )
 
@@ -95,7 +97,8 @@ def test_the_memory_of_a_repository_is_at_its_root(
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
     home_memory = str(home / ".heedful/heedful.db")
-    for source in OWN_SOURCE_TRUST.items():
+    programs = dict.fromkeys(("program:npm", "program:pnpm"), "measured")
+    for source in {**OWN_SOURCE_TRUST, **programs}.items():
         session(
             (
                 f"trust set {shlex.join(source)} --waiting --db {home_memory}",

@@ -32,11 +32,12 @@ from heedful.service.setup import Setup
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
+from tests.trusted import OWN
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
 BAD = "npx jest pads"
 GOOD = "npx jest pads --config jest.json"
-TRUST: Any = {"tool": "measured", "user": "operator"}
+TRUST: Any = OWN
 CALL: Any = {"tool_name": "Bash", "tool_input": {"command": BAD}, "tool_use_id": "t1"}
 FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
 
@@ -364,7 +365,9 @@ print([name for name in {HEAVY!r} if name in sys.modules])"""
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "app" / ".git").mkdir(parents=True)
-    (tmp_path / "app" / "heedful.toml").write_text('[trust]\ntool = "measured"\n')
+    (tmp_path / "app" / "heedful.toml").write_text(
+        '[trust]\n"program:npx" = "measured"\n'
+    )
     approve(tmp_path / "app")
     return tmp_path / "app"
 

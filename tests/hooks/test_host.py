@@ -19,8 +19,9 @@ from heedful.errors import StoreError
 from heedful.integrations import Host, hook
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
+from tests.trusted import OWN
 
-TRUST: Any = {"tool": "measured", "user": "operator"}
+TRUST: Any = {**OWN, "tool:sh": "measured"}
 ERROR = 'Error: Cannot find module "pads"'
 
 
@@ -134,7 +135,9 @@ def test_the_process_reads_settings_answers_and_logs(
         monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "app"
     (folder / ".git" / "info").mkdir(parents=True)
-    (folder / "heedful.toml").write_text('db = "own.db"\n[trust]\ntool = "measured"\n')
+    (folder / "heedful.toml").write_text(
+        'db = "own.db"\n[trust]\n"program:npx" = "measured"\n'
+    )
     hook.approve("files", hook.read_settings(folder)["ignored"])
     works = list[Any]()
     monkeypatch.setattr(hook, "detach", lambda *given: works.append(given[:2]))

@@ -23,6 +23,7 @@ from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from scripts.run_docs import blocks
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
+from tests.trusted import OWN
 
 NAMES = ("langchain", "openai_agents", "pydantic_ai")
 ERROR = 'Error: Cannot find module "pads"'
@@ -58,7 +59,7 @@ def broken(candidate: Any, _: Any) -> Sequence[Finding]:
 
 
 def memory_in(folder: Path, **options: Any) -> Memory:
-    trust: dict[str, Trust] = {"tool": "measured", "user": "operator"}
+    trust: dict[str, Trust] = dict(OWN)
     return Memory(in_file(str(folder / "memory.db")), trust=trust, **options)
 
 

@@ -51,8 +51,8 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
         ("git commit -m \"$(cat <<'EOF'\nmend: a; b | c\nEOF\n)\"", "git cat"),
         ("rg 'a|b; c' src", "rg"),
         ("python - <<EOF\nimport os; print(1)\nEOF", "python"),
-        ('echo "$(curl example.com)"', "curl network"),
-        ("sh -c 'wget -q example.com | sh'", "sh network"),
+        ('echo "$(curl example.com)"', "curl"),
+        ("sh -c 'wget -q example.com | sh'", "sh wget network"),
         ("make docs URL=https://example.com", "make network"),
         ("", "tool:Bash"),
     ],
@@ -63,9 +63,49 @@ def test_trust_belongs_to_the_programs_of_a_command(command, names):
 
 
 @pytest.mark.parametrize(
-    "tool", ["WebFetch", "web_search", "mcp__linear__issue", "browser_open"]
+    ("tool", "argument"),
+    [
+        pytest.param("mcp__linear__issue", "", id="a tool of a server"),
+        pytest.param("MCP__linear__issue", "", id="in capital letters"),
+        pytest.param("WebFetch", "https://a.test/x", id="an address"),
+        pytest.param("crawl", "read ftp://a.test/x", id="an address in a text"),
+    ],
 )
-def test_what_a_tool_fetches_is_of_the_network(tool):
+def test_what_comes_from_an_address_or_a_server_is_of_the_network(tool, argument):
     stated: Any = {"tool": "operator", f"tool:{tool}": "operator"}
-    trusts = {source_trust(name, stated) for name in sources_of(tool, "")}
+    trusts = {source_trust(name, stated) for name in sources_of(tool, "", [argument])}
     assert lowest_trust(trusts) == "external"
+
+
+@pytest.mark.parametrize(
+    "tool",
+    "slack_read tavily crawl WebFetch WebSearch Task web_search browser_open terminal "
+    "ReadMcpResource notion-fetch".split(),
+)
+@pytest.mark.parametrize(
+    ("named", "trust"),
+    [
+        pytest.param(False, "tool", id="all"),
+        pytest.param(True, "measured", id="by name"),
+    ],
+)
+def test_a_tool_that_is_not_local_is_trusted_by_its_name_alone(tool, named, trust):
+    stated: Any = {"tool": "measured"}
+    if named:
+        stated[f"tool:{tool}"] = "measured"
+    trusts = {source_trust(name, stated) for name in sources_of(tool, "make")}
+    assert trusts == {trust}
+
+
+@pytest.mark.parametrize("tool", ["Read", "edit", "apply_patch", "Bash"])
+def test_a_local_tool_is_trusted_with_all(tool):
+    stated: Any = {"tool": "measured"}
+    (source,) = sources_of(tool, "", ["see https://a.test"])
+    assert source_trust(source, stated) == "measured"
+    assert source_trust(source, {}) == "tool"
+
+
+@pytest.mark.parametrize("name", ["", "program:make", "tool:price"])
+def test_all_covers_no_program_and_no_tool_of_somebody_else(name):
+    stated: Any = {"tool": "measured"}
+    assert source_trust(name or "tool", stated) == "tool"

@@ -258,7 +258,9 @@ async def say(store: Store, run: Episode, way: str, file: Path) -> dict[str, str
     it.
     """
     memory = Memory(
-        store, Scope("t", way), trust={"user": "operator", "tool": "measured"}
+        store,
+        Scope("t", way),
+        trust={"user": "operator", "tool": "measured", "tool:deploy": "measured"},
     )
     await WAYS_IN[way](run, memory)
     assert run is HONEST or run.fault or await memory.quarantine.waiting()

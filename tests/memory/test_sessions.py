@@ -12,13 +12,13 @@ import heedful
 from heedful.errors import InvalidInput
 from heedful.integrations import Host
 from heedful.traces.episode import Episode, Event
+from tests.trusted import OWN
 
 MAKES: Any = {"user": "operator"} | dict.fromkeys(
     ("program:npm", "program:pnpm", "program:pytest"), "measured"
 )
 MISSING = 'Exit code 1\nnpm ERR! Missing script: "test"'
 COUNT = itertools.count()
-OWN: Any = {"user": "operator", "tool": "measured"}
 
 
 def step(
@@ -57,12 +57,14 @@ OTHER = step("Bash", "pnpm test", "12 passed")
 BROKEN = step(
     "Bash", "pytest -q", "E   NameError: name 'sum' is not defined", failed=True
 )
+
 PASSED = step("Bash", "pytest -q", "1 passed")
 COUNTED = """E   AssertionError: assert 10 == 9\n\nt.py:4: AssertionError
 FAILED t.py::f - AssertionError: assert 10 == 9\n1 failed, 1 passed in 0.03s
 make: *** [Makefile:2: test] Error 1"""
 LONG = "\n".join(f"value_{n} = {n}" for n in range(2_000))
 PAGE = step("WebFetch", {"url": "https://a.test"}, "Use pnpm.")
+HARMLESS_PAGE = step("WebFetch", {"url": "https://a.test"}, "How to build pads.")
 
 
 @pytest.fixture
@@ -398,9 +400,16 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
         pytest.param(
             [PAGE, FAILED, OTHER],
             "",
-            {**OWN, "tool:WebFetch": "operator"},
+            OWN,
             ["quarantined"],
-            id="a page from the network before",
+            id="a page from the network that names the fix",
+        ),
+        pytest.param(
+            [HARMLESS_PAGE, FAILED, OTHER],
+            "",
+            OWN,
+            ["unverified"],
+            id="a page from the network that does not",
         ),
         pytest.param(
             [FAILED, OTHER, PAGE],
@@ -413,7 +422,7 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
             [PAGE, FAILED],
             "No, we use pnpm, never npm.",
             OWN,
-            ["quarantined", "unverified"],
+            ["unverified", "unverified"],
             id="a correction by the user",
         ),
         pytest.param(

@@ -29,7 +29,8 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         other = Project(api, "books")
         memory = api.setup.memory(Scope("acme", "shop"))
         source = f"key:{shop.key.split('_')[1]}"
-        for name in ("tool", source) if trusted else ("tool",):
+        program = "program:npm"
+        for name in (program, source) if trusted else (program,):
             api.run(memory.set_trust(name, "measured", by="ann"))
         for event in FAILS:
             assert shop.post("hooks/claude-code", {"session_id": "s1", **event}) == {}

@@ -36,7 +36,7 @@ from tests.engines import opened
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
 from tests.traces.runs import document, genai
 
-MEASURED = {"tool": "measured"}
+MEASURED = {"tool:price": "measured"}
 AWAY = errors.ModelUnavailable("no connection")
 
 

@@ -22,18 +22,13 @@ from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.hooks import follow
 from heedful.lessons.lesson import Trust
-from heedful.lessons.trust import check_statement
+from heedful.lessons.trust import LOCAL_TOOLS, check_statement
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 
 hook: Typer = group()
 
-# The tools of Claude Code that work on this machine. Every other name that a user may
-# trust is taken for a program, such as pytest.
-LOCAL_AGENT_TOOLS = (
-    "Bash Edit Glob Grep LS MultiEdit NotebookEdit PowerShell Read Task Write".split()
-)
 Agent = Annotated[
     str, Argument(help="The agent; for others than claude-code see the docs.")
 ]
@@ -75,7 +70,7 @@ def install(
         Path | None, Option(help="Write a plugin into this folder instead.")
     ] = None,
     trust: Annotated[
-        str, Option(help="Whose output is trusted: pytest,make,Read or all")
+        str, Option(help="Whose output is trusted: pytest,make,Read")
     ] = "",
     yes: Yes = False,
 ) -> int:
@@ -176,14 +171,15 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
 def _source_of(name: str) -> str:
     """Return the source that a user means: `make` is program:make, `Read` tool:Read.
 
-    A name that is a source already stays; "all" means all tools of the agent.
+    A name that is a source already stays; "all" means the tools of the agent that work
+    on this machine.
     """
     if name in ("tool", "user") or name.startswith(("tool:", "program:")):
         return name
     if name == "all":
         return "tool"
 
-    kind = "tool" if name in LOCAL_AGENT_TOOLS else "program"
+    kind = "tool" if name[:1].isupper() and name.lower() in LOCAL_TOOLS else "program"
     return f"{kind}:{name}"
 
 

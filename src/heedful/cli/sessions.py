@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, confirm
+from typer import Argument, confirm, prompt
 
 from heedful.cli.exits import drive
 from heedful.cli.output import (
@@ -37,6 +37,7 @@ from heedful.cli.settings import Settings, seconds, settings, states_db
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
@@ -56,15 +57,11 @@ SESSION_HEAD_BYTES = 65_536
 SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
 # Nothing of a lesson is cut, so the texts of sessions are read whole.
 WHOLE_SESSION_LIMITS = Limits(content=4_000_000)
-# The trust of one's own sessions, and of those of others.
+# The trust of one's own sessions, and of those of others. Programs are trusted by name.
 OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
 OTHER_SOURCE_TRUST: dict[str, Trust] = {"user": "external", "tool": "tool"}
-# The commands that the end of the report names, if texts wait in quarantine.
-REVIEW_COMMANDS = (
-    ("quarantine", "list"),
-    ("trust", "set", "user", OWN_SOURCE_TRUST["user"], "--waiting"),
-    ("trust", "set", "tool", OWN_SOURCE_TRUST["tool"], "--waiting"),
-)
+# The programs whose texts wait that are named, those with the most texts first.
+MAX_NAMED_PROGRAMS = 8
 
 
 @dataclass
@@ -73,8 +70,9 @@ class SessionSurvey:
 
     A failure has the number of sessions in which it came back, its cost in actions, and
     what fixed it (`mended`); its key is the database and the digest of the error.
-    `waiting` has the texts that wait in quarantine, by database, and `unasked` the
-    databases whose user has not said yet whether the sessions are their own.
+    `waiting` has the texts that wait in quarantine, by database, `programs` how many of
+    them depend on each program, and `unasked` the databases whose user has not said yet
+    whether the sessions are their own.
     """
 
     files: int = 0
@@ -85,6 +83,7 @@ class SessionSurvey:
     corrections: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
+    programs: dict[str, Counter[str]] = field(default_factory=dict)
     unasked: list[str] = field(default_factory=list)
     failures: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
@@ -128,6 +127,27 @@ class SessionSurvey:
             failure["sessions"] = lesson.seen  # of all that were ever read
             failure["lesson"] = lesson.id
             failure["state"] = lesson.state
+
+
+def _review_commands(programs: Counter[str]) -> list[tuple[str, ...]]:
+    """Return the commands that review or release texts that wait."""
+    commands: list[tuple[str, ...]] = [("quarantine", "list")]
+    trust_by_source = {**OWN_SOURCE_TRUST}
+    for source, _ in programs.most_common(MAX_NAMED_PROGRAMS):
+        trust_by_source[source] = "measured"
+    for source, trust in trust_by_source.items():
+        commands.append(("trust", "set", source, trust, "--waiting"))
+    return commands
+
+
+def _count_programs(entries: Sequence[QuarantinedLesson]) -> Counter[str]:
+    """Count the entries that depend on each program."""
+    return Counter(
+        source
+        for entry in entries
+        for source in entry.source.split(", ")
+        if source.startswith("program:")
+    )
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:
@@ -183,7 +203,7 @@ def learn_sessions(
         names=SESSION_FILE_PATTERNS,
         asked=dbs_to_ask,
         join=shlex.join,
-        ways=REVIEW_COMMANDS,
+        ways={db: _review_commands(survey.programs[db]) for db in survey.waiting},
         corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
     )
     answer(document, shorten(FAILURE_COLUMNS, failures, text_columns=3), text)
@@ -192,21 +212,32 @@ def learn_sessions(
         for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
             say(f"heedful: {problem}")
     for db in dbs_to_ask:
-        _ask_whose(values.model_copy(update={"db": db}), len(survey.waiting[db]))
+        db_values = values.model_copy(update={"db": db})
+        _ask_whose(db_values, len(survey.waiting[db]), survey.programs[db])
     return 1 if survey.problems else 0
 
 
-def _ask_whose(values: Settings, waiting: int) -> None:
+def _ask_whose(values: Settings, waiting: int, programs: Counter[str]) -> None:
     """Ask whether the sessions are the user's own, and record the answer.
 
-    What the sessions taught is trusted from then on, or stays in quarantine.
+    Then the user and the agent's own tools are trusted, and the programs that the user
+    names; what others printed stays in quarantine.
     """
     are_own = confirm(
         f"{counted(waiting, 'text')} in quarantine of {values.db}. Were these sessions "
-        "your own? Then your words, and what your programs printed, are trusted.",
+        "your own? Then your words are trusted, and the agent's tools for files.",
         err=True,
     )
-    trust_by_source = OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST
+    trust_by_source = dict(OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST)
+    if are_own and programs:
+        counts = [
+            f"{source.removeprefix('program:')} ({number})"
+            for source, number in programs.most_common(MAX_NAMED_PROGRAMS)
+        ]
+        question = f"Trusted programs, of {', '.join(counts)}"
+        names = prompt(question, default="none", err=True).replace(",", " ").split()
+        sources = [f"program:{name}" for name in names if name != "none"]
+        trust_by_source |= dict.fromkeys(sources, "measured")
 
     async def state(store: Store) -> int:
         """Record the answer, and return how many texts were released."""
@@ -243,6 +274,8 @@ async def _learn(
                 survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
 
         for db in survey.waiting:
+            entries = await memories[db].quarantine.waiting()
+            survey.programs[db] = _count_programs(entries)
             if "user" not in await memories[db].stated_trust():
                 survey.unasked.append(db)
 

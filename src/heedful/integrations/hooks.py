@@ -86,6 +86,8 @@ _RESPONSE_TEXT_FIELDS = (
     "text",
     "result",
 )
+# Tools whose results repeat the file that they wrote, and their arguments.
+FILE_WRITING_TOOLS = frozenset({"edit", "multiedit", "notebookedit", "write"})
 
 
 def _nested(name: str, **more: str) -> Form:
@@ -567,7 +569,9 @@ async def _after_call(moment: _Moment) -> Reply:
     if error:
         return moment.advise(await run.seen(tool, error, call, agent), "study")
 
-    text = _result_text(response)
+    text = _whole_text(response)
+    if tool.lower() in FILE_WRITING_TOOLS:
+        text = _result_text(response)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
     return Reply(None, "study" if failed_last else "", run.id)
 
@@ -601,6 +605,21 @@ def _result_text(response: Any) -> str:
         return "\n".join(filter(None, map(_result_text, response)))
 
     return "" if response is None else str(response)
+
+
+def _whole_text(response: Any) -> str:
+    """Return all texts of a result, those of its text fields first.
+
+    An agent may follow words in any field, so none is left out.
+    """
+    if isinstance(response, Mapping):
+        names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
+        names += [name for name in response if name not in names]
+        response = [response[name] for name in names]
+    if isinstance(response, list):
+        return "\n".join(filter(None, map(_whole_text, response)))
+
+    return "" if response is None or isinstance(response, bool) else str(response)
 
 
 async def _on_stop(moment: _Moment) -> Reply:

@@ -44,8 +44,9 @@ PLUGIN_SUMMARY = (
 )
 BACKUP_SUFFIX = ".before-heedful"
 # Calls that change something, and those of MCP servers: reading files needs no advice.
+# The results of all tools are kept, because what works later may be from any of them.
 ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
-HOOK_MATCHERS = {"PreToolUse": ACTION_TOOLS_REGEX, "PostToolUse": ACTION_TOOLS_REGEX}
+HOOK_MATCHERS = {"PreToolUse": ACTION_TOOLS_REGEX}
 # The time limits that the agent gets; while a turn stops, commands of the project run.
 HOOK_LIMIT_SECONDS = 10
 STOP_HOOK_LIMIT_SECONDS = 3_600
@@ -54,12 +55,15 @@ SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
 TRUST_QUESTION = (
     "\nWhich programs do you trust? What a trusted program prints teaches your agent "
     "at once. What others\n"
-    "print waits until you release it: heedful quarantine list. The web and MCP "
-    "servers always wait.\n"
-    "Answer with names (pytest,make) or all; Enter means none. With a name, your own "
-    "words to the agent\n"
-    "are trusted, too. Add names later: heedful hook install --trust NAMES (and "
-    "--user, if used now)."
+    "print waits until you release it: heedful quarantine list. MCP servers always "
+    "wait.\n"
+    "Answer with names (pytest,make,tail); Enter means none. A name vouches for all "
+    "that the program prints,\n"
+    "also for what it fetches, and covers no other program. all adds the agent's own "
+    "tools for files,\n"
+    "as Read, but no program and no page. With a name, your own words to the agent are "
+    "trusted, too.\n"
+    "Add names later: heedful hook install --trust NAMES (and --user, if used now)."
 )
 
 

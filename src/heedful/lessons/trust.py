@@ -24,6 +24,7 @@ from heedful.lessons.lesson import (
     check_trust,
     clip,
 )
+from heedful.lessons.shell import ADDRESS_PATTERN, read_command
 
 Action = Literal["release", "reject"]
 TRUST_RAISING_VERIFICATION = frozenset(TRUST_ORDER[:2])
@@ -33,46 +34,26 @@ NETWORK_SOURCE = "network"
 # A source whose trust may be stated: "user", "tool:Read", "program:make".
 _SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
 SOURCE_FORMS = "user, tool, tool:NAME, program:NAME or key:ID"
-# The beginnings of the sources of what a tool or program wrote.
-LOCAL_SOURCE_PREFIXES = ("tool", "program:")
-# A tool that brings texts from other computers: "WebFetch", "mcp__github__issues".
-_FETCHING_TOOL_PATTERN = re.compile(
-    r"web|fetch|browse|https?|url|\Amcp__", re.IGNORECASE
+# The tools with which coding agents run a command of a shell; "stop" is heedful's own.
+SHELL_TOOLS = frozenset(
+    "bash powershell shell local_shell exec_command run_shell_command run_terminal_cmd "
+    "stop".split()
 )
-# A program that does so, as a word of a command: "curl", but not "curl=1" or "a/gh".
-_FETCHING_PROGRAM_PATTERN = re.compile(
-    r"(?<![\w.-])(?:curl|wget|https?|ssh|scp|sftp|rsync|ftp|nc|ncat|telnet|lynx|w3m|aria2c|gh|glab)"
-    r"(?![\w.=/:-])"
+# The tools of coding agents that work on this machine alone. A statement about "tool"
+# covers these; any other tool, and each program, is trusted by its own name only.
+LOCAL_TOOLS = SHELL_TOOLS | frozenset(
+    "apply_patch edit glob grep list list_directory ls multiedit notebookedit patch "
+    "read read_file replace search_file_content taskcreate tasklist taskupdate "
+    "todowrite write write_file".split()
 )
-# The beginning of an address, "https://"; the second, right after a quotation mark.
-_ADDRESS_PATTERN = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://")
-_QUOTED_ADDRESS_PATTERN = re.compile(r"['\"][a-z][a-z0-9+.-]{1,20}://")
-# A shell that runs a quoted text as a command: "bash -c 'make'", "eval \"$line\"".
-_INNER_SHELL_PATTERN = re.compile(r"\b\w*sh\s(?:.*\s)?-\w*c\b|\beval\b")
-# What is data in a shell's command: a here-document, or a quoted text that has no
-# command in it ("$(date)" has one).
-_SHELL_DATA_PATTERN = re.compile(
-    r"(?sm)<<-?\s*(['\"]?)(\w+)\1.*?^\s*\2\s*$|'[^']*'|\"(?:[^\"\\`$]|\\.|\$(?!\())*\""
-)
-# A redirection: "> log", "2>&1", "< input".
-_REDIRECTION_PATTERN = re.compile(r"(?:\d|&)?(?:>>?|<)(?:&\d|\s*[^\s;|&]+)")
-# A word that sets a variable: "CI=1" in "CI=1 make".
-_ASSIGNMENT_PATTERN = re.compile(r"\w+=")
-# What separates two commands: "&&", "|", ";", a new line, "$(".
-_SHELL_SEPARATOR_PATTERN = re.compile(r"[;|&\n`()]+")
-# Words of the shell before a program, and commands that bring no text of others.
-_SHELL_PREFIX_WORDS = frozenset(
-    "if then else elif while until do ! { time exec".split()
-)
-_SILENT_PROGRAMS = frozenset(
-    "cd pushd popd export set unset true false : echo printf exit wait sleep test [ "
-    "[[ read local return for case esac done fi }".split()
-)
+# The beginning of the names of tools of MCP servers, which are programs of others.
+_SERVER_TOOL_PREFIX = "mcp__"
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8
 # words with what users wrote in another run (6 words: up to 1.5 %).
 MIN_QUOTATION_WORDS = 8
+MIN_QUOTED_WORD_CHARS = 6  # a shorter word is in every text
 _QUOTATION_WORD_PATTERN = re.compile(r"\w+")
 MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
@@ -197,22 +178,29 @@ def check_statement(source: object, trust: object) -> None:
     check_trust(trust)
 
 
-def find_quotations(texts: Iterable[str], others: Iterable[str]) -> dict[str, int]:
+def find_quotations(
+    texts: Iterable[str],
+    others: Iterable[str],
+    min_chars: int = MIN_QUOTED_WORD_CHARS,
+) -> dict[str, int]:
     """Map each text that quotes one of `others` to the position of the first of these.
 
     A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it
-    is shorter and the other contains it as a whole, in words. Case and punctuation do
-    not count. Takes linear time.
+    is shorter and the other contains it as a whole, in words. A single word must have
+    `min_chars` characters. Case and punctuation do not count. Takes linear time.
 
     >>> find_quotations(["npm i pads", "npm test"], ["If it fails, run `npm i pads`."])
     {'npm i pads': 0}
     """
-    quoted = quotations(texts, ((other, frozenset({""})) for other in others))
+    texts_and_sources = ((other, frozenset({""})) for other in others)
+    quoted = quotations(texts, texts_and_sources, min_chars)
     return {text: places[""] for text, places in quoted.items()}
 
 
 def quotations(
-    texts: Iterable[str], others: Iterable[tuple[str, frozenset[str]]]
+    texts: Iterable[str],
+    others: Iterable[tuple[str, frozenset[str]]],
+    min_chars: int = MIN_QUOTED_WORD_CHARS,
 ) -> dict[str, dict[str, int]]:
     """Map each text that quotes one of `others` to the sources of what it quotes.
 
@@ -227,7 +215,7 @@ def quotations(
         words = _QUOTATION_WORD_PATTERN.findall(text.casefold())
         size = min(MIN_QUOTATION_WORDS, len(words))
         for run in _runs(words, size):
-            if " " in run or len(run) > 5:  # a short word is in every text
+            if " " in run or len(run) >= min_chars:
                 texts_by_run[size][run].add(text)
     if not texts_by_run:
         return {}
@@ -257,17 +245,23 @@ def _runs(words: list[str], size: int) -> Iterator[str]:
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     """Return the trust of a source: the stated one, or else a default.
 
-    By default, the user is "external", a tool or program has the trust stated for
-    `tool`, and a key of a service has that of a tool about which nothing is stated.
+    By default, the user is "external", a local tool of a coding agent has the trust
+    stated for `tool`, and another tool, a program and a key of a service have that of a
+    tool about which nothing is stated.
     """
     if not _SOURCE_PATTERN.fullmatch(source):
         return "external"
 
     if source == "user":
         return stated.get(source, "external")
-    if source.startswith(KEY_SOURCE_PREFIX):
-        return stated.get(source, "tool")
-    return stated.get(source, stated.get("tool", "tool"))
+    if source == "tool":  # a tool without a name, about which nobody can say anything
+        return "tool"
+
+    default: Trust = "tool"
+    kind, _, name = source.partition(":")
+    if kind == "tool" and name.casefold() in LOCAL_TOOLS:
+        default = stated.get("tool", default)
+    return stated.get(source, default)
 
 
 def sources_of(
@@ -275,48 +269,25 @@ def sources_of(
 ) -> frozenset[str]:
     """Return the sources of a tool's result: its command's programs, or else the tool.
 
-    If the command, the tool or one of its other `arguments` fetches from other
-    computers, the network is a source, too. heedful cannot see what a program itself
-    fetches.
+    Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
+    The network is a source, too, if it cannot be told which programs the command runs,
+    if the command or one of the tool's other `arguments` has an address, or if the tool
+    is one of an MCP server. heedful cannot see what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
-    ['network', 'program:curl', 'program:python']
+    ['program:curl', 'program:python']
     """
-    sources = [f"program:{name[:150]}" for name in programs(command)]
-    if not sources:
-        sources = [f"tool:{tool[:150]}".removesuffix(":")]
+    name = tool.casefold()
+    if name not in SHELL_TOOLS:
+        sources = {f"tool:{tool[:150]}".removesuffix(":")}
+        has_address = any(map(ADDRESS_PATTERN.search, arguments))
+        is_foreign = has_address and name not in LOCAL_TOOLS
+        if is_foreign or name.startswith(_SERVER_TOOL_PREFIX):
+            sources.add(NETWORK_SOURCE)
+        return frozenset(sources)
 
-    # Programs in a quoted text run only if a shell is given the text.
-    bare = without_data(command)
-    run = command if _INNER_SHELL_PATTERN.search(bare) else bare
-    if (
-        _FETCHING_PROGRAM_PATTERN.search(run)
-        or _ADDRESS_PATTERN.search(bare)
-        or _QUOTED_ADDRESS_PATTERN.search(command)
-        or _FETCHING_TOOL_PATTERN.search(tool)
-        or any(map(_ADDRESS_PATTERN.match, arguments))
-    ):
-        sources.append(NETWORK_SOURCE)
-    return frozenset(sources)
-
-
-def without_data(command: str) -> str:
-    """Return a shell's command without its here-documents and quoted texts."""
-    return _SHELL_DATA_PATTERN.sub(" _ ", command)
-
-
-def programs(command: str) -> list[str]:
-    """Return the names of the programs that a shell's command runs, each of them once.
-
-    They are in the order of their first runs. "CI=1 bin/build && npm test" runs "build"
-    and "npm".
-    """
-    names: list[str] = []
-    commands = _REDIRECTION_PATTERN.sub(" ", without_data(command))
-    for step in _SHELL_SEPARATOR_PATTERN.split(commands):
-        words = [word.strip('"$') for word in step.split()]
-        words = [word for word in words if word and not _ASSIGNMENT_PATTERN.match(word)]
-        words = [word for word in words if word not in _SHELL_PREFIX_WORDS]
-        if words and words[0] not in _SILENT_PROGRAMS:
-            names.append(words[0].rstrip("/").rpartition("/")[2])
-    return list(dict.fromkeys(names))
+    line = read_command(command)
+    sources = {f"program:{program[:150]}" for program in line.programs}
+    if line.address or not line.clear:
+        sources.add(NETWORK_SOURCE)
+    return frozenset(sources or {f"tool:{tool[:150]}"})

@@ -23,6 +23,7 @@ from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
+from heedful.traces import sources as origins
 from heedful.traces.episode import Ended, Episode
 from heedful.traces.signals import Signal
 
@@ -323,7 +324,7 @@ class _AnswerReader:
         unknown origin.
         """
         last = len(self.study.episode.events)
-        if self.study.episode.fault is None and not trace.pasted(self.study.course):
+        if self.study.episode.fault is None and not origins.pasted(self.study.course):
             last -= 1
         return self.study.floor([last])
 

@@ -261,7 +261,7 @@ class Memory:
     ) -> Sequence[int]:
         """State on record how far a source is trusted from now on; None takes it back.
 
-        A `source` is `program:NAME` or `tool:NAME`, `tool` for all others of both, or
+        A `source` is `program:NAME`, `tool:NAME`, `tool` for all local tools, or
         `user`, who talks to the agent. With `waiting`, what waits in quarantine and
         depends on this source is released if it depends on no other untrusted source.
         Returns the ids of what is released. What comes from the network is always

@@ -14,13 +14,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import accumulate, chain, groupby, pairwise, product, takewhile
-from operator import or_
+from itertools import chain, groupby, pairwise, product, takewhile
 from typing import Any
 
 from heedful.lessons import trust as trusts
 from heedful.lessons.action import MEND_HEADING, QUOTED_TEXT_PATTERN, command_of
 from heedful.lessons.lesson import Lesson, Remembered, Trust
+from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
 from heedful.memory.memory import Memory, write_lessons
@@ -30,6 +30,7 @@ from heedful.redact import redact
 from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.traces import signals as trace
+from heedful.traces import sources as origins
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
 from heedful.traces.error_lines import error_lines, output, without_margin
 from heedful.validation import require
@@ -191,13 +192,18 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and what decides how far its lesson is trusted.
 
-    `words` are what the agent said and did about it, each with the last step that has
-    it. `steps` are the failed step, the tries in vain, and the step that worked.
+    `words` are what the agent said and did about it, `lines` are the lines of these
+    actions, and `new_words` what is new in the action or the edits that put it right;
+    each with the last step that has it. `steps` are the failed step, the tries in vain,
+    and the step that worked; `edits` what was edited before that.
     """
 
     mistake: Mistake
     words: Mapping[str, int]
+    lines: Mapping[str, int]
+    new_words: Mapping[str, int]
     steps: Set[int]
+    edits: Set[int]
 
 
 class _SessionStudy:
@@ -299,12 +305,13 @@ class _SessionStudy:
         arguments = trace.given_to(self.events[call])
         command = command_of(arguments).lower()
         options = _COMMAND_OPTION_PATTERN.findall(command)
-        words = {*trusts.programs(command), *options}
+        line = read_command(command)
+        words = {*line.programs, *options}
         if not is_order:
             return words
 
         path = _first_text(arguments, PATH_ARGUMENTS) or ""
-        text = trusts.without_data(command) or f"{self.events[call].tool} {path}"
+        text = line.words or f"{self.events[call].tool} {path}"
         parts = _COMMAND_NAME_PATTERN.findall(text.lower())
         last_parts = [part.rpartition("/")[2].lstrip("-") for part in parts]
         return words.union(parts, last_parts) - _COMMON_WORDS
@@ -343,15 +350,19 @@ class _SessionStudy:
         vain = dict.fromkeys(self.texts[n] for n in tries)
         vain.pop(failed_text, None)
 
-        # What the agent said and did about it. Each edit counts with all its words, but
-        # a call of another form only with the words that are new in it.
-        groups: list[tuple[int, ...]] = [(n,) for n in (failed, *tries, *edits)]
+        # What the agent said and did about it. Of a call of another form, the words
+        # that are new in it are compared one by one, too.
+        words = dict[str, int]()
+        lines = dict[str, int]()
+        for step in sorted({failed, *tries, *edits, end}):
+            words.update(dict.fromkeys(origins.words_of(self.run, [step]), step))
+            lines.update(dict.fromkeys(origins.lines_of(self.run, step), step))
+
+        new_words = {word: n for n in edits for word in _new_edit_words(self.edits[n])}
         if not edits:
-            groups = [(failed, *tries, end)]
-        words: dict[str, int] = {}
-        for group in groups:
-            for word in trace.words_of(self.run, group):
-                words[word] = max(group[-1], words.get(word, 0))
+            calls = [failed, *tries, end]
+            new_words = dict.fromkeys(origins.new_words_of(self.run, calls), end)
+            words = {**new_words, **words}
 
         mistake = Mistake(
             redact(failed_text),
@@ -362,7 +373,14 @@ class _SessionStudy:
             work=bool(edits),
             end=self.run.result[end] or end,
         )
-        return _MistakeCase(mistake, words, {failed, *tries, end})
+        return _MistakeCase(
+            mistake=mistake,
+            words=words,
+            lines=lines,
+            new_words=new_words,
+            steps={failed, *tries, end},
+            edits=set(edits),
+        )
 
     def _other_call(self, failed: int, repeat: int, error: str) -> int:
         """Return the call that put an error right before any edit; else `failed`.
@@ -437,12 +455,8 @@ class _SessionStudy:
 
         `stated` is the trust of sources; all lessons depend on those in `common`.
         """
-        # The sources of all events from the first up to each position.
-        by_event = (trace.sources_at(self.run, n) for n in range(len(self.events)))
-        sources_until = list(accumulate(by_event, or_))
-
-        mistakes = self._mistake_lessons(sources_until)
-        corrections = self._correction_lessons(sources_until)
+        mistakes = self._mistake_lessons()
+        corrections = self._correction_lessons()
         lessons: dict[str, Lesson] = {}
         for lesson in chain(mistakes, corrections):
             sources = {*lesson.sources, *common}
@@ -457,31 +471,44 @@ class _SessionStudy:
             lessons.setdefault(lesson.signature.digest, lesson)
         return list(lessons.values())
 
-    def _mistake_lessons(self, sources_until: Sequence[Set[str]]) -> Iterator[Lesson]:
+    def _mistake_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson about each mistake, with the sources that it depends on.
 
-        These are what came from outside before its end, the programs of its steps, the
-        sources of results that the agent's words repeat, and the network if they repeat
-        a prompt.
+        These are the user who spoke before, the programs of its steps, and the sources
+        of what the agent's words repeat: the network if that is a prompt. Words that
+        put it right and that nothing before has may be from a part of a result that was
+        not kept. What came in a gap of the session is not known, so all that follows
+        depends on the network.
         """
-        texts = {*chain.from_iterable(case.words for case in self.cases)}
-        prompt_at = trace.find_quoted(self.run, texts)
-        result_at = trace.quoted_sources(self.run, texts)
+        words = {*chain.from_iterable(case.words for case in self.cases)}
+        lines = {*chain.from_iterable(case.lines for case in self.cases)}
+        new_words = {*chain.from_iterable(case.new_words for case in self.cases)}
+        prompt_at = origins.find_quoted(self.run, words)
+        result_at = origins.quoted_sources(self.run, words | lines)
+        first_at = origins.first_sources(self.run, new_words)
+        unseen = origins.unseen_sources(self.run)
+
         for case in self.cases:
             mistake = case.mistake
-            sources = {
-                source
-                for source in sources_until[mistake.end]
-                if not source.startswith(trusts.LOCAL_SOURCE_PREFIXES)
-            }
+            sources = self._sources_before(mistake.end)
+            # A call has sources of its own only if its words are not the agent's.
+            for step in case.steps | case.edits:
+                sources |= origins.sources_at(self.run, step)
             for step in case.steps:
-                sources |= trace.sources_at(self.run, self.run.result[step] or step)
+                sources |= origins.sources_at(self.run, self.run.result[step] or step)
 
-            for text, step in case.words.items():
+            for text, step in chain(case.words.items(), case.lines.items()):
                 results = result_at.get(text, {}).items()
                 sources |= {source for source, position in results if position < step}
                 if prompt_at.get(text, mistake.end) < mistake.end:
                     sources.add(trusts.NETWORK_SOURCE)
+
+            for word, step in case.new_words.items():
+                first, first_sources = first_at.get(word, (step, frozenset()))
+                if first < step:
+                    sources |= first_sources
+                else:
+                    sources.update(*_sources_until(unseen, step))
 
             # That a call worked after others had failed is a measured outcome: its text
             # replaces one without a mend.
@@ -496,9 +523,18 @@ class _SessionStudy:
                 importance=importance,
             )
 
-    def _correction_lessons(
-        self, sources_until: Sequence[Set[str]]
-    ) -> Iterator[Lesson]:
+    def _sources_before(self, end: int) -> set[str]:
+        """Return the user if a prompt is before `end`, the network if a gap is."""
+        sources = set[str]()
+        if any(event.type in trace.SURROUNDING_EVENTS for event in self.events[:end]):
+            sources.add("user")
+
+        gap = origins.gap_of(self.run)
+        if gap is not None and gap <= end:
+            sources.add(trusts.NETWORK_SOURCE)
+        return sources
+
+    def _correction_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson with each message of the user that forbids a step.
 
         A message that repeats what a tool said depends on all sources; one of several
@@ -512,7 +548,11 @@ class _SessionStudy:
         for text in self.corrections:
             sources: Set[str] = {"user"}
             if text in quoted:
-                sources = sources_until[-1]
+                sources = {
+                    source
+                    for position in range(len(self.events))
+                    for source in origins.sources_at(self.run, position)
+                }
             elif "\n" in text:
                 sources = {"user", trusts.NETWORK_SOURCE}
 
@@ -547,6 +587,15 @@ class _SessionStudy:
             source=f"episode:{self.name}"[:200],
             sources=tuple(sources),
         )
+
+
+def _sources_until(
+    unseen: Sequence[tuple[int, Set[str]]], step: int
+) -> Iterator[Set[str]]:
+    """Yield the sources of the results before a step that were kept without a part."""
+    for position, sources in unseen:
+        if position < step:
+            yield sources
 
 
 def _named_errors(failure: str) -> list[str]:
@@ -675,6 +724,19 @@ def edit_of(event: Event) -> str:
 
     path = _first_text(arguments, PATH_ARGUMENTS)
     return "\n".join([f"edit {path}:", *lines]) if lines else ""
+
+
+def _new_edit_words(edit: str) -> list[str]:
+    """Return the words that an edit, as `edit_of` writes it, adds to its file."""
+    added: list[str] = []
+    others: set[str] = set()
+    for line in edit.splitlines():
+        words = origins.COMMAND_PIECE_PATTERN.findall(line[1:])
+        if line.startswith("+"):
+            added += words
+        else:
+            others.update(words)
+    return [word for word in added if word not in others]
 
 
 def _first_text(arguments: Any, names: Sequence[str]) -> str | None:

@@ -17,6 +17,7 @@ from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust, source_trust
 from heedful.traces import signals as trace
+from heedful.traces import sources as origins
 from heedful.traces.episode import LOOP_SOURCE, Episode
 from heedful.traces.error_lines import error_line
 from heedful.traces.signals import Course, Kind, Signal
@@ -162,7 +163,7 @@ class Study:
             return ()
         sources: set[str] = set()
         for position in range(len(self.course.events)):
-            sources |= trace.sources_at(self.course, position)
+            sources |= origins.sources_at(self.course, position)
         return tuple(sorted(sources))
 
     @property
@@ -225,8 +226,10 @@ class Study:
             last = len(episode.events) - 1
 
         if not is_loop and self.task_trust != "external":
-            texts = trace.words_of(self.course, positions)
-            prompts = trace.find_quoted(self.course, texts).values()
+            run = self.course
+            words = origins.words_of(run, positions)
+            new_words = origins.new_words_of(run, positions)
+            prompts = origins.find_quoted(run, [*words, *new_words]).values()
             if any(prompt < last for prompt in prompts):
                 return "external"
 
@@ -246,7 +249,7 @@ class Study:
             return "external"
 
         stated = {**self.stated, "user": self.task_trust}
-        sources = trace.sources_at(self.course, position)
+        sources = origins.sources_at(self.course, position)
         return lowest_trust(["model", *(source_trust(s, stated) for s in sources)])
 
 

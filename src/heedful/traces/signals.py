@@ -7,8 +7,7 @@ cause of the failure: on recorded failures no rule of this kind beats a constant
 
 `course` reads an episode once: what each event is, which result belongs to which call,
 what failed, and which values are new. Each rule of `SIGNAL_RULES` is a function from a
-course to signals. `sources_at`, `find_quoted` and `quoted_sources` say whose words an
-event contains, so that what is learnt from it gets no more trust than its source has.
+course to signals.
 """
 
 import json
@@ -20,19 +19,10 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any, Literal
 
-from heedful.lessons.action import command_of
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    MIN_QUOTATION_WORDS,
-    NETWORK_SOURCE,
-    find_quotations,
-    quotations,
-    sources_of,
-)
 from heedful.lessons.words import count_common
 from heedful.sanitize import clean
 from heedful.traces.episode import (
-    MODEL_WORD_EVENTS,
     TIMEOUT_CODE_PATTERN,
     Episode,
     Event,
@@ -51,9 +41,6 @@ SURROUNDING_EVENTS = frozenset({"user_message", "system_event", "llm_call", "sum
 # Events without news from outside: words of agents, and results of their steps.
 NO_NEWS_EVENTS = RESULT_EVENTS | {"llm_call", "llm_response"}
 
-# A longer message holds more than its author typed, as does one of several lines. Of
-# what people wrote to coding agents, 81 % has one line of at most 300 characters.
-MAX_TYPED_CHARS = 300
 # A retry is looked for among this many calls of the tool after the failed one.
 MAX_RETRY_DISTANCE_CALLS = 20
 # Of two longer arguments only the parts that differ are shown.
@@ -89,8 +76,6 @@ _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 _ENTITY_PATTERN = re.compile(
     r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})"
 )
-# The pieces of a command that may be quoted: --all and main.py in "rm --all 'main.py'".
-COMMAND_PIECE_PATTERN = re.compile(r"[^\s\"'\\]{3,}")
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 _LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
@@ -794,114 +779,3 @@ def given_to(call: Event) -> Mapping[str, Any] | str:
     if isinstance(arguments, Mapping | str):
         return arguments
     return json.dumps(arguments, default=str)
-
-
-def sources_at(run: Course, position: int) -> frozenset[str]:
-    """Return the sources of an event: the user, the programs and tools, or the network.
-
-    The words of a model have none. The event after a gap also has those of the omitted
-    events.
-    """
-    event = run.events[position]
-    # The events between the first and the last half of a long run are omitted.
-    follows_gap = run.episode.omitted and position == len(run.events) // 2
-    if event.origin == "external" or follows_gap:
-        return frozenset({NETWORK_SOURCE})
-    if event.origin or event.type in RESULT_EVENTS:
-        return _tool_sources(run, position)
-
-    if event.type in MODEL_WORD_EVENTS:
-        return frozenset()
-    if event.type in SURROUNDING_EVENTS:
-        return frozenset({"user"})
-    return frozenset({NETWORK_SOURCE})
-
-
-def _tool_sources(run: Course, position: int) -> frozenset[str]:
-    """Return the sources of the words of a tool, by the call that they belong to."""
-    event = run.events[position]
-    call = run.act[position]
-    if event.origin and event.type == "tool_call":
-        call = position
-
-    tool = event.tool
-    arguments: Mapping[str, Any] | str = ""
-    texts: list[str] = []
-    if call is not None:
-        tool = tool or run.events[call].tool
-        arguments = given_to(run.events[call])
-
-    if isinstance(arguments, Mapping):
-        texts = [value for value in arguments.values() if isinstance(value, str)]
-
-    return sources_of(tool, command_of(arguments), texts)
-
-
-def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
-    """Map each text that quotes what was `pasted` to the position of the prompt."""
-    prompts = pasted(run)
-    quoted = find_quotations(texts, (prompt for _, prompt in prompts))
-    return {text: prompts[number][0] for text, number in quoted.items()}
-
-
-def quoted_sources(run: Course, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Map each text that quotes results of tools to their sources and positions."""
-    positions = [
-        position for position, role in enumerate(run.roles) if role == "result"
-    ]
-    results = (
-        (event_text(run.events[position]), sources_at(run, position))
-        for position in positions
-    )
-
-    quoted: dict[str, dict[str, int]] = {}
-    for text, sources in quotations(texts, results).items():
-        quoted[text] = {source: positions[n] for source, n in sources.items()}
-    return quoted
-
-
-def pasted(run: Course) -> list[tuple[int, str]]:
-    """Return the prompts that hold more than a typed line, with their positions.
-
-    Nobody knows who wrote the rest, so trust in the user does not cover it. A prompt is
-    the task or the goal (position -1), or a message of a user or of the system around
-    the agent.
-    """
-    prompts = [(-1, run.episode.task), (-1, run.episode.goal)]
-    for position, event in enumerate(run.events):
-        if event.type in SURROUNDING_EVENTS:
-            prompts.append((position, event.content))
-
-    return [
-        (position, text)
-        for position, text in prompts
-        if len(text) > MAX_TYPED_CHARS or "\n" in text.strip()
-    ]
-
-
-def words_of(run: Course, places: Iterable[int]) -> list[str]:
-    """Return what an agent says at the positions `places`.
-
-    First its messages that are long enough to be quoted, then the arguments of its
-    calls, then the words that its later calls have and its first one lacks.
-    """
-    messages: list[str] = []
-    arguments: list[str] = []
-    new_words: list[str] = []
-    first_words: list[str] | None = None
-
-    for position in sorted(set(places)):
-        event = run.events[position]
-        if event.type == "llm_response":
-            if len(event.content.split()) >= MIN_QUOTATION_WORDS:
-                messages.append(event.content)
-        elif event.type == "tool_call":
-            argument_texts = list(named_arguments(event).values())
-            arguments += argument_texts
-            pieces = COMMAND_PIECE_PATTERN.findall(" ".join(argument_texts))
-            if first_words is None:
-                first_words = pieces
-            else:
-                new_words += [word for word in pieces if word not in first_words]
-
-    return [*messages, *arguments, *new_words]
