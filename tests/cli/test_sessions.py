@@ -138,14 +138,15 @@ def test_on_a_terminal_it_is_asked_once_whose_sessions_these_are(
         process = desk.start(
             f"learn-sessions logs --db {answer}.db", stdin=other, stderr=other
         )
-        os.write(terminal, f"{answer}\n".encode())
+        # The second question, which programs are trusted, follows only a yes.
+        os.write(terminal, f"{answer}\nnpm, pnpm\n".encode())
         assert "trust set" not in process.communicate()[0]  # no command, it is asked
         assert process.returncode == 0
         os.close(terminal)
         os.close(other)
     session(
         ("learn-sessions logs --db y.db", 0, "!heedful trust set"),
-        ("trust list --db y.db", 0, "operator", "measured"),
+        ("trust list --db y.db", 0, "operator", "program:npm", "program:pnpm"),
         ("trust list --db n.db", 0, "external", "!operator"),
     )
 
