@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from statistics import median
+from threading import Thread
 from typing import Any
 
 import heedful
@@ -28,6 +29,8 @@ ROUNDS = 7
 # Rounds that do not count: a log file that still grows makes every fsync dearer.
 WARM = 10
 TOGETHER = 64
+STORES = 16  # of one process, on one file; each is written by four tasks
+STORE_WRITES = 20
 
 
 async def impure(candidate: str, context: heedful.Context) -> list[heedful.Finding]:
@@ -74,6 +77,7 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
             )
     yield from measure_fsyncs(folder)
     yield from measure_group(f"{folder}/together.db")
+    yield measure_stores(f"{folder}/stores.db")
     yield from measure_peers(folder, before)
 
 
@@ -208,6 +212,38 @@ def measure_group(path: str) -> Iterable[Figure]:
         name=f"{TOGETHER} at once against one after the other",
         value=alone / group,
         unit="× faster",
+    )
+
+
+def measure_stores(path: str) -> Figure:
+    """Measure how long a write waits if several stores of a process share a file."""
+    waits: list[float] = []
+
+    async def write_in_turn(memory: heedful.Memory, text: str) -> None:
+        for _ in range(STORE_WRITES):
+            began = time.perf_counter()
+            await memory.remember("Error", text)
+            waits.append(time.perf_counter() - began)
+
+    async def write_all() -> None:
+        """Write one lesson by several tasks of one store."""
+        store = in_file(path)
+        memory = heedful.Memory(store)
+        texts = ("amber", "basil", "cedar", "delta")
+        await asyncio.gather(*(write_in_turn(memory, text) for text in texts))
+        await store.close()
+
+    threads = [Thread(target=asyncio.run, args=[write_all()]) for _ in range(STORES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    return Figure(
+        name=f"longest wait for a write, {STORES} stores of a process on one file",
+        value=max(waits) * 1e3,
+        unit="ms",
+        most=500.0,
     )
 
 

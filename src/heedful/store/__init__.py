@@ -18,6 +18,12 @@ DEFAULT_DATABASE_FILE = "heedful.db"
 # The stores that this process has opened, by URL or by the path of the file.
 _shared: dict[str, Store] = {}
 _guard = threading.Lock()
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread of its parent
+    os.register_at_fork(
+        before=_guard.acquire,
+        after_in_parent=_guard.release,
+        after_in_child=_guard.release,
+    )
 
 
 def open_store(url: str) -> Store:

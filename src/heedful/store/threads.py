@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ from heedful.store.connection import Db
 
 C = TypeVar("C", bound=Db)
 STORE_THREAD_NAME = "heedful-store"  # the name of every thread
+# A fork waits for at most this time, in seconds, until no thread uses a connection.
+FORK_WAIT_SECONDS = 10.0
 _pools: WeakSet[Threads[Any]] = WeakSet()
 # A forked child keeps its parent's connections here: if they were freed, they would be
 # closed for the parent, too.
@@ -141,6 +144,21 @@ class Threads(Generic[C]):
         self._idle: list[None] = []  # an entry for each thread that waits for work
         self._threads: list[threading.Thread] = []
 
+    def pause(self, seconds: float) -> bool:
+        """Let no thread use a connection, as before a fork; wait at most `seconds`.
+
+        Returns False if a thread still uses one.
+        """
+        return True
+
+    def resume(self) -> None:
+        """End a pause."""
+
+    def begin_in_child(self, paused: bool) -> None:
+        """Start anew in a forked child; `paused` is what `pause` returned."""
+        _parent_connections.append(self.__dict__.copy())
+        self.reset()
+
     def submit(self, work: Callable[..., Any] | WorkItem) -> asyncio.Future[Any]:
         """Queue `work` for a thread; return its future.
 
@@ -177,9 +195,13 @@ class Threads(Generic[C]):
         """Return the connection of the current thread; open it if necessary."""
         connection: C | None = getattr(self._of_thread, "connection", None)
         if connection is None or connection.lost:
-            connection = self._connect()
+            connection = self.open()
             self._of_thread.connection = connection
         return connection
+
+    def open(self, **options: Any) -> C:
+        """Open a connection."""
+        return self._connect(**options)
 
     def close(self, seconds: float | None = None) -> None:
         """Finish the queue and close the connections; closing twice does no harm.
@@ -223,15 +245,47 @@ class Threads(Generic[C]):
 
         connection: C | None = getattr(self._of_thread, "connection", None)
         if connection is not None:
-            connection.close()
+            self.end(connection)
+
+    def end(self, connection: C) -> None:
+        """Close the connection of a thread that ends."""
+        connection.close()
+
+
+# The pools that are paused while a process forks, and the lock of a thread that forks.
+_paused_pools: list[Threads[Any]] = []
+_fork_lock = threading.Lock()
+
+
+def _pause_pools() -> None:
+    """Pause the pools before a fork."""
+    _fork_lock.acquire()
+    deadline = time.monotonic() + FORK_WAIT_SECONDS
+    for pool in list(_pools):
+        remaining_seconds = max(0.0, deadline - time.monotonic())
+        if pool.pause(remaining_seconds):
+            _paused_pools.append(pool)
+
+
+def _resume_pools() -> None:
+    """Let the pools of the parent go on after a fork."""
+    for pool in _paused_pools:
+        pool.resume()
+    _paused_pools.clear()
+    _fork_lock.release()
 
 
 def _reset_pools() -> None:
     """Let the pools of a forked child start anew, without the parent's connections."""
     for pool in list(_pools):
-        _parent_connections.append(pool.__dict__.copy())
-        pool.reset()
+        pool.begin_in_child(paused=pool in _paused_pools)
+    _paused_pools.clear()
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_pools)
+    os.register_at_fork(
+        before=_pause_pools,
+        after_in_parent=_resume_pools,
+        after_in_child=_reset_pools,
+    )
