@@ -47,6 +47,7 @@ RULES = (
     *redact_rules.PLACE_RULES,
     *redact_rules.LONG_WORD_RULES,
     *redact_rules.NAME_RULES,
+    *redact_rules.OTHER_NAME_RULES,
     *redact_rules.COMMAND_RULES,
     redact_rules.JOINED_COMMAND_RULE,
     redact_rules.RANDOM_TEXT_RULE,
@@ -349,3 +350,22 @@ def test_data_names_its_values_in_many_ways() -> None:
     ]
     harmless.append({"secret": nested, "password": schema})
     assert redact_data(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("pin 13 of the board", id="a pin of a board"),
+        pytest.param("pin: 1500 mV, PIN: 13", id="numbers of a board"),
+        pytest.param("PIN: 2024-11-02, Pin = 1234.5", id="a date and a fraction"),
+        pytest.param("pinned: 123456, spin: 4821", id="words with pin in them"),
+        pytest.param("the key idea: x12345 is clave: la idea 2", id="a key idea"),
+        pytest.param("la clave: versión 2024b", id="clave alone"),
+        pytest.param("mot de passe oublié ? voir page 12345", id="a question"),
+        pytest.param("密码错误，请重试 3 次", id="an error in Chinese"),
+        pytest.param("パスワードは必須です", id="an error in Japanese"),
+        pytest.param("senhas: 12 mil", id="a number of passwords"),
+    ],
+)
+def test_words_that_only_look_like_names_of_secrets_stay(text: str) -> None:
+    assert redact(text) == text

@@ -17,11 +17,14 @@ from typing import Any, Literal
 from heedful.redact_rules import (
     ARGUMENT_SEPARATOR,
     COMMAND_RULES,
+    FOREIGN_NAME_PATTERN,
+    FOREIGN_NAME_WORDS,
     JOINED_COMMAND_RULE,
     LONG_WORD_RULES,
     MIN_LONG_WORD_CHARS,
     NAME_RULES,
     NOT_A_REFERENCE,
+    OTHER_NAME_RULES,
     PLACE_RULES,
     RANDOM_TEXT_RULE,
     SECRET_HEADER_WORDS,
@@ -72,7 +75,8 @@ def _apply_rules(text: str) -> str:
     """
     if len(text) < MIN_SECRET_CHARS:
         return text
-    if text.isidentifier():  # one word without punctuation can only be a token
+    # One word without punctuation can only be a token, but Chinese has no blanks.
+    if text.isascii() and text.isidentifier():
         return text if len(text) < MIN_LONG_WORD_CHARS else _mark_tokens(text)
 
     lower = text.lower()
@@ -82,6 +86,7 @@ def _apply_rules(text: str) -> str:
         text = _mark_all(LONG_WORD_RULES, text, lower)
     if any(map(lower.__contains__, SECRET_NAME_WORDS)):
         text = _mark_all(NAME_RULES, text, lower)
+    text = _mark_all(OTHER_NAME_RULES, text, lower)
     text = _mark_all(COMMAND_RULES, text, lower)
     if not long_words:
         return text
@@ -214,7 +219,10 @@ MAX_KEY_CHARS = 64  # of a key only its end is judged
 MIN_NAMED_VALUE_CHARS = 12  # a shorter value is no secret only because of a key
 # A key that may name a secret, such as `api_key` or `X-Auth-Token`.
 _SECRET_KEY_PATTERN = re.compile(
-    "|".join((*SECRET_NAME_WORDS, *SECRET_HEADER_WORDS, r"^auth\Z")), re.IGNORECASE
+    "|".join(
+        (*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS, r"^auth\Z")
+    ),
+    re.IGNORECASE,
 )
 # A value below the name of a secret is one, too, if it has digits and letters, such as
 # `x7Qp2mZk9`, and does not consist of words and numbers, as a time, path or URL does.
@@ -347,8 +355,10 @@ def _classify_key(key: str) -> KeyMeaning:
     # A `key` alone names a finding.
     if key == "key" or not _SECRET_KEY_PATTERN.search(key):
         return ""
-    assigned = _compiled(SECRET_NAME_PATTERN).search(f"{key}=")
-    return "assigned" if assigned else "named"
+    for pattern in (SECRET_NAME_PATTERN, FOREIGN_NAME_PATTERN):
+        if _compiled(pattern).search(f"{key}="):
+            return "assigned"
+    return "named"
 
 
 def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:

@@ -437,6 +437,51 @@ _ASSIGNED_SECRET_PATTERN = rf"""
     {SECRET_NAME_PATTERN}
     (?:{_QUOTED_VALUE}|{_BARE_VALUE})?
 """
+# The word for a password in the languages of the users who do not write the English
+# one. "Passwort" and "contraseña" are found as names above. "clave" is a key of any
+# sort, so it needs "de acceso".
+FOREIGN_NAME_WORDS = (
+    "mot de passe",
+    "mot_de_passe",
+    "motdepasse",
+    "mdp",
+    "kennwort",
+    "clave de acceso",
+    "senha",
+    "wachtwoord",
+    "hasło",
+    "пароль",
+    "密码",
+    "密碼",
+    "口令",
+    "パスワード",
+    "暗証番号",
+    "비밀번호",
+)
+_FOREIGN_NAMES = "|".join(FOREIGN_NAME_WORDS).replace(" ", "[ ]")
+FOREIGN_NAME_PATTERN = rf"""
+    (?<![A-Za-z0-9])(?i:{_FOREIGN_NAMES})
+    [A-Za-z0-9_-]{{0,24}}+
+    {_NAME_CLOSE}
+    (?:
+        \s{{0,3}}+[:：=]{{1,2}}+>?\s{{0,20}}+
+      | \s{{1,3}}+(?:est|is|ist|es|é|это|是)[ ]
+      | [是は]
+    )
+"""
+_FOREIGN_SECRET_PATTERN = rf"""
+    {FOREIGN_NAME_PATTERN}
+    (?:{_QUOTED_VALUE}|{_BARE_VALUE})?
+"""
+# "PIN: 4821", "pin code is 4821", "code pin = 123456"; not "pin: 1500", which may be
+# one of a board.
+_PIN_PATTERN = r"""
+    (?<![\w-])(?:PIN|Pin|(?i:code[ _-]pin|pin[ _-]?(?:code|number|nummer)))
+    \\{0,3}["'*]{0,2}
+    (?:\s{0,3}[:=]{1,2}>?\s{0,3}|[ ](?:is|est|ist|es)[ ])\\{0,3}["'`]?
+    ()
+    \d{4,8}(?![\w.,:/-]?\w)
+"""
 _KEYED_SECRET_PATTERN = rf"""
     (
         [kKtTpP]
@@ -513,6 +558,24 @@ NAME_RULES = (
         kind="assigned",
         pattern=_KEYED_SECRET_PATTERN,
         example="the key '{W40}'",
+    ),
+)
+
+# Names that are not English, and PINs: texts need none of SECRET_NAME_WORDS for them.
+OTHER_NAME_RULES = (
+    Rule(
+        name="value of the word for a password in another language",
+        kind="assigned",
+        pattern=_FOREIGN_SECRET_PATTERN,
+        keywords=FOREIGN_NAME_WORDS,
+        example="mot de passe : {W12}",
+    ),
+    Rule(
+        name="personal identification number",
+        kind="assigned",
+        pattern=_PIN_PATTERN,
+        keywords=("pin",),
+        example="PIN: {D4}",
     ),
 )
 
