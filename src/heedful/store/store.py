@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -159,20 +158,24 @@ class Store:
         def job(db: Db) -> T:
             return work(db, scope, *args, **kwargs)
 
-        def bounded_job(most: int, db: Db) -> T:
+        def bounded_job(most: int, db: Db) -> T | LargeRead:
             db.free_bytes = most
             try:
                 return job(db)
+            except LargeRead as large_read:
+                # It is returned without its frames, which hold what was read.
+                return large_read.with_traceback(None)
             finally:
                 db.free_bytes = None
 
         if not is_bulk(work):
-            with suppress(LargeRead):
-                short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
-                return await self._access.read(scope, short_job)
-            with suppress(LargeRead):
+            short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
+            value = await self._access.read(scope, short_job)
+            if isinstance(value, LargeRead):
                 longer_job = partial(bounded_job, MAX_FREE_READ_BYTES)
-                return await self._access.read(scope, longer_job, bulk=True)
+                value = await self._access.read(scope, longer_job, bulk=True)
+            if not isinstance(value, LargeRead):
+                return value
 
         await take_turn()
         return await self._access.read(scope, job, bulk=True)
