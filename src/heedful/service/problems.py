@@ -138,6 +138,8 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
     )
 
 
+# Errors of the service whose text says all; anybody may cause them again and again.
+KNOWN_ERRORS = (errors.StoreUnavailable, errors.StoreCorrupt, errors.PackageMissing)
 # In a union, pydantic adds the name of a type to the location, such as `dict[str,any]`,
 # which is not a part of the body.
 _UNION_TYPE_PATTERN = re.compile(
@@ -197,12 +199,12 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
 
 
 def _log_error(error: BaseException, code: str) -> None:
-    """Log an error with its traceback; log one of the store as a line, and not often.
+    """Log an error with its traceback; log a known one as a line, and not often.
 
     The path of the request is left out, because it may contain private data; the log
     line of the request follows.
     """
-    if not isinstance(error, errors.StoreUnavailable | errors.StoreCorrupt):
+    if not isinstance(error, KNOWN_ERRORS):
         trace = "".join(traceback.format_exception(error))
         log.error("%s\n%s", code, redact(trace))
         return

@@ -1,0 +1,247 @@
+"""What is large or deep: it is refused, cut, or handled while others go on."""
+
+import asyncio
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.loop.policies import policy
+from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
+from heedful.service.app import operations
+from heedful.service.routes import loops as loop_routes
+from heedful.store import loops as loop_store
+from heedful.store.connection import MAX_SHORT_READ_BYTES, Db, bulk
+from heedful.store.offload import Turns, take_turn
+from tests.service.support import Api, problem, read_data, served
+
+pytestmark = pytest.mark.both
+SCOPE = Scope("acme", "main")
+POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The description of the API."""
+    with served(tmp_path_factory.mktemp("described")) as api:
+        spec: dict[str, Any] = api.app.openapi()
+        return spec
+
+
+def nested(levels: int) -> str:
+    """Return JSON of so many lists within each other."""
+    return levels * "[" + levels * "]"
+
+
+def begin(api: Api, name: str) -> None:
+    """Begin a loop of at most 60 attempts."""
+    body = {"task": "begin", "policy": POLICY}
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+
+
+def report(api: Api, name: str, number: int, message: str, output: Any = "x") -> Any:
+    """Report an attempt with one finding."""
+    findings = [{"check": "unit", "message": message}]
+    body = {"output": output, "evaluation": {"findings": findings}}
+    return api.put(f"/v1/loops/{name}/attempts/{number}", json=body)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        pytest.param(500, id="500 levels"),
+        pytest.param(900, id="900 levels"),
+        pytest.param(5_000, id="5,000 levels"),
+    ],
+)
+def test_every_route_refuses_a_body_that_is_nested_too_deeply(
+    api: Api, described: dict[str, Any], levels: int, caplog: pytest.LogCaptureFixture
+):
+    deep = nested(levels)
+    schemas = described["components"]["schemas"]
+    asked = 0
+    for path, method, operation in operations(described):
+        content = operation.get("requestBody", {}).get("content", {})
+        schema = content.get("application/json", {}).get("schema")
+        if schema is None:
+            continue
+
+        reference = schema.get("$ref", "").rpartition("/")[2]
+        names = schemas.get(reference, schema).get("properties", {"any": {}})
+        address = re.sub(r"\{[^}]*\}", "1", path)
+        bodies = [deep, *(f'{{"{name}": {deep}}}' for name in names)]
+        for body in bodies:
+            answer = api.request(
+                method.upper(), address, content=body.encode(), headers=JSON
+            )
+            expected = (400, 413) if path == "/v1/traces" else (422, 428)
+            assert answer.status_code in expected, (path, body[:40], answer.text)
+            asked += 1
+
+    assert asked > 50
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("field", ["arguments", "metadata"])
+def test_an_event_of_an_episode_that_is_nested_too_deeply_is_refused(
+    api: Api, field: str
+):
+    for levels in (150, 500, 900):
+        events = f'[{{"type": "tool_call", "{field}": {{"a": {nested(levels)}}}}}]'
+        fault = f'{{"category": "a", "context": {{"a": {nested(levels)}}}}}'
+        for body in (f'{{"events": {events}}}', f'{{"fault": {fault}}}'):
+            answer = api.post("/v1/episodes", content=body, headers=JSON)
+            assert "levels deep" in problem(answer, 422, "invalid_request")["detail"]
+
+
+def test_a_loop_has_a_size(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loop_routes, "MAX_LOOP_CHARS", 50_000)
+    begin(api, "wide")
+    read_data(report(api, "wide", 1, "small"))
+    refused = report(api, "wide", 2, "small", output=60_000 * "x")
+    assert "begin another loop" in problem(refused, 413, "loop_too_large")["detail"]
+    read_data(report(api, "wide", 2, "small"))
+    # What was answered before is answered again.
+    monkeypatch.setattr(loop_routes, "MAX_LOOP_CHARS", 1)
+    read_data(report(api, "wide", 2, "small"))
+
+
+def test_a_large_loop_is_read_and_continued_as_a_small_one(api: Api):
+    message = MAX_SHORT_READ_BYTES // 20 * "x"
+    begin(api, "wide")
+    verdicts = [
+        read_data(report(api, "wide", number, f"{number} {message}", output=[number]))
+        for number in range(1, 16)
+    ]
+    assert {verdict["decision"] for verdict in verdicts} == {"again"}
+    assert read_data(report(api, "wide", 15, f"15 {message}", [15])) == verdicts[-1]
+
+    loop = read_data(api.get("/v1/loops/wide"))
+    assert [attempt["output"] for attempt in loop["made"]] == [
+        [n] for n in range(1, 16)
+    ]
+    assert len(loop["decisions"]) == 15
+    assert "attempt" in read_data(api.get("/v1/loops/wide/explain"))["text"]
+    ended = read_data(api.post("/v1/loops/wide/cancel", json={"why": "enough"}))
+    assert ended["stopped_by"][0]["rule"] == "cancelled"
+
+
+def test_brackets_in_texts_are_no_lists(api: Api):
+    text = 140_000 * "[{"
+    body = {"stage": "a", "output": text, "checks": []}
+    assert api.post("/v1/validate", json=body).status_code == 200
+    dense = {"stage": "a", "output": 140_000 * [[]], "checks": []}
+    refused = problem(api.post("/v1/validate", json=dense), 413, "body_too_large")
+    assert "at most 131072 lists" in refused["detail"]
+
+
+def test_a_replay_in_parts_is_that_of_all_loops(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    for n in range(7):
+        begin(api, f"loop {n}")
+        for number in range(1, n + 1):
+            read_data(report(api, f"loop {n}", number, f"wrong {number % 3}"))
+
+    notations = ["default", "default, attempts.limit=2"]
+    policies = [policy(notation) for notation in notations]
+    stored, _ = api.run(api.setup.store.read(SCOPE, loop_store.newest, 100))
+    records = with_policy_goals(loop_store.replayable(stored), policies)
+    recorded, *others = compare(records, [RECORDED_POLICY, *policies])
+
+    monkeypatch.setattr(loop_store, "REPLAY_CHUNK_LOOPS", 2)
+    answer = read_data(api.post("/v1/replay", json={"policies": notations}))
+    assert answer["more"] is False
+    assert answer["recorded"]["attempts"] == recorded.attempts == 21
+    for row, figures in zip(answer["policies"], others, strict=True):
+        assert {**row, "policy": ""} == {**figures.plain(), "policy": ""}
+
+    limited = {"policies": notations, "limit": 3}
+    answer = read_data(api.post("/v1/replay", json=limited))
+    assert answer["more"] is True
+    assert answer["recorded"]["loops"] == 3
+    assert answer["recorded"]["attempts"] == 4 + 5 + 6
+
+    monkeypatch.setattr(loop_store, "MAX_REPLAY_BYTES", 10)
+    answer = read_data(api.post("/v1/replay", json={"policies": notations}))
+    assert answer["more"] is True
+    assert answer["recorded"]["loops"] == 2
+
+
+def test_a_short_read_does_not_wait_for_one_in_bulk(api: Api):
+    begun = threading.Event()
+    go_on = threading.Event()
+
+    @bulk
+    def wait(db: Db, scope: Scope) -> str:
+        """Wait for the other read."""
+        begun.set()
+        assert go_on.wait(30)
+        return "bulk"
+
+    async def read_both() -> list[str]:
+        """Return the results of both reads, in the order in which they end."""
+        store = api.setup.store
+        long = asyncio.create_task(store.read(SCOPE, wait))
+        await asyncio.to_thread(begun.wait, 30)
+        results = [await store.read(SCOPE, lambda db, scope: "short")]
+        go_on.set()
+        return [*results, await long]
+
+    assert api.run(read_both()) == ["short", "bulk"]
+
+
+def test_calls_of_a_tenant_take_turns_and_those_of_others_go_on():
+    order = []
+
+    async def call(turns: Turns, tenant: str, name: str, go_on: asyncio.Event) -> None:
+        """Take a turn, and end when told to."""
+        with turns.call(tenant):
+            await take_turn()
+            await take_turn()
+            order.append(name)
+            await go_on.wait()
+
+    async def run() -> None:
+        """Let two calls of one tenant and one of another begin."""
+        turns = Turns(2)
+        go_on = asyncio.Event()
+        calls = [
+            asyncio.create_task(call(turns, tenant, name, go_on))
+            for tenant, name in (("a", "first"), ("a", "second"), ("b", "other"))
+        ]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        order.append("end")
+        go_on.set()
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+    assert order == ["first", "other", "end", "second"]
+
+
+def test_a_call_that_is_cancelled_while_it_waits_ends_no_turn_of_another():
+    async def run() -> bool:
+        """Cancel a call that waits; return whether the first still has its turn."""
+        turns = Turns(1)
+        with turns.call("a"):
+            await take_turn()
+
+            async def wait() -> None:
+                with turns.call("a"):
+                    await take_turn()
+
+            waiting = asyncio.create_task(wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            another = asyncio.create_task(wait())
+            await asyncio.sleep(0)
+            waits = not another.done()
+        await another
+        return waits
+
+    assert asyncio.run(run())

@@ -1,0 +1,164 @@
+"""Pages of a project with large loops: they stay short, and say what they left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.web import figures
+from tests.service.support import Api, read_data
+from tests.web.test_pages import Browser, browsing
+
+DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON
+DENSE_CHARS = len(json.dumps(DENSE, separators=(",", ":")))
+MAX_PAGE_KIB = 200
+PAGES = (
+    "home",
+    "loops",
+    "loops/large3",
+    "policies",
+    "policies/loops",
+    "health",
+    "pipelines",
+    "traces",
+)
+POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}
+pytestmark = pytest.mark.both
+
+
+def begin(api: Api, name: str, task: Any = "begin") -> None:
+    """Begin a loop of at most 60 attempts."""
+    body = {"task": task, "policy": POLICY}
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+
+
+def report(
+    api: Api, name: str, number: int, findings: int, chars: int = 10, output: Any = "x"
+) -> None:
+    """Report an attempt with so many findings, each with a message of `chars`."""
+    evaluation = {
+        "findings": [
+            {"check": f"check {n}", "message": chars * "x"} for n in range(findings)
+        ]
+    }
+    body = {"output": output, "evaluation": evaluation}
+    read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+
+
+@pytest.fixture
+def browser(tmp_path: Path):
+    """A browser that is signed in with a key that may all."""
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def test_pages_of_large_tasks_are_short_and_say_what_they_left_out(browser: Browser):
+    for n in range(6):
+        begin(browser.api, f"large{n}", task=DENSE)
+        report(browser.api, f"large{n}", 1, findings=1)
+
+    for page in PAGES:
+        for address in (page, f"{page}.json"):
+            answer = browser.get(f"/{address}")
+            assert answer.status_code == 200
+            assert len(answer.content) < MAX_PAGE_KIB * 1024, address
+
+    row = browser.get("/loops.json").json()["loops"][0]
+    loop = browser.get("/loops/large3.json").json()
+    assert row["left_out"]["task"] == DENSE_CHARS - figures.MAX_SHOWN_TASK_CHARS
+    assert loop["left_out"] == {"task": row["left_out"]["task"]}
+    others = f"… and {DENSE_CHARS - 160:,} characters"
+    assert others in browser.get("/loops").text
+
+
+def test_a_text_that_was_cut_within_an_escape_is_shown_as_a_text(browser: Browser):
+    begin(browser.api, "text", task="é" * 10_000)
+    row = browser.get("/loops.json").json()["loops"][0]
+    assert set(row["task"]) == {"é"}
+
+
+def test_a_long_output_is_cut_and_what_is_left_is_counted(browser: Browser):
+    begin(browser.api, "long")
+    report(browser.api, "long", 1, findings=0, output=100_000 * "y")
+    (attempt,) = browser.get("/loops/long.json").json()["made"]
+    assert len(attempt["output"]) + attempt["left_out"]["output"] == 100_001
+    assert "more</p>" in browser.get("/loops/long").text
+
+
+def test_findings_beyond_the_first_are_counted(browser: Browser):
+    begin(browser.api, "many")
+    report(browser.api, "many", 1, findings=1_000)
+    (attempt,) = browser.get("/loops/many.json").json()["made"]
+    assert len(attempt["evaluation"]["findings"]) == figures.MAX_PAGE_FINDINGS
+    assert attempt["left_out"]["findings"] == 940
+    assert "… and 940 more findings" in browser.get("/loops/many").text
+
+
+def test_a_page_has_as_many_attempts_as_fit_and_leads_to_the_others(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    begin(browser.api, "wide")
+    for number in range(1, 6):
+        report(browser.api, "wide", number, findings=100, chars=1_000)
+    monkeypatch.setattr(figures, "MAX_LISTING_BYTES", 500_000)
+
+    newest = browser.get("/loops/wide.json").json()
+    assert [attempt["number"] for attempt in newest["made"]] == [4, 5]
+    assert "Earlier attempts" in browser.get("/loops/wide").text
+
+    shown = []
+    following = 1
+    while following <= 5:
+        page = browser.get(f"/loops/wide.json?from={following}").json()
+        shown += [
+            attempt["number"]
+            for attempt in page["made"]
+            if attempt["number"] >= page["first"]
+        ]
+        following = page["last"] + 1
+    assert shown == [1, 2, 3, 4, 5]
+    later = browser.get("/loops/wide?from=1").text
+    assert "from=3" in later
+    assert "Later attempts" in later
+
+
+def test_an_attempt_that_is_too_large_for_a_list_is_named_as_such(browser: Browser):
+    begin(browser.api, "wide")
+    report(browser.api, "wide", 1, findings=100, chars=1_000)
+    (row,) = browser.get("/loops.json").json()["loops"]
+    assert row["failed"] == []
+    assert row["left_out"]["last"] > figures.MAX_LIST_RECORD_CHARS
+    assert "too large for a list" in browser.get("/loops").text
+
+
+def test_figures_say_how_many_loops_they_left_out(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    begin(browser.api, "small")
+    report(browser.api, "small", 1, findings=1)
+    begin(browser.api, "wide")
+    report(browser.api, "wide", 1, findings=100, chars=1_000)
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 50_000)
+
+    home = browser.get("/home.json").json()
+    assert home["unjudged"] == 1
+    assert [check["loops"] for check in home["failing"]] == [1]
+    policies = browser.get("/policies.json").json()
+    assert policies["unread"] == 1
+    assert policies["rows"][0]["loops"] == 1
+    assert browser.get("/health.json").json()["undecided"] == 1
+    assert "1 loop more left out" in browser.get("/policies").text
+    assert browser.get("/loops/wide.json").json()["long"] is True
+
+
+def test_costs_say_how_many_loops_they_left_out(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("older", "newer"):
+        begin(browser.api, name)
+        report(browser.api, name, 1, findings=100, chars=1_000)
+    monkeypatch.setattr(figures, "MAX_REPLAY_BYTES", 300_000)
+    home = browser.get("/home.json").json()
+    assert home["loops"] == 2
+    assert home["unread"] == 1
