@@ -200,8 +200,8 @@ def test_calls_of_a_tenant_take_turns_and_those_of_others_go_on():
     async def call(turns: Turns, tenant: str, name: str, go_on: asyncio.Event) -> None:
         """Take a turn, and end when told to."""
         with turns.call(tenant):
-            await take_turn()
-            await take_turn()
+            await take_turn("call")
+            await take_turn("call")
             order.append(name)
             await go_on.wait()
 
@@ -223,16 +223,32 @@ def test_calls_of_a_tenant_take_turns_and_those_of_others_go_on():
     assert order == ["first", "other", "end", "second"]
 
 
+def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():
+    async def run() -> None:
+        """Let a read have its turn while a large call of the tenant has another."""
+        turns = Turns(1)
+        with turns.call("a"):
+            await take_turn("call")
+
+            async def read() -> None:
+                with turns.call("a"):
+                    await take_turn("read")
+
+            await asyncio.wait_for(asyncio.create_task(read()), 30)
+
+    asyncio.run(run())
+
+
 def test_a_call_that_is_cancelled_while_it_waits_ends_no_turn_of_another():
     async def run() -> bool:
         """Cancel a call that waits; return whether the first still has its turn."""
         turns = Turns(1)
         with turns.call("a"):
-            await take_turn()
+            await take_turn("call")
 
             async def wait() -> None:
                 with turns.call("a"):
-                    await take_turn()
+                    await take_turn("call")
 
             waiting = asyncio.create_task(wait())
             await asyncio.sleep(0)

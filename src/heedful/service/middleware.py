@@ -87,7 +87,7 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
         max_containers = MIN_TRACE_CONTAINERS + len(body) // TRACE_BYTES_PER_CONTAINER
 
     if len(body) > MIN_TURN_BODY_BYTES:
-        await take_turn()
+        await take_turn("call")
     if len(body) > MIN_THREAD_BODY_BYTES:
         await offload(_check_form, body, media_type, max_containers)
     else:

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# "read" for a read that is declared as bulk, "call" for a large body or loop.
+TurnKind = Literal["read", "call"]
 OFFLOAD_THREAD_NAME = "heedful-long"
 # What reads or makes more characters than this is a long computation.
 MAX_INLINE_CHARS = 64 * 1024
@@ -41,17 +43,23 @@ def _executor(process: int) -> ThreadPoolExecutor:
 
 
 class Turns:
-    """Whose turn it is to use much memory: one call of a tenant, and `most` of all."""
+    """Whose turn it is to use much memory: one call of a tenant, and `most` of all.
+
+    Reads that are short have turns of their own, so that they do not wait for a large
+    report that a model judges.
+    """
 
     def __init__(self, most: int) -> None:
-        self._all = asyncio.Semaphore(most)
-        self._tenants = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._all: dict[TurnKind, asyncio.Semaphore] = {
+            "read": asyncio.Semaphore(most),
+            "call": asyncio.Semaphore(most),
+        }
+        self._tenants = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
 
     @contextmanager
     def call(self, tenant: str) -> Iterator[None]:
-        """Let a call take a turn while the block runs; its turn ends with the block."""
-        of_tenant = self._tenants.setdefault(tenant, asyncio.Semaphore(1))
-        turn = _Turn(of_tenant, self._all)
+        """Let a call take turns while the block runs; they end with the block."""
+        turn = _Turn(self, tenant)
         token = _current.set(turn)
         try:
             yield
@@ -59,21 +67,31 @@ class Turns:
             _current.reset(token)
             turn.end()
 
+    def semaphores(self, kind: TurnKind, tenant: str) -> tuple[asyncio.Semaphore, ...]:
+        """Return what a call of a tenant acquires for its turn, in this order."""
+        of_tenant = self._tenants.setdefault((kind, tenant), asyncio.Semaphore(1))
+        return of_tenant, self._all[kind]
+
 
 class _Turn:
-    """The turn of one call, which holds the semaphores from `take` to `end`."""
+    """The turns of one call, which holds their semaphores from `take` to `end`."""
 
-    def __init__(self, *semaphores: asyncio.Semaphore) -> None:
-        self._semaphores = semaphores
+    def __init__(self, turns: Turns, tenant: str) -> None:
+        self._turns = turns
+        self._tenant = tenant
+        self._taken = set[TurnKind]()
         self._held: list[asyncio.Semaphore] = []
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
-    async def take(self) -> None:
+    async def take(self, kind: TurnKind) -> None:
         """Wait until it is the turn of the call; once is enough."""
         async with self._lock:
-            for semaphore in self._semaphores[len(self._held) :]:
+            if kind in self._taken:
+                return
+            for semaphore in self._turns.semaphores(kind, self._tenant):
                 await semaphore.acquire()
                 self._held.append(semaphore)
+            self._taken.add(kind)
 
     def end(self) -> None:
         """Let the next call have its turn."""
@@ -86,8 +104,8 @@ _current: contextvars.ContextVar[_Turn | None] = contextvars.ContextVar(
 )
 
 
-async def take_turn() -> None:
+async def take_turn(kind: TurnKind) -> None:
     """Wait for the turn of the current call; outside of calls, nobody waits."""
     turn = _current.get()
     if turn is not None:
-        await turn.take()
+        await turn.take(kind)

@@ -28,7 +28,7 @@ from heedful.store.connection import (
     locks_of,
     result_adapter,
 )
-from heedful.store.offload import take_turn
+from heedful.store.offload import TurnKind, take_turn
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -168,7 +168,9 @@ class Store:
             finally:
                 db.free_bytes = None
 
+        turn: TurnKind = "read"
         if not is_bulk(work):
+            turn = "call"
             short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
             value = await self._access.read(scope, short_job)
             if isinstance(value, LargeRead):
@@ -177,7 +179,7 @@ class Store:
             if not isinstance(value, LargeRead):
                 return value
 
-        await take_turn()
+        await take_turn(turn)
         return await self._access.read(scope, job, bulk=True)
 
     async def write(
