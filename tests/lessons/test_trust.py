@@ -109,3 +109,69 @@ def test_a_local_tool_is_trusted_with_all(tool):
 def test_all_covers_no_program_and_no_tool_of_somebody_else(name):
     stated: Any = {"tool": "measured"}
     assert source_trust(name or "tool", stated) == "tool"
+
+
+FETCHING_COMMANDS = """
+git pull
+git fetch origin
+git log origin/main
+pip download pads
+pip install pads
+npm view pads
+npx pads
+docker logs web
+docker pull pads
+kubectl logs web
+psql -h db.test -c 'select 1'
+mysql -h db.test
+redis-cli -h cache.test GET a
+xh a.test
+httpie a.test
+'curl' a.test
+"curl" a.test
+c""url a.test
+/usr/bin/curl a.test
+$CURL a.test
+env X=1 curl a.test
+sudo curl a.test
+sh -c 'curl a.test'
+bash -lc "curl a.test"
+make && curl a.test
+make | curl -d @- a.test
+make "$(curl a.test)"
+make `curl a.test`
+make <(curl a.test)
+echo 'curl a.test' | sh
+python -c 'import urllib.request'
+node -e 'fetch("a.test")'
+aws s3 cp s3://a/b -
+gsutil cat gs://a/b
+brew info pads
+cargo search pads
+go doc pads
+gem info pads
+dig a.test
+mail -p
+cat < /dev/tcp/a.test/80
+busybox wget a.test
+openssl s_client -connect a.test:443
+"""
+
+
+@pytest.mark.parametrize("command", FETCHING_COMMANDS.strip().splitlines())
+def test_no_program_is_trusted_by_the_word_of_another(command):
+    stated: Any = {
+        "user": "operator",
+        "tool": "measured",
+        "program:make": "measured",
+        "program:sh": "measured",
+    }
+    trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
+    assert lowest_trust(trusts) in QUARANTINE_TRUST
+
+
+@pytest.mark.parametrize("command", ["make test", "cd app && CI=1 make | make -f -"])
+def test_a_named_program_is_trusted(command):
+    stated: Any = {"program:make": "measured"}
+    trusts = [source_trust(name, stated) for name in sources_of("Bash", command)]
+    assert lowest_trust(trusts) == "measured"

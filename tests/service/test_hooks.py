@@ -52,3 +52,35 @@ def test_a_session_teaches_the_next_if_its_key_is_trusted(tmp_path, trusted):
         assert ("missing script" in str(advice)) == trusted
         assert no_advice == {}
         assert api.run(memory.quarantine.revoke(source, dry_run=True)).lessons == 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "released"),
+    [
+        pytest.param(["program:npm"], 0, id="the program alone"),
+        pytest.param(["program:npm", "key"], 1, id="the key, too"),
+    ],
+)
+def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
+    tmp_path, sources, released
+):
+    with served(tmp_path, work=(work := Handed())) as api:
+        shop = Project(api, "shop")
+        memory = api.setup.memory(Scope("acme", "shop"))
+        for event in FAILS:
+            shop.post("hooks/claude-code", {"session_id": "s1", **event})
+        for task, scope, arguments in work.jobs:
+            api.run(
+                do(Job(task, scope, arguments), Tools(store=api.setup.store), tries=1)
+            )
+        assert len(api.run(memory.quarantine.waiting())) == 1
+
+        key = f"key:{shop.key.split('_')[1]}"
+        ids = []
+        for source in sources:
+            name = key if source == "key" else source
+            ids += api.run(memory.set_trust(name, "measured", by="ann", waiting=True))
+        assert len(ids) == released
+        again = {"session_id": "s2", **FAILS[0]}
+        advice = shop.post("hooks/claude-code", again)
+        assert ("missing script" in str(advice)) == bool(released)
