@@ -207,7 +207,9 @@ async def report(
     missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
     contains user code; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
-    is_large = attempt_report.size > MAX_INLINE_CHARS
+    is_data = not isinstance(attempt_report.output, str | None)
+    report_size = await _call(is_data, lambda: attempt_report.size)
+    is_large = report_size > MAX_INLINE_CHARS
     value = await _call(is_large, journal.journalable, attempt_report.output)
     # The report with its checks, and its evaluation. They are made once, even if
     # another process writes meanwhile and the loop is read again.
@@ -224,7 +226,7 @@ async def report(
             )
 
         policy = _next_policy(snapshot, number)
-        size = stored_loop.size + attempt_report.size
+        size = stored_loop.size + report_size
         if most is not None and size > most:
             raise errors.LoopTooLarge(id, size, most)
 
@@ -423,7 +425,8 @@ async def open_loop(
     policy, loop_goals = drive.validate_options(
         id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
     )
-    journal.check_json(task=task, context=context)
+    is_data = not isinstance(task, str) or context is not None
+    await _call(is_data, journal.check_json, task=task, context=context)
 
     is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
     allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"

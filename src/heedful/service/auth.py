@@ -36,7 +36,7 @@ from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.memory.memory import Memory
-from heedful.service.schemas import MAX_BODY_DEPTH, May, not_too_deep
+from heedful.service.schemas import May, not_too_deep
 from heedful.service.setup import Setup
 from heedful.service.wire import MAX_ROW_ID
 from heedful.store import keys
@@ -313,7 +313,7 @@ def _parse_body(body: bytes) -> Any:
 
     Raises ValueError, also if it is nested too deeply, and RecursionError.
     """
-    return not_too_deep(json.loads(body), MAX_BODY_DEPTH)
+    return not_too_deep(json.loads(body))
 
 
 class Route(APIRoute):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -33,8 +32,7 @@ from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
-MAX_JSON_DEPTH = 100  # levels of a value; redaction recurses once for each level
-MAX_BODY_DEPTH = 110  # levels of a body, in which a value stands some levels deep
+MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 
 
 def _without_null_character(text: str) -> str:
@@ -62,19 +60,24 @@ def inside(value: Any) -> Collection[Any]:
     return ()
 
 
-def not_too_deep(value: Any, most: int = MAX_JSON_DEPTH) -> Any:
-    """Return JSON data unchanged.
+def not_too_deep(value: Any) -> Any:
+    """Return the JSON data of a body unchanged.
 
-    Raises ValueError if it is nested more than `most` levels deep.
+    Raises ValueError if it is nested more than `MAX_JSON_DEPTH` levels deep.
     """
     level = [value]
-    for _ in range(most + 1):
-        # The next level is what the lists and objects of this level contain.
-        level = list(chain.from_iterable(map(inside, level)))
+    for _ in range(MAX_JSON_DEPTH + 1):
+        # The next level is the lists and objects that those of this level contain.
+        level = [
+            child
+            for container in level
+            for child in inside(container)
+            if type(child) in (dict, list)
+        ]
         if not level:
             return value
 
-    raise ValueError(f"it is nested more than {most} levels deep")
+    raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
 
 
 def _loop_name(loop: str) -> str:
@@ -133,8 +136,7 @@ LOOP_NAME_VALIDATOR = AfterValidator(_loop_name)
 LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# JSON data as it was read, not a copy.
-Plain = Annotated[Any, AfterValidator(not_too_deep)]
+Plain = Any  # JSON data as it was read, not a copy
 Document = dict[str, Any]
 # A goal or a policy, as text or as JSON.
 Notation = Short | dict[str, Plain]

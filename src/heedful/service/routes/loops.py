@@ -143,10 +143,10 @@ async def _release_command(caller: Caller, loop: Loop) -> str:
     return release_command(await caller.read(lessons.held_of, f"loop:{loop.id}"))
 
 
-@router.put("/loops/{id:path}", responses=CREATED_RESPONSES)
+@router.put("/loops/{id:path}", responses=CREATED_RESPONSES, response_model=Document)
 async def begin(
     id: NewId, body: schemas.NewLoop, caller: Writing, response: Response
-) -> Document:
+) -> Document | Response:
     """Begin a loop, or return it if it exists; 409 if its task, context, goals or
     policy differ.
 
@@ -185,7 +185,7 @@ async def begin(
         opened = await open_with(rules, goals)
 
     response.status_code = 201 if opened.created else 200
-    return loop_record(opened.stored)
+    return await _loop_answer(opened.stored, response.status_code)
 
 
 @router.get("/loops")
@@ -225,10 +225,17 @@ async def explain(id: Id, caller: Reading) -> Document:
 async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
     stored_loop = await caller.read(loop_store.read, id)
+    return await _loop_answer(stored_loop)
+
+
+async def _loop_answer(
+    stored_loop: StoredLoop, status: int = 200
+) -> Document | Response:
+    """Return a whole loop; a large one is made an answer beside the event loop."""
     if stored_loop.size <= MAX_INLINE_CHARS:
         return loop_record(stored_loop)
     content = await offload(_loop_json, stored_loop)
-    return Response(content, media_type="application/json")
+    return Response(content, status, media_type="application/json")
 
 
 def _loop_json(stored_loop: StoredLoop) -> bytes:
