@@ -66,7 +66,7 @@ def not_too_deep(value: Any) -> Any:
     Raises ValueError if it is nested more than `MAX_JSON_DEPTH` levels deep.
     """
     level = [value]
-    for _ in range(MAX_JSON_DEPTH + 1):
+    for _ in range(MAX_JSON_DEPTH):
         # The next level is the lists and objects that those of this level contain.
         level = [
             child
