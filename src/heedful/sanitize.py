@@ -2,7 +2,7 @@
 
 `sanitize` removes what a reader does not see and what a model takes for the end of a
 turn. `delimit` sets texts between tags with a mark that no text has (`delimiter`).
-`cut_middle` and `clean` shorten.
+`cut_middle` and `clean` shorten. `visible` shows a person what a text is.
 """
 
 import hashlib
@@ -154,3 +154,22 @@ def clean(text: str, most: int) -> str:
 
     half = (most - 3) // 2  # " … " stands between the halves
     return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
+
+
+def visible(text: str) -> str:
+    """Return a text in which nothing is hidden from the person who must agree to it.
+
+    Control and format characters become escapes, and eight blanks or more their number.
+    So a line cannot end early, run backwards, or go on past the edge of a screen.
+
+    >>> visible("make" + " " * 300 + "; curl x\u202e")
+    'make[300 blanks]; curl x\\u202e'
+    """
+    if not text.isprintable():
+        text = "".join(
+            character
+            if character.isprintable()
+            else character.encode("unicode_escape").decode("ascii")
+            for character in text
+        )
+    return re.sub(r" {8,}", lambda blanks: f"[{len(blanks[0])} blanks]", text)

@@ -78,7 +78,7 @@ def test_a_folder_is_read_once_whatever_is_in_it(session, desk, tmp_path):
     )
 
 
-def test_the_memory_of_a_repository_is_at_its_root(
+def test_the_memory_of_a_repository_is_in_the_folder_of_git(
     session, desk, tmp_path, monkeypatch
 ):
     root = tmp_path / "app"
@@ -92,8 +92,9 @@ def test_the_memory_of_a_repository_is_at_its_root(
     (tmp_path / "logs").mkdir()
     desk.write("logs/a.jsonl", lines(tree, "s1"))
     desk.write("logs/b.jsonl", lines(tmp_path, "s2"))
-    session(("learn-sessions logs", 0, str(root / "heedful.db")))
-    assert {file.name for file in (home / ".heedful").iterdir()} == {"heedful.db"}
+    session(("learn-sessions logs", 0, str(root / ".git/heedful/heedful.db")))
+    own_files = {file.name for file in (home / ".heedful").iterdir()}
+    assert own_files == {"heedful.db", "approved.json", "approved.lock"}
     seen = subprocess.run([*git, "status", "--short"], check=True, capture_output=True)
     assert seen.stdout == b""
     home_memory = str(home / ".heedful/heedful.db")

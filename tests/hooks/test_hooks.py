@@ -32,6 +32,7 @@ from heedful.service.setup import Setup
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from tests.cli.support import Desk
+from tests.hooks.support import answer_at_terminal, approve_all, environment
 from tests.trusted import OWN
 
 ERROR = 'Exit code 1\nError: Cannot find module "pads"'
@@ -373,23 +374,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def approve(folder: Path) -> None:
-    Desk(folder).heedful("hook approve", HOME=str(folder.parent))
+    approve_all(folder, folder.parent)
 
 
 def start_hook(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     """Start the hook process, or Python with options, and its home above the folder."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("HEEDFUL_", "CLAUDE_"))
-    }
-    settings = {"HOME": str(folder.parent), "PYTHONWARNINGS": "error"}
     if not words[0].startswith("-"):
         words = ("-m", "heedful.integrations.hook", *words)
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
-        env={**inherited, **settings},
+        env=environment(folder.parent),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -678,7 +673,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(
         assert code == 0
         assert err == ""
         assert ("block" in out) == (folder / "ran").exists()
-        assert ("toml changed and is ignored until" in out) != ("block" in out)
+        assert ("is ignored: it is not as you approved it" in out) != ("block" in out)
         return "block" in out
 
     (folder / "heedful.toml").write_text(toml)
@@ -687,11 +682,11 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(
     assert not (folder / "heedful.db").stat().st_size
     assert not (folder / "other.db").exists()
     assert "heedful.toml" in desk.heedful("hook status", HOME=home).err
-    assert [line.count("heedful.") for line in log(folder)] == [2]
+    assert [line.count("heedful.") for line in log(folder)] == [3]
     approve(folder)
     assert "heedful.toml" not in desk.heedful("hook status", HOME=home).err
     assert stops("p2")
-    (folder / "heedful.toml").write_text(toml + "# \ndeny = 'all'\n")
+    (folder / "heedful.toml").write_text(toml.replace("touch ran", "touch  ran"))
     assert not stops("p3")
     (folder / "heedful.toml").unlink()
     assert not stops("p4")
@@ -737,8 +732,9 @@ def test_wrong_settings_are_refused_and_status_shows_what_holds(
         in desk.heedful("hook status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
     )
     place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    for word in ("approve", "status"):
-        out = desk.heedful(f"hook {word}", HOME=home).out
+    code, shown = answer_at_terminal(folder, folder.parent, "hook approve", ["y", "y"])
+    assert code == 0
+    for out in (shown, desk.heedful("hook status", HOME=home).out):
         assert "make it" in out
         assert "heedful.db" in out
         assert "tool is measured" in out

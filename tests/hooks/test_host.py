@@ -19,6 +19,7 @@ from heedful.errors import StoreError
 from heedful.integrations import Host, hook
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
+from tests.hooks.support import approve_all
 from tests.trusted import OWN
 
 TRUST: Any = {**OWN, "tool:sh": "measured"}
@@ -138,7 +139,7 @@ def test_the_process_reads_settings_answers_and_logs(
     (folder / "heedful.toml").write_text(
         'db = "own.db"\n[trust]\n"program:npx" = "measured"\n'
     )
-    hook.approve("files", hook.read_settings(folder)["ignored"])
+    approve_all(folder, tmp_path)
     works = list[Any]()
     monkeypatch.setattr(hook, "detach", lambda *given: works.append(given[:2]))
 

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +35,8 @@ from heedful.cli.resources import (
 )
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import HeedfulError
+from heedful.integrations.hook import read_settings
+from heedful.integrations.install import installed, settings_path
 from heedful.lessons.lesson import Scope
 from heedful.memory.vectors import Spaces, space_of
 from heedful.models import weights
@@ -98,6 +100,7 @@ def doctor() -> int:
         _describe_recall(values),
         _check_stored_judge(values),
         *_check_weights(values),
+        *_check_hooks(),
     ]
     try:
         signs += _check_database(values)
@@ -184,6 +187,29 @@ def _check_weights(values: Settings) -> Iterator[Sign]:
             found=f"{state.kind}, {state.path}",
             todo=f"heedful model fetch {file.name}",
         )
+
+
+def _check_hooks() -> Iterator[Sign]:
+    """Check that hooks, where they are installed, ignore nothing in this project."""
+    if not any(map(_has_hooks, (False, True))):
+        return
+
+    settings_of_hooks = read_settings(Path.cwd())
+    ignored = "; ".join(map(str, settings_of_hooks["ignored"]))
+    yield Sign(
+        name="hooks",
+        well=not ignored,
+        found=ignored or f"they use {shown(settings_of_hooks['db'])}",
+        todo="heedful hook approve shows it and asks",
+    )
+
+
+def _has_hooks(is_user: bool) -> bool:
+    """Return True if the user's settings, or those of this project, have hooks."""
+    with suppress(HeedfulError):
+        events, _ = installed(settings_path(is_user))
+        return bool(events)
+    return False
 
 
 def _check_database(values: Settings) -> list[Sign]:

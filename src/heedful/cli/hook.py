@@ -1,12 +1,14 @@
 """`heedful hook`: install the hooks of a coding agent, remove them, and answer events.
 
-`install` shows what it would write, and writes it only if the user agrees. Hooks run
-commands, so they follow a settings file only after `approve`, and only as it was then.
+`install` shows what it would write, and writes it only if the user agrees. What comes
+with a project - commands, statements of trust, databases - is shown and asked for by
+`install` and `approve`, on a terminal only: hooks follow it only as it was shown.
 What a program prints is trusted only if the user has said so.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,9 +28,15 @@ from heedful.lessons.trust import LOCAL_TOOLS, check_statement
 from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
+from heedful.sanitize import visible
+from heedful.store.ownership import IS_NO_FILE, IS_TRACKED, adopt, approvals
+from heedful.store.ownership import approve as approve_all
+from heedful.store.workspace import repository_db
 
 hook: Typer = group()
 
+# A longer command is shown with its length, so that nobody takes a part for all of it.
+MAX_COMMAND_CHARS = 200
 Agent = Annotated[
     str, Argument(help="The agent; for others than claude-code see the docs.")
 ]
@@ -76,7 +84,8 @@ def install(
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
 
-    On a terminal it asks once whom you trust, and whether to learn from past sessions.
+    On a terminal it asks whether hooks may follow what the project brings, once whom
+    you trust, and whether to learn from past sessions. --yes agrees to none of these.
     """
     if agent != plans.INSTALL_AGENT:
         raise UsageError(
@@ -85,7 +94,9 @@ def install(
 
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
-    files_to_approve = {} if everywhere else _checked_settings()["ignored"]
+    ignored: Sequence[process.Ignored] = ()
+    if not everywhere:
+        ignored = _checked_settings()["ignored"]
 
     events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
@@ -93,9 +104,13 @@ def install(
     else:
         changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
     written = _write_if_agreed(changes, yes)
-    process.approve("files", files_to_approve)
 
     may_ask = _is_terminal() and not yes
+    if may_ask:
+        _decide_all(ignored)
+    else:
+        _leave(ignored)
+
     if may_ask and not trust and not _is_trust_stated(everywhere):
         say(plans.TRUST_QUESTION)
         trust = prompt("Trusted programs", default="none", err=True)
@@ -109,21 +124,32 @@ def install(
         lines.append(f"trusted: {trust}")
 
     past_sessions = plans.past_sessions()
-    if past_sessions and not may_ask:
-        lines.append(
-            f"to learn from past sessions: heedful learn-sessions {past_sessions}"
-        )
-    elif past_sessions and written:
-        _offer_to_learn(past_sessions)
+    if past_sessions:
+        lines += _offer_to_learn(past_sessions, may_ask, bool(written))
     return answer({"written": written}, lines)
 
 
-def _offer_to_learn(past_sessions: Path) -> None:
-    """Ask whether to learn from the past sessions in a folder, and do it."""
-    if confirm(f"Learn from your past sessions in {past_sessions}?", err=True):
+def _leave(ignored: Sequence[process.Ignored]) -> None:
+    """Say what hooks go on to ignore, because nobody could be asked."""
+    if ignored:
+        _show_all(ignored)
+        say("hooks ignore what is above until you run: heedful hook approve")
+
+
+def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[str]:
+    """Ask whether to learn from the past sessions in a folder, and do it.
+
+    If nobody can be asked, return the command that does it.
+    """
+    if not may_ask:
+        return [f"to learn from past sessions: heedful learn-sessions {past_sessions}"]
+    if is_new and confirm(
+        f"Learn from your past sessions in {past_sessions}?", err=True
+    ):
         from heedful.cli.sessions import learn_sessions
 
         learn_sessions([past_sessions])
+    return []
 
 
 def _is_trust_stated(everywhere: bool) -> bool:
@@ -133,14 +159,17 @@ def _is_trust_stated(everywhere: bool) -> bool:
     database.
     """
     if everywhere:
-        return bool(process.approvals()["trust"])
+        return bool(approvals()["trust"])
     return bool(_stated_trust())
 
 
 def _stated_trust() -> Mapping[str, Trust]:
-    """Return the trust of each source in this project; {} if it has no database yet."""
+    """Return the trust of each source in the database that hooks follow here.
+
+    It is {} if there is no such database yet.
+    """
     try:
-        return ask(lambda memory: memory.stated_trust())
+        return ask(lambda memory: memory.stated_trust(), db=_followed_db())
     except NotFound:
         return {}
 
@@ -163,9 +192,14 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
         await state_trust(memory, trust_by_source, why=why, release=True)
 
     if everywhere:
-        process.approve("trust", trust_by_source)
+        approve_all("trust", trust_by_source)
     else:
-        ask(state, new=True)
+        ask(state, new=True, db=_followed_db())
+
+
+def _followed_db() -> str:
+    """Return the database that hooks follow here, not one that came with a clone."""
+    return str(process.read_settings(Path.cwd())["db"])
 
 
 def _source_of(name: str) -> str:
@@ -196,17 +230,95 @@ def uninstall(
 
 @hook.command("approve")
 def approve() -> int:
-    """Let hooks follow the settings files and use the databases of this project as they
-    are now.
+    """Show what hooks ignore in this project, and ask for each whether they may follow
+    it: commands, trust, databases. It asks on a terminal only.
     """
-    settings = _checked_settings()
-    files = settings["ignored"]
-    process.approve("files", files)
+    ignored: Sequence[process.Ignored] = _checked_settings()["ignored"]
+    if not ignored:
+        return answer({"approved": []}, "there is nothing to approve")
+    if not _is_terminal():
+        _show_all(ignored)
+        raise UsageError(
+            "nothing was approved: only a person at a terminal can approve what is "
+            "above; run heedful hook approve there"
+        )
 
-    lines = ["there is nothing to approve"]
-    if files:
-        lines = [*files, *_describe_effects(settings)]
-    return answer({"approved": list(files)}, lines)
+    approved = _decide_all(ignored)
+    # What is shown now is what hooks follow from now on.
+    settings = process.read_settings(Path.cwd())
+    return answer({"approved": approved}, [*approved, *_describe_effects(settings)])
+
+
+def _show_all(ignored: Sequence[process.Ignored]) -> None:
+    """Show all that hooks ignore."""
+    for item in ignored:
+        _show(item)
+
+
+def _show(item: process.Ignored) -> None:
+    """Show why something is ignored and, whole and visibly, what it asks for."""
+    say(f"\n{item}")
+    for line in _describe_part(item.values):
+        say(f"  {line}")
+
+
+def _describe_part(values: Mapping[str, Any]) -> list[str]:
+    """Return a part of a settings file in words; nothing in it is left out."""
+    lines: list[str] = []
+    table = dict(values.get("hook", {}))
+    for number, command in enumerate(table.pop("stop", ()), 1):
+        size = (
+            f" ({len(command)} characters)" if len(command) > MAX_COMMAND_CHARS else ""
+        )
+        lines.append(f"command {number} at each stop{size}: {visible(command)}")
+
+    settings = {f"hook.{name}": value for name, value in table.items()}
+    settings |= {name: value for name, value in values.items() if name != "hook"}
+    for name, value in settings.items():
+        lines.append(visible(f"{name} = {json.dumps(value, default=str)}"))
+    return lines
+
+
+def _decide_all(ignored: Sequence[process.Ignored]) -> list[str]:
+    """Show what hooks ignore, ask for each, and record the answers.
+
+    Returns the names of what is approved. Approved is what was shown, whatever the
+    files have in them by then.
+    """
+    approved: list[str] = []
+    for item in ignored:
+        _show(item)
+        if item.part:
+            if confirm("May hooks follow this?", default=False, err=True):
+                approve_all("files", {item.name: item.digest})
+                approved.append(item.name)
+        elif _decide_database(item):
+            approved.append(item.name)
+
+    return approved
+
+
+def _decide_database(item: process.Ignored) -> bool:
+    """Ask whether hooks may follow a database; return True if they do from now on."""
+    path = Path(item.path)
+    if item.reason == IS_TRACKED:
+        say(f"  hooks cannot follow it; to end that: git rm --cached {path.name}")
+        return False
+    if item.reason == IS_NO_FILE or not path.exists():
+        say("  hooks cannot follow it; remove it")
+        return False
+
+    question = "May hooks tell its lessons to your agents, and write into it?"
+    if not confirm(question, default=False, err=True):
+        approve_all("files", {item.path: process.NOT_FOLLOWED})
+        return False
+
+    target = repository_db(path.parent)
+    if path.is_symlink() or path == target:
+        target = None
+    for line in adopt(path, target):
+        say(f"  {line}")
+    return True
 
 
 def _checked_settings() -> dict[str, Any]:
@@ -244,15 +356,20 @@ def status() -> int:
     """
     events_by_file = {}
     lines = []
-    for path in (plans.settings_path(False), plans.settings_path(True)):
+    for is_user in (False, True):
+        try:
+            path = plans.settings_path(is_user)
+        except UsageError as error:
+            say(str(error))
+            continue
         events, missing_programs = plans.installed(path)
         events_by_file[str(path)] = events
         lines.append(f"{path}: {', '.join(events) or 'no hooks'}{missing_programs}")
 
     try:
         settings = process.read_settings(Path.cwd())
-        for file in settings["ignored"]:
-            say(f"{file} is ignored: read it, then run heedful hook approve")
+        for item in settings["ignored"]:
+            say(f"{item}; heedful hook approve shows it and asks")
         lines += _describe_effects(settings)
     except UsageError as error:
         say(f"the hooks do nothing: {error}")

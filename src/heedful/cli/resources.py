@@ -25,8 +25,9 @@ from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
 from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
-from heedful.store.workspace import own_db, prepare_database
+from heedful.store.workspace import own_db
 
 T = TypeVar("T")
 # The share of labelled pairs that a judge must rank right. A coin would pass 1 of 170
@@ -39,12 +40,17 @@ def ask(
     *,
     new: bool = False,
     stopped: str = "interrupted",
+    db: str = "",
 ) -> T:
     """Open the memory of the settings, and return the result of `question` about it.
 
-    `new` and `stopped` are those of `ask_store`. Raises NotFound, StoreError.
+    A `db` takes the place of theirs. `new` and `stopped` are those of `ask_store`.
+    Raises NotFound, StoreError.
     """
-    return _ask_memory(settings(), question, new=new, stopped=stopped)
+    values = settings()
+    if db:
+        values = values.model_copy(update={"db": db})
+    return _ask_memory(values, question, new=new, stopped=stopped)
 
 
 def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:

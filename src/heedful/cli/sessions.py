@@ -41,9 +41,10 @@ from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
-from heedful.store import DEFAULT_DATABASE_FILE, episodes, open_store
+from heedful.store import episodes, open_store
+from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
-from heedful.store.workspace import own_db, prepare_database, repository
+from heedful.store.workspace import folder_db, own_db, repository
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
 
@@ -315,7 +316,7 @@ def _database_of(file: Path, values: Settings) -> str:
     if match:
         root = repository(Path(match[1].decode("utf-8", "replace")))
 
-    db = own_db() if root is None else root / DEFAULT_DATABASE_FILE
+    db = own_db() if root is None else folder_db(root)
     db.parent.mkdir(parents=True, exist_ok=True)
     return str(db)
 

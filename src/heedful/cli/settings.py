@@ -22,7 +22,7 @@ from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.store import DEFAULT_DATABASE_FILE, shown
-from heedful.store.workspace import read_table, repository
+from heedful.store.workspace import folder_db, read_table, repository
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.
@@ -132,13 +132,14 @@ class Settings(BaseModel):
     reflection_mode: Literal["lite", "full"] = "full"
 
 
-def settings(**options: Any) -> Settings:
+def settings(*, files: bool = True, **options: Any) -> Settings:
     """Return the settings. `options` and those of the command line take precedence.
 
+    Without `files`, nothing is read from the current folder, which may be a stranger's.
     Raises UsageError, which names the origin of a wrong value, the field, and what is
     allowed.
     """
-    origins = _values_by_origin({**current_command().options, **options})
+    origins = _values_by_origin({**current_command().options, **options}, files)
     try:
         # A ChainMap returns the value of the first mapping that has a name.
         values = Settings(**ChainMap(*reversed(origins.values())))
@@ -148,11 +149,10 @@ def settings(**options: Any) -> Settings:
     if "db" in values.model_fields_set or Path(DEFAULT_DATABASE_FILE).exists():
         return values
 
-    # The memory of a repository is in its root.
-    root = repository(Path.cwd())
-    if root is None or root == Path.cwd():
+    # The memory of a repository is at its root, or in the folder of git.
+    if repository(Path.cwd()) is None:
         return values
-    return values.model_copy(update={"db": str(root / DEFAULT_DATABASE_FILE)})
+    return values.model_copy(update={"db": str(folder_db(Path.cwd()))})
 
 
 def _describe_problems(
@@ -193,7 +193,9 @@ def states_db() -> bool:
     return any("db" in values for values in origins.values())
 
 
-def _values_by_origin(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _values_by_origin(
+    options: Mapping[str, Any], files: bool = True
+) -> dict[str, dict[str, Any]]:
     """Map each origin of settings to its values. Later origins take precedence.
 
     An origin is written as the template of a place: `{field}` is the name of a setting.
@@ -204,11 +206,14 @@ def _values_by_origin(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     stated_options = {
         name: value for name, value in options.items() if value is not None
     }
+    tables: dict[str, dict[str, Any]] = {}
+    if files:
+        project_table = read_table("pyproject.toml", "tool", "heedful")
+        tables["{field} in pyproject.toml [tool.heedful]"] = project_table
+        tables["{field} in heedful.toml"] = read_table("heedful.toml")
+
     return {
-        "{field} in pyproject.toml [tool.heedful]": read_table(
-            "pyproject.toml", "tool", "heedful"
-        ),
-        "{field} in heedful.toml": read_table("heedful.toml"),
+        **tables,
         "{older} in the environment": _read_environment(OLDER_VARIABLES),
         f"{VARIABLE_PREFIX}{{FIELD}} in the environment": _read_environment(variables),
         "--{option}": stated_options,

@@ -15,8 +15,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -24,8 +25,18 @@ from typing import IO, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
 from heedful.redact import redact
+from heedful.sanitize import visible
 from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.store.workspace import own_db, prepare_database, read_table, repository
+from heedful.store.ownership import (
+    IS_REPLACED,
+    IS_TRACKED,
+    approvals,
+    doubt_about,
+    home_folder,
+    prepare_database,
+    private,
+)
+from heedful.store.workspace import own_db, read_table, repository, repository_db
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -52,11 +63,47 @@ SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
     "heedful.toml": (),
 }
-# The file beside the user's own database that says which files of projects are used.
-APPROVALS_FILE = "approved.json"
+# The parts of a settings file, each of which the user approves by itself.
+SETTINGS_PARTS: Mapping[str, tuple[str, ...]] = {
+    "rules": ("hook", "policy"),
+    "trust": ("trust",),
+    "memory": ("db", "tenant", "project", "holdout"),
+}
+NOT_APPROVED = "you have not approved it"
+IS_CHANGED = "it is not as you approved it"
+# In the place of a digest: the user wants hooks not to follow this database.
+NOT_FOLLOWED = "not followed"
 DEFAULT_AGENT = "claude-code"
 # Events of Claude Code at which the user hears that settings are not followed.
 NOTICE_EVENTS = ("SessionStart", "Stop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ignored:
+    """What hooks do not follow: a part of a settings file, or a database.
+
+    `values` are the settings of a part, and `digest` is what an approval records of
+    them; a database has neither.
+    """
+
+    path: str
+    reason: str
+    part: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """The path and the part, as in "/work/heedful.toml [trust]"."""
+        return visible(f"{self.path} [{self.part}]" if self.part else self.path)
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the user approved something else in its place."""
+        return self.reason.startswith((IS_CHANGED, IS_REPLACED))
+
+    def __str__(self) -> str:
+        return f"{self.name} is ignored: {self.reason}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,10 +258,11 @@ def _lift_time_limit(niceness: int) -> None:
         os.nice(niceness)
 
 
-def _log_ignored(event: str, ignored: Mapping[str, str]) -> None:
-    """Log the names of the files that are not followed, if there are any."""
+def _log_ignored(event: str, ignored: Sequence[Ignored]) -> None:
+    """Log the names of what is not followed, if there is anything."""
     if ignored:
-        _log_line(f"{event}: ignored until heedful hook approve: {', '.join(ignored)}")
+        names = ", ".join(item.name for item in ignored)
+        _log_line(f"{event}: ignored until heedful hook approve: {names}")
 
 
 def _log_warnings(event: str) -> None:
@@ -235,19 +283,18 @@ class _WarningLines(logging.Handler):
         _log_line(f"{self._event}: {record.getMessage()}: {error}".rstrip(": "))
 
 
-def _notice(event: str, ignored: Mapping[str, str]) -> str:
-    """Return what the user hears about files that are not followed, "" for nothing.
+def _notice(event: str, ignored: Sequence[Ignored]) -> str:
+    """Return what the user hears about what is not followed, "" for nothing.
 
-    At a stop, the user hears only of files that were approved and have changed since:
-    what they ask for no longer happens.
+    At a stop, the user hears only of what was approved and has changed since: what it
+    asks for no longer happens.
     """
-    changed = sorted(set(ignored) & set(approvals()["files"]))
-    names = changed if event == "Stop" else sorted(ignored)
-    if not names:
+    items = [item for item in ignored if item.is_changed or event != "Stop"]
+    if not items:
         return ""
 
-    verb = "changed and is ignored" if changed else "is ignored"
-    return f"heedful: {', '.join(names)} {verb} until heedful hook approve"
+    reasons = "; ".join(map(str, items))
+    return f"heedful: {reasons}; to look at it and decide: heedful hook approve"
 
 
 def read_event(stream: IO[bytes]) -> Mapping[str, Any]:
@@ -286,15 +333,13 @@ def _project_folder(data: Mapping[str, Any]) -> Path:
 def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     """Return the settings of hooks in a folder and its repository. Raises UsageError.
 
-    `db` is the database: the stated one, or that of the folder, the repository or the
-    user. `ignored` are the files that the user has not approved, with what `approve`
-    takes for them; `every` file counts as if approved. A file that was approved and is
-    gone is a changed one.
+    `db` is the database: the stated one, or that of the repository, the folder or the
+    user. `ignored` is what the user has not approved, or not as it is now; the settings
+    of `every` file count as if approved.
     """
     folder = folder.resolve()
-    approved = approvals()
     root = repository(folder) or folder
-    ignored: dict[str, str] = {}
+    ignored: list[Ignored] = []
     settings: dict[str, Any] = {
         "tenant": "default",
         "project": "default",
@@ -306,29 +351,47 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     }
 
     for place, file in product(dict.fromkeys((root, folder)), SETTINGS_FILE_TABLES):
-        table = read_table(place / file, *SETTINGS_FILE_TABLES[file])
-        name = str(place / file)
-        digest = hashlib.sha256(json.dumps(table, default=str).encode()).hexdigest()
-
-        # A file without settings needs no approval.
-        approved_digest = approved["files"].get(name, "" if table else digest)
-        if approved_digest != digest:
-            ignored[name] = digest
-
-        if every or name not in ignored:
-            for key in table.keys() & HOOK_SETTING_TYPES.keys():
-                settings[key] = table[key]
-            settings["db"] = _database_in(place, settings["db"])
+        for part in _parts(place / file):
+            if part.reason:
+                ignored.append(part)
+            if every or not part.reason:
+                settings |= part.values
+                settings["db"] = _database_in(place, settings["db"])
 
     settings |= _read_environment()
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
-    settings["trust"] = {**approved["trust"], **settings["trust"]}
+    settings["trust"] = {**approvals()["trust"], **settings["trust"]}
 
-    if not settings["db"]:
-        settings["db"] = _default_database(folder, root, approved["files"], ignored)
-    settings["db"] = _database_in(folder, settings["db"])
+    stated = _database_in(folder, settings["db"])
+    settings["db"] = _followed_database(stated, folder, ignored)
     return settings
+
+
+def _parts(path: Path) -> Iterator[Ignored]:
+    """Read the parts of a settings file; those that are approved have no reason.
+
+    What was approved and is gone has changed, and so has a file with a new part.
+    """
+    table = read_table(path, *SETTINGS_FILE_TABLES[path.name])
+    approved = approvals()["files"]
+    items: list[Ignored] = []
+    for part, keys in SETTINGS_PARTS.items():
+        values = {key: table[key] for key in keys if key in table}
+        document = json.dumps(values, sort_keys=True, default=str)
+        digest = hashlib.sha256(document.encode()).hexdigest()
+        items.append(
+            Ignored(path=str(path), reason="", part=part, values=values, digest=digest)
+        )
+
+    is_known = any(item.name in approved for item in items)
+    for item in items:
+        # What says nothing needs no approval.
+        approved_digest = approved.get(item.name, "" if item.values else item.digest)
+        if approved_digest == item.digest:
+            yield item
+        else:
+            yield replace(item, reason=IS_CHANGED if is_known else NOT_APPROVED)
 
 
 def _read_environment() -> dict[str, Any]:
@@ -348,23 +411,42 @@ def _read_environment() -> dict[str, Any]:
     return settings
 
 
-def _default_database(
-    folder: Path, root: Path, approved: Mapping[str, str], ignored: dict[str, str]
-) -> str:
-    """Return the database of the folder, its repository or the user.
+def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str:
+    """Return the database that hooks follow; what they do not follow is `ignored`.
 
-    A file that heedful did not make, such as one of a clone, is added to `ignored` if
-    the user has not approved it. The database of a repository need not exist.
+    It is the stated one, or that of the repository, or that of a folder in none, or
+    the user's own.
     """
-    database = ""
-    for path in (folder / DEFAULT_DATABASE_FILE, root / DEFAULT_DATABASE_FILE):
-        is_foreign = os.path.lexists(path) and not _made_here(path)
-        if is_foreign and str(path) not in approved:
-            ignored[str(path)] = DEFAULT_DATABASE_FILE
-        elif path.exists() or (path.parent == root and repository(folder)):
-            database = database or str(path)
+    if stated:
+        doubt = doubt_about(stated, folder)
+        if not doubt:
+            return stated
+        ignored.append(Ignored(path=stated, reason=doubt))
 
-    return database or str(_home_folder() / DEFAULT_DATABASE_FILE)
+    database = repository_db(folder)
+    for place in dict.fromkeys((folder, repository(folder) or folder)):
+        path = place / DEFAULT_DATABASE_FILE
+        if database is not None and os.path.realpath(path) == os.path.realpath(
+            database
+        ):
+            continue  # the link to it
+
+        doubt = doubt_about(str(path), folder)
+        is_there = os.path.lexists(path)
+        if database is None and is_there and not doubt:
+            return str(path)
+
+        is_refused = approvals()["files"].get(str(path)) == NOT_FOLLOWED
+        if doubt and (doubt == IS_TRACKED or not is_refused):
+            ignored.append(Ignored(path=str(path), reason=doubt))
+
+    if database is None:
+        return str(own_db())
+
+    doubt = doubt_about(str(database), folder)
+    if doubt:
+        ignored.append(Ignored(path=str(database), reason=doubt))
+    return str(own_db() if doubt else database)
 
 
 def _database_in(folder: Path, db: Any) -> str:
@@ -372,51 +454,6 @@ def _database_in(folder: Path, db: Any) -> str:
     if not db or "://" in db or db == ":memory:":
         return str(db)
     return str(folder / db)
-
-
-def _made_here(path: Path) -> bool:
-    """Return True if heedful made a database in this copy of a repository.
-
-    When it makes one, it adds it to the file in which git keeps what to ignore. That
-    file is not part of a clone.
-    """
-    with suppress(OSError):
-        exclude = path.parent / ".git" / "info" / "exclude"
-        lines = exclude.read_text("utf-8", "replace").splitlines()
-        return f"/{path.name}*" in lines
-    return False
-
-
-def approvals() -> dict[str, dict[str, str]]:
-    """Return what the user has approved: `files`, and `trust` for all projects."""
-    approved: dict[str, dict[str, str]] = {"files": {}, "trust": {}}
-    with suppress(OSError, ValueError):
-        approved |= json.loads((_home_folder() / APPROVALS_FILE).read_text("utf-8"))
-    return approved
-
-
-def approve(kind: str, more: Mapping[str, str]) -> None:
-    """Add to the "files" or the "trust" that the user has approved. Raises OSError."""
-    approved = approvals()
-    approved[kind] |= more
-
-    # The file is replaced at once, so that no hook reads half of it.
-    draft = _home_folder() / f"{APPROVALS_FILE}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8", opener=private) as file:
-        json.dump(approved, file, indent=2)
-    draft.replace(_home_folder() / APPROVALS_FILE)
-
-
-def _home_folder() -> Path:
-    """Return the folder of what belongs to no repository, which is private."""
-    folder = own_db().parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read, as `open` takes it for an `opener`."""
-    return os.open(path, flags, 0o600)
 
 
 def detach(work: str, session: str, folder: Path) -> None:
@@ -445,7 +482,7 @@ def _log_line(line: str) -> None:
 
     # A RuntimeError says that the user has no home.
     with suppress(OSError, RuntimeError):
-        path = _home_folder() / "hook.log"
+        path = home_folder() / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
         mode = "w" if is_long else "a"
         now = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -32,6 +32,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
+from heedful.store.workspace import run_git
 from heedful.traces.episode import Event, Limits, json_data
 from heedful.validation import check_options
 
@@ -748,17 +749,26 @@ def _command_events(call: str, line: str, finding: Finding | None) -> list[Event
 
 
 async def _files_digest(folder: str) -> str:
-    """Return a digest of the changed files of a git repository, "" outside of one."""
-    line = "git rev-parse HEAD && git ls-files -mdo --exclude-standard -z"
-    code, output = await run_command(line, folder, seconds=10.0)
-    if code != 0:
+    """Return a digest of the files of a git repository, "" outside of one."""
+    import asyncio
+
+    return await asyncio.to_thread(_read_files_digest, Path(folder))
+
+
+def _read_files_digest(folder: Path) -> str:
+    """Return a digest of names, times and sizes of the files that git does not ignore.
+
+    No content is compared, because for that git runs the filters of the repository.
+    """
+    commit = run_git(folder, ["rev-parse", "HEAD"])
+    names = run_git(folder, ["ls-files", "-co", "--exclude-standard", "-z"])
+    if commit is None or names is None:
         return ""
 
-    # The first line is the commit; then come the names of files, with zero bytes.
-    parts = [output]
-    for name in output.partition("\n")[2].split("\0"):
+    parts = [commit]
+    for name in names.split("\0"):
         with suppress(OSError, ValueError):
-            status = (Path(folder) / name).stat()
+            status = (folder / name).lstat()
             parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
 
     return _digest("\0".join(parts))

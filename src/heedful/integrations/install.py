@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from heedful.errors import LineError, UsageError
-from heedful.integrations.hook import private
 from heedful.integrations.hooks import AGENTS
-from heedful.store import DEFAULT_DATABASE_FILE
-from heedful.store.workspace import repository
+from heedful.store.ownership import private
+from heedful.store.workspace import (
+    folder_db,
+    read_project_file,
+    repository,
+)
 
 # The agent whose settings are written; for others the docs have snippets.
 INSTALL_AGENT = "claude-code"
@@ -126,6 +129,8 @@ class FileChange:
             if not mode & 0o222:
                 raise PermissionError(13, "it is read-only")
             if not _has_own_hooks(self.before):
+                # A link in its place would lead elsewhere.
+                backup.unlink(missing_ok=True)
                 shutil.copy2(path, backup)
 
         # The draft is on the disk before it takes the place of the file.
@@ -160,13 +165,30 @@ def apply_all(changes: Sequence[FileChange]) -> None:
 
 
 def settings_path(user: bool = False) -> Path:
-    """Return the settings of Claude Code for the user, or for this project."""
+    """Return the settings of Claude Code for the user, or for this project.
+
+    Raises UsageError if those of the project are elsewhere, because of a link in it.
+    """
     if not user:
-        return _project_root() / ".claude" / "settings.json"
+        path = _project_root() / ".claude" / "settings.json"
+        check_within(path, _project_root())
+        return path
 
     home = os.environ.get("CLAUDE_CONFIG_DIR")
     folder = Path(home) if home else Path.home() / ".claude"
     return folder / "settings.json"
+
+
+def check_within(path: Path, folder: Path) -> None:
+    """Check that no link leads from a path in a folder to a place outside of it.
+
+    Raises UsageError.
+    """
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(folder.resolve()):
+        raise UsageError(
+            f"{path} leads to {real}, outside of {folder}; remove the link first"
+        )
 
 
 def past_sessions() -> Path | None:
@@ -236,7 +258,7 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
 
         if url and kind == "start":
             # Claude Code only runs commands at a start: without a database, none.
-            has_database = (_project_root() / DEFAULT_DATABASE_FILE).exists()
+            has_database = folder_db(_project_root()).exists()
             event_hooks = [local] if has_database else []
         elif url and kind == "stop":
             # The service runs no command of the project.
@@ -314,8 +336,7 @@ def read_text(path: Path) -> str | None:
     Raises UsageError.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
+        return read_project_file(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -576,7 +597,12 @@ def plan_plugin(
         },
         "hooks/hooks.json": {"description": PLUGIN_SUMMARY, "hooks": wanted},
         ".mcp.json": {
-            "mcpServers": {"heedful": {"command": program, "args": [*words, "mcp"]}}
+            "mcpServers": {
+                "heedful": {
+                    "command": program,
+                    "args": [*words, "mcp", "--approved-only"],
+                }
+            }
         },
     }
 
@@ -588,4 +614,6 @@ def plan_plugin(
 
     path = folder / "skills/heedful/SKILL.md"
     changes.append(FileChange(path, read_text(path), skill))
+    for change in changes:
+        check_within(change.path, folder)
     return changes

@@ -486,7 +486,7 @@ def connect(
         if place.opened is not None:
             place.check(writes=False)
         elif not (in_memory or os.path.exists(place.path)):
-            _create_file(place.path)
+            create_file(place.path)
 
         db = sqlite3.connect(
             place.path,
@@ -521,10 +521,11 @@ def connect(
     return db
 
 
-def _create_file(path: str) -> None:
+def create_file(path: str, identity: str = "") -> None:
     """Make a database that only its owner may read, completely or not at all.
 
     It gets its name last. So an empty file at `path` is not new, but has lost its data.
+    Without an `identity`, it gets a random one.
     """
     new = f"{path}.{os.urandom(6).hex()}.new"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
@@ -533,6 +534,8 @@ def _create_file(path: str) -> None:
         with closing(connection) as db:
             db.execute("pragma journal_mode = wal")
             _migrate(db)
+            if identity:
+                db.execute("update identity set id = ?", (identity,))
 
         with suppress(FileExistsError):  # another process was faster
             os.link(new, path)

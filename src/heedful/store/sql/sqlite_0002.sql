@@ -19,6 +19,11 @@ drop trigger vector_added;
 drop trigger vector_changed;
 drop view recallable;
 
+-- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
+-- has put another file in its place.
+create table identity (id text not null);
+insert into identity values (lower(hex(randomblob(16))));
+
 create table lesson (
   id integer primary key,
   tenant text not null,
