@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_the_server_of_the_plugin_runs_nothing_of_a_clone(home: Home) -> None:
     run_command(home, f"hook install --yes --plugin {plugin}")
     server = json.loads((plugin / ".mcp.json").read_text())["mcpServers"]["heedful"]
     call = {"name": "seen", "arguments": {"error": ERROR}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {
             "id": 1,
             "method": "initialize",
