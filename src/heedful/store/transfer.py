@@ -33,7 +33,7 @@ from heedful.lessons.lesson import (
     older_state,
     state_from_older,
 )
-from heedful.lessons.trust import clip_lesson
+from heedful.lessons.trust import QUARANTINE_TRUST, clip_lesson
 from heedful.store import POSTGRES_PREFIXES, lessons, needs_psycopg, shown
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -308,7 +308,8 @@ def import_lessons(
 ) -> Mapping[str, int]:
     """Write lessons; return how many are new, were known, and how many new texts wait.
 
-    The texts, trust and states of stored lessons do not change; their counts may rise.
+    The texts, trust and states of stored lessons do not change; their counts may rise,
+    but those of a trusted lesson only if somebody vouches for the import.
     `by` is the person who vouches for the import, or "". `source` is the name of the
     import. With `dry_run`, nothing is written.
     """
@@ -344,7 +345,7 @@ def _import_untrusted(
 ) -> Counter[str]:
     """Store the new texts of a lesson for which nobody vouches, in quarantine."""
     key = {**key_of(scope), "kind": record.kind, "signature": record.signature}
-    rows = db.select("id", "lesson", key)
+    rows = db.select("id, trust, seen, last_seen", "lesson", key)
     stored_digests = set[str]()
     for row in rows:
         examples = db.select("digest", "example", {"lesson_id": row["id"]})
@@ -359,6 +360,13 @@ def _import_untrusted(
 
     new_lessons = [texts[digest] for digest in texts if digest not in stored_digests]
     answers = lessons.upsert(db, scope, new_lessons, time.time())
+    for row in rows:
+        if row["trust"] not in QUARANTINE_TRUST:
+            # How often an error was seen here is no matter of a stranger's file.
+            counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
+            db.update("lesson", {"id": row["id"]}, counters)
+            sightings = {"lesson_id": row["id"], "source": storable(source)}
+            db.delete("occurrence", sightings)
 
     # A lesson without any text is not counted.
     counts = Counter(waiting=len([answer for answer in answers if answer.entry > 0]))
