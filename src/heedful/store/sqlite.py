@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 import time
 from collections import deque
@@ -21,7 +22,8 @@ from weakref import WeakSet, finalize
 from heedful import errors
 from heedful.lessons.lesson import Scope
 from heedful.store.connection import MEMORY_LOCKS, Db, Work
-from heedful.store.statements import Dialect, read_sql
+from heedful.store.sqlite_schema import check_objects, split_statements
+from heedful.store.statements import Dialect
 from heedful.store.store import Store
 from heedful.store.threads import (
     FORK_WAIT_SECONDS,
@@ -54,6 +56,8 @@ class DatabasePath:
     def __init__(self, path: str) -> None:
         self.path: str = path if path == IN_MEMORY_PATH else os.path.realpath(path)
         self.opened: tuple[int, int] | None = None
+        # True once the schema of this file was found to be that of heedful.
+        self.schema_is_own: bool = False
 
     def check(self, writes: bool = True) -> None:
         """Check that the file is still there and, with `writes`, may be written.
@@ -458,6 +462,7 @@ class File:
         for thread in (self.writer, self.reader, self.bulk_reader):
             thread.close()
         self._place.opened = None
+        self._place.schema_is_own = False
 
 
 def connect(
@@ -507,9 +512,17 @@ def connect(
     with ExitStack() as failure:
         failure.callback(db.close)  # which rolls back what was not committed
         db.create_function("store_clock", 0, time.time)
+        if sys.version_info >= (3, 12):  # before, the module cannot set it
+            db.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
         place.check(writes=False)
-        if in_memory or _is_older(db, path):
+        is_older = in_memory or _is_older(db, path)
+        if not (in_memory or place.schema_is_own):
+            _check_schema(db, path, is_older)
+        if is_older:
             _migrate(db)
+            if not in_memory:
+                _check_schema(db, path, is_older=False)
+        place.schema_is_own = True
 
         # Only now, because a migration may replace a table, and must not delete the
         # rows that refer to it.
@@ -561,21 +574,23 @@ def _is_older(db: Connection, path: str) -> bool:
     return version < SCHEMA_VERSION
 
 
+def _check_schema(db: Connection, path: str, is_older: bool) -> None:
+    """Check that heedful made the views, triggers and columns of the file.
+
+    Raises StoreCorrupt.
+    """
+    rows = db.execute("select type, name, tbl_name, sql from sqlite_schema")
+    check_objects(rows, path, tuple(_schema_files(0)), is_older)
+
+
 def _migrate(db: Connection) -> None:
     """Bring the schema to `SCHEMA_VERSION`, in one transaction."""
     db.execute("begin immediate")
     # Another process may have come first, so the version is read again.
     version = db.execute("pragma user_version").fetchone()[0]
 
-    files = []
-    if version == 0:
-        files.append("sqlite_schema.sql")
-        version = SQLITE_SCHEMA_VERSION
-    numbers = range(version + 1, SCHEMA_VERSION + 1)
-    files += [f"sqlite_{number:04}.sql" for number in numbers]
-
-    for name in files:
-        for statement in _split_statements(name):
+    for name in _schema_files(version):
+        for statement in split_statements(name):
             db.execute(statement)
 
     db.execute(f"pragma application_id = {APPLICATION_ID}")
@@ -583,14 +598,11 @@ def _migrate(db: Connection) -> None:
     db.execute("commit")
 
 
-def _split_statements(name: str) -> list[str]:
-    """Split the SQL file `name` into statements; a whole trigger is one statement."""
-    statements = []
-    statement = ""
-    for line in read_sql(name).splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            statements.append(statement)
-            statement = ""
-
-    return statements
+def _schema_files(version: int) -> list[str]:
+    """Return the SQL files that make the newest schema of schema `version`, or of 0."""
+    files = []
+    if version == 0:
+        files.append("sqlite_schema.sql")
+        version = SQLITE_SCHEMA_VERSION
+    numbers = range(version + 1, SCHEMA_VERSION + 1)
+    return [*files, *(f"sqlite_{number:04}.sql" for number in numbers)]

@@ -1,0 +1,170 @@
+"""The schema of a SQLite file: its statements, and the check that it is heedful's own.
+
+SQLite runs the views, triggers and expressions of a file's schema in the statements of
+whoever opens the file. A file that somebody else has made may have a view in place of a
+table whose query never ends. So a file may have no views and triggers, and no other
+columns of our tables, than those that heedful makes. Tables beside ours, such as those
+of a program for backups, are never read.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Collection
+from functools import cache
+from typing import NamedTuple
+
+from heedful.errors import StoreCorrupt
+from heedful.store.connection import Rows
+from heedful.store.statements import read_sql
+
+MAX_SHOWN_NAME_CHARS = 100
+_CREATE_PATTERN = re.compile(
+    r"\s*create\s+(?:unique\s+|virtual\s+)?(?P<kind>table|index|view|trigger)\s+"
+    r"""["'`\[]?(?P<name>[^\s"'`\[\](]+)""",
+    re.IGNORECASE,
+)
+_SQL_COMMENT_PATTERN = re.compile(r"--[^\n]*")
+_DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
+# What FTS5 keeps an index in. Its own tables have no expressions.
+SHADOW_PREFIX = "example_fts_"
+# A column or a check of a table may call functions.
+_EXPRESSION_PATTERN = re.compile(
+    r"\b(?:as|check|default|generated|collate|references)\b", re.IGNORECASE
+)
+# A bracket in the plain SQL of a column or constraint, but that of a key of columns.
+_CALL_PATTERN = re.compile(r"(?<!primarykey)(?<!unique)\(")
+_GENERATED_PATTERN = re.compile(r"\bgenerated\b|\bas\s*\(", re.IGNORECASE)
+
+
+class _SchemaObject(NamedTuple):
+    """A table, index, view or trigger: its kind, its name and its plain SQL.
+
+    The parts of a table are its beginning, its columns and constraints in order of the
+    alphabet, and its end.
+    """
+
+    kind: str
+    name: str
+    parts: tuple[str, ...]
+
+
+def split_statements(name: str) -> list[str]:
+    """Split the SQL file `name` into statements; a whole trigger is one statement."""
+    statements = []
+    statement = ""
+    for line in read_sql(name).splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
+
+    return statements
+
+
+def check_objects(
+    rows: Rows, path: str, files: tuple[str, ...], is_older: bool
+) -> None:
+    """Check the `rows` of the table `sqlite_schema`: type, name, table and SQL.
+
+    `files` make the newest schema. Raises StoreCorrupt for what heedful has not made.
+    Of an older schema, only the kinds of objects and the columns of tables are checked:
+    the step to the newest schema drops its triggers and views before it reads a table.
+    """
+    own = _own_objects(files)
+    names = {created.name for created in own}
+    if is_older:
+        names.update(_DROP_PATTERN.findall(read_sql("sqlite_0002.sql")))
+
+    for row in rows:
+        if row["sql"] is None:
+            continue  # an index that belongs to a constraint
+
+        entry = _parse(row["sql"])
+        is_allowed = False
+        if entry is not None and entry.name == row["name"].lower():
+            if is_older:
+                is_allowed = _is_harmless_older(entry, row["sql"], names)
+            else:
+                is_allowed = _is_own(entry, row, own, names)
+        if not is_allowed:
+            kind = row["type"] if entry is None else entry.kind
+            name = row["name"][:MAX_SHOWN_NAME_CHARS]
+            remedy = "drop it if it is yours, else restore a copy of the file"
+            raise StoreCorrupt(
+                f"{path} has the {kind} {name!r}, which heedful did not make; {remedy}"
+            )
+
+
+def _is_own(
+    entry: _SchemaObject,
+    row: sqlite3.Row,
+    own: Collection[_SchemaObject],
+    names: Collection[str],
+) -> bool:
+    """Return whether heedful made an object, or never uses it.
+
+    `own` are the objects that heedful makes, and `names` their names.
+    """
+    if entry.name in names:
+        return entry in own or _is_other_version(entry, own)
+    if entry.name.startswith(SHADOW_PREFIX):
+        return entry.kind == "table" and not _EXPRESSION_PATTERN.search(row["sql"])
+    if entry.kind == "index":
+        return row["tbl_name"].lower() not in names
+    return entry.kind == "table"
+
+
+def _is_other_version(entry: _SchemaObject, own: Collection[_SchemaObject]) -> bool:
+    """Return whether a table of ours has other columns, but no new expressions.
+
+    An unreleased heedful may have made it; a statement that needs a missing column then
+    raises StoreOlder.
+    """
+    for table in own:
+        # The first part says that it is a table, and no virtual one.
+        if entry.kind == table.kind == "table" and entry.parts[0] == table.parts[0]:
+            new_parts = set(entry.parts) - set(table.parts)
+            return not any(_CALL_PATTERN.search(part) for part in new_parts)
+    return False
+
+
+def _is_harmless_older(entry: _SchemaObject, sql: str, names: Collection[str]) -> bool:
+    """Return whether an object of an older schema has the kind that it was made with.
+
+    `names` are those of the views and triggers that it may have.
+    """
+    if entry.kind in ("view", "trigger"):
+        return entry.name in names
+    return not _GENERATED_PATTERN.search(sql)
+
+
+def _parse(sql: str) -> _SchemaObject | None:
+    """Return what an SQL text creates; None if this is not clear."""
+    code = _SQL_COMMENT_PATTERN.sub("", sql)
+    match = _CREATE_PATTERN.match(code)
+    if match is None:
+        return None
+
+    kind = match["kind"].lower()
+    name = match["name"].lower()
+    parts = [re.sub(r'[\s"]', "", code).lower().rstrip(";")]
+    if kind == "table":
+        # A column that a later schema has added comes after the others.
+        body, _, end = parts[0].rpartition(")")
+        head, _, columns = body.partition("(")
+        parts = [head, *sorted(re.split(r",(?![^()]*\))", columns)), end]
+    return _SchemaObject(kind=kind, name=name, parts=tuple(parts))
+
+
+@cache
+def _own_objects(files: tuple[str, ...]) -> frozenset[_SchemaObject]:
+    """Return what the SQL files create."""
+    entries = set[_SchemaObject]()
+    for name in files:
+        for statement in split_statements(name):
+            entry = _parse(statement)
+            if entry is not None:
+                entries.add(entry)
+    return frozenset(entries)
