@@ -39,7 +39,8 @@ def respond(error, path="/v1/loops"):
 def test_every_error_has_a_status_and_a_code_and_comes_back_to_a_client(kind):
     error = kind.__new__(kind)
     HeedfulError.__init__(error, "it was so")
-    vars(error).update(kind="loop", id="a", remedy="", package="x", field="f")
+    facts = {"kind": "loop", "id": "a", "remedy": "", "field": "f"}
+    vars(error).update(facts, package="x", extra="y")
     body, _ = respond(error)
     assert 400 <= body["status"] < 600
     nearest = next(base for base in kind.__mro__ if base in ERROR_RESPONSES)

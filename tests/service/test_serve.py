@@ -366,3 +366,22 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     with closing(sqlite3.connect("heedful.db")) as db, db:
         db.execute("update audit set by = 'nobody' where n = 1")
     assert "row 1 was changed" in heedful("audit", "verify", code=1)
+
+
+def test_without_its_package_mcp_says_what_to_install(tmp_path, monkeypatch):
+    # A package that cannot be imported hides the one that is installed.
+    hidden = tmp_path / "hidden"
+    (hidden / "mcp").mkdir(parents=True)
+    code = 'raise ImportError("it is not installed")'
+    (hidden / "mcp" / "__init__.py").write_text(code, encoding="utf-8")
+    paths = [str(hidden), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    with running(tmp_path) as url:
+        answers = [httpx.post(f"{url}/mcp", json={}) for _ in range(3)]
+    for answer in answers:
+        body = problem(answer, 501, "package_missing")
+        assert "pip install 'heedful[mcp]'" in body["detail"]
+    log = (tmp_path / "log").read_text(encoding="utf-8")
+    assert "Traceback" not in log
+    assert log.count("package_missing") == 1

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.web import figures
 from tests.service.support import Api, read_data
-from tests.web.test_pages import Browser, browsing
+from tests.web.support import Browser, browsing
 
 DENSE = [[0, 0, 0, 0, 0]] * 125_000  # 1.5 MB of JSON
 DENSE_CHARS = len(json.dumps(DENSE, separators=(",", ":")))

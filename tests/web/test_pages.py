@@ -4,31 +4,23 @@ say.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Memory, Pipeline
 from heedful.lessons.lesson import Scope
-from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.episodes import record_failure
-from heedful.web import add_pages
 from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, Sessions
-from tests.engines import change_rows, opened
-from tests.service.support import Api, read_data
+from tests.engines import change_rows
+from tests.service.support import read_data
+from tests.web.support import ATTACK, HERE, browsing, fill
 
-HERE = "http://localhost"
-ATTACK = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'{{7*7}}"
 LISTS = (
     "loops",
     "lessons",
@@ -45,106 +37,6 @@ FOREIGN = (
 )
 SIGN_IN = "/ui/sign-in?next=%2Fui%2Floops"
 EVERY = ("home", *LISTS, "health", "recall")
-
-
-class Browser:
-    """Somebody who looks at the pages, with the cookies and headers of a browser."""
-
-    def __init__(self, api: Api, read_only: bool = False) -> None:
-        self.api = api
-        self.site = add_pages(api.app, read_only)
-        transport = httpx.ASGITransport(app=api.app)
-        self.client = httpx.AsyncClient(transport=transport, base_url=HERE)
-
-    def open(self, key: str | None = None) -> "Browser":
-        if key is None:
-            page = self.get(f"/open?token={self.site.sessions.invite()}")
-        else:
-            page = self.post("/sign-in", key=key)
-        assert page.status_code == 303
-        assert page.headers["location"] == "/ui"
-        return self
-
-    def get(self, path: str, **options: Any) -> httpx.Response:
-        page = self.api.run(self.client.get(f"/ui{path}", **options))
-        there = page.headers.get("location", "")  # the same page, with its project
-        return self.api.run(self.client.get(there)) if "project=" in there else page
-
-    def post(
-        self,
-        path: str,
-        form: Mapping[str, str] | None = None,
-        *,
-        origin: str = HERE,
-        host: str = "localhost",
-        **fields: str,
-    ) -> Any:
-        """Send a form with these fields, too."""
-        form = {**(form or {}), **fields}
-        headers = {"origin": origin, "host": host} if origin else {"host": host}
-        return self.api.run(self.client.post(f"/ui{path}", data=form, headers=headers))
-
-    @property
-    def token(self) -> str:
-        match = re.search(r'name="token" value="([^"]+)"', self.get("").text)
-        return match[1] if match else ""
-
-    def do(
-        self, name: str, form: Mapping[str, str] | None = None, **fields: str
-    ) -> str:
-        """Send a form of the pages; return the note on the page after it."""
-        form = {"token": self.token, "back": "/ui/loops", **(form or {}), **fields}
-        response = self.post(f"/do/{name}", form)
-        assert response.status_code == 303, response.text
-        note = re.search(r'role="status">([^<]*)<', self.get("/loops").text)
-        return note[1] if note else ""
-
-
-@contextmanager
-def browsing(folder: Path, read_only: bool = False, **setup: Any) -> Iterator[Browser]:
-    with opened(folder / "heedful.db") as store:
-        api = Api(Setup(store=store, scope=Scope("acme", "main"), **setup))
-        try:
-            yield Browser(api, read_only)
-        finally:
-            api.close()
-
-
-def fill(api: Api) -> None:
-    """Loops that passed, stopped and wait, a lesson, a text in quarantine and an
-    episode.
-    """
-    wrong = {"check": "severity", "message": f"no severity: {ATTACK}", "fix": ATTACK}
-    for loop, evaluations in (
-        ("a/b", [wrong, None]),
-        ("stopped", 4 * [wrong]),
-        ("open", [wrong]),
-    ):
-        read_data(
-            api.put(f"/v1/loops/{loop}", json={"task": ATTACK, "policy": "default"}),
-            201,
-        )
-        for n, finding in enumerate(evaluations, 1):
-            body = {
-                "output": f"{ATTACK} {n}",
-                "evaluation": {"findings": [finding] if finding else []},
-            }
-            if (
-                sent := api.put(f"/v1/loops/{loop}/attempts/{n}", json=body)
-            ).status_code == 409:
-                break  # a rule stopped it
-            read_data(sent)
-    lesson = {
-        "error_type": "PageError",
-        "text": ATTACK,
-        "lesson": ATTACK,
-        "source": ATTACK,
-    }
-    read_data(api.post("/v1/reflections", json=lesson, key=api.key("write")), 201)
-    event = {"type": "tool_response", "tool": "sh", "content": ATTACK, "error": ATTACK}
-    read_data(
-        api.post("/v1/episodes", json={"events": [event], "outcome": "error"}), 202
-    )
 
 
 @pytest.mark.both
@@ -618,8 +510,6 @@ def test_rare_pages_and_refusals(tmp_path):
             "/ui/sign-in", content=b"\xff=1", headers={"origin": HERE}
         )
         assert api.run(sent).status_code == 400
-        browser.site._streams = 64
-        assert browser.get("/events").status_code == 503
         browser.open(api.key("write"))
         assert browser.get("/recall?text=x").status_code == 403
         browser.open(api.key("recall", "write"))

@@ -406,11 +406,11 @@ class Endpoint:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request. Raises PackageMissing."""
+        scope["route"] = self
         low = _low_level()
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
 
-        scope["route"] = self
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         guard = TransportSecuritySettings(
             allowed_hosts=[host], allowed_origins=[f"http://{host}", f"https://{host}"]

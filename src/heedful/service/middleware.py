@@ -76,7 +76,7 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     headers = Headers(scope=scope)
     is_trace = scope["path"] == TRACES_PATH
     max_bytes = limits.traces if is_trace else limits.body
-    body = await _read(scope, receive, max_bytes, seconds=limits.seconds)
+    body = await read_body(scope, receive, max_bytes, seconds=limits.seconds)
 
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if not body or (is_trace and media_type == PROTOBUF_TYPE):
@@ -95,7 +95,7 @@ async def body_of(scope: Scope, receive: Receive, limits: RequestLimits) -> byte
     return body
 
 
-async def _read(
+async def read_body(
     scope: Scope, receive: Receive, max_bytes: int, seconds: float
 ) -> bytes:
     """Return the decompressed body. Raises Problem 400, 408, 413 or 415."""
@@ -492,16 +492,11 @@ PUBLIC_PATHS = (
 )
 PAGES_PATH = "/ui"
 # Without a key, only programs on this machine may call, and only a person at it may use
-# the pages. A proxy on this machine that forwards requests adds one of these headers. A
-# foreign web page in a browser sends another host name or an origin.
+# the pages. A proxy on this machine that forwards requests adds a header that begins
+# like one of these. A foreign web page in a browser sends another host name or an
+# origin.
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-FORWARDING_HEADERS = (
-    "forwarded",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-real-ip",
-)
+FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-", "x-real-ip")
 REQUEST_ID_HEADER = "X-Request-Id"
 _REQUEST_ID_PATTERN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 # Headers of every answer: it is not cached, and no browser runs it as a page.
@@ -632,7 +627,7 @@ def check_local(headers: Headers, *, with_origin: bool = False) -> None:
     With `with_origin`, it may name the page that sent it, as browsers do; the pages
     compare it themselves.
     """
-    is_forwarded = any(name in headers for name in FORWARDING_HEADERS)
+    is_forwarded = any(name.startswith(FORWARDING_HEADERS) for name in headers)
     is_from_page = "origin" in headers and not with_origin
     if is_forwarded or is_from_page or host_of(headers) not in LOOPBACK_HOSTS:
         raise Problem(

@@ -125,7 +125,10 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
             # The error's own text says where the store is, which is private.
             detail = f"no {error.kind} {error.id!r}{error.remedy}"
         case errors.PackageMissing():
-            detail = f"the service was installed without {error.package}"
+            detail = (
+                f"the service was installed without {error.package}; its operator runs "
+                f"pip install 'heedful[{error.extra}]'"
+            )
         case errors.StoreError() if status >= 500:
             detail = "the store of the service failed; the log has the error"
         case errors.KeyRefused():

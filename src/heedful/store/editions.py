@@ -35,7 +35,14 @@ EDITION_CHARS = 16  # of the hash; enough to see that somebody changed the lesso
 
 
 def list_lessons(
-    db: Db, scope: Scope, /, limit: int, before: int = MAX_INTEGER, **only: str
+    db: Db,
+    scope: Scope,
+    /,
+    limit: int,
+    before: int = MAX_INTEGER,
+    *,
+    reviews: bool = True,
+    **only: str,
 ) -> list[Mapping[str, Any]]:
     """Return lessons as plain data, newest first.
 
@@ -44,10 +51,13 @@ def list_lessons(
 
     `only` may have a `kind`, `error_type`, `tag` and `state` that the lessons must
     have; "" allows any. The state "settled" allows all lessons that do not wait in
-    quarantine.
+    quarantine. Without `reviews`, no lesson is found by an `error_type` that nobody has
+    reviewed.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
-    rows = db.all("list_lessons", scope, **filters, limit=limit, before=before)
+    rows = db.all(
+        "list_lessons", scope, **filters, limit=limit, before=before, reviews=reviews
+    )
     return [_with_edition(row) for row in rows]
 
 

@@ -135,8 +135,10 @@ select o.source, count(*) as texts from (
 ) as e join origin o on o.example = e.id where o.source <> '' group by o.source order by count(*) desc, o.source limit 20;
 
 -- name: sources_of
+-- Without reviews, not those of texts that nobody has reviewed.
 select distinct o.source from example e join origin o on o.example = e.id
-where e.scope = :token and e.lesson_id = :id and o.source <> '' order by o.source limit :limit;
+where e.scope = :token and e.lesson_id = :id and o.source <> ''
+  and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
 
 -- name: loops_of
 select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit;
@@ -183,7 +185,9 @@ where l.tenant = :tenant and l.project = :project and l.kind = substr(r.subject,
 
 -- name: versions_of
 -- The words that operators replaced, newest first; without words of tools and documents, and those of revoked sources.
-select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust, json_extract(r.record, '$.source') as source,
+select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust,
+       case when :reviews or json_extract(r.record, '$.trust') not in ('tool', 'external')
+            then json_extract(r.record, '$.source') else '' end as source,
        e.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'

@@ -15,9 +15,9 @@ from heedful.lessons.lesson import LESSON_KINDS, MAX_EXAMPLE_TEXT_CHARS, State
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
+from heedful.service import review
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire, split_page
-from heedful.store import editions
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
@@ -48,8 +48,8 @@ async def lessons(visit: Visit) -> Document:
     if filters["text"]:
         rows = await _search_lessons(visit, filters)
     else:
-        listed = await visit.caller.read(
-            editions.list_lessons,
+        listed = await review.list_lessons(
+            visit.caller,
             MAX_PAGE_LESSONS + 1,
             visit.number("cursor") or MAX_INTEGER,
             kind=filters["kind"],
@@ -83,7 +83,11 @@ async def _search_lessons(visit: Visit, filters: Document) -> list[Any]:
     # Several matches may be of one lesson.
     ids = list(dict.fromkeys(match.lesson_id for match in matches))
     rows = await visit.caller.read(figures.lessons, ids)
-    return [row for row in rows if filters["state"] in ("", row["state"])]
+    return [
+        review.visible(visit.caller, row)
+        for row in rows
+        if filters["state"] in ("", row["state"])
+    ]
 
 
 async def lesson(visit: Visit, n: int) -> Document:
@@ -99,6 +103,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "text": record["text"],
         "since": record["judged_from"],
         "limit": MAX_LESSON_PAGE_ROWS,
+        "reviews": review.may_review(visit.caller),
     }
 
     examples = await _rows_of(visit, "examples_of", values)

@@ -20,7 +20,8 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hmac import compare_digest
 from operator import methodcaller
@@ -45,7 +46,12 @@ from heedful.errors import HeedfulError, InvalidInput, KeyRefused, NotFound, Sto
 from heedful.pages.report import STYLE_FILE
 from heedful.service import problems
 from heedful.service.auth import Caller, Callers, local
-from heedful.service.middleware import Admission, check_local
+from heedful.service.middleware import (
+    Admission,
+    Capacity,
+    check_local,
+    read_body,
+)
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
 from heedful.store.offload import offload
@@ -54,16 +60,18 @@ from heedful.web import figures
 from heedful.web.render import address, page_text
 
 SITE_PATH = "/ui"
+EVENTS_PATH = "/events"  # below it
 COOKIE_NAME = "heedful_ui"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-MAX_SESSIONS = 10_000  # at a time; the least recently used ends
-# Of one key, so that its holder cannot end the sessions of others.
+# At a time. Beyond these, the key that has the most loses the one that it has not used
+# for the longest time, so that nobody can end the sessions of others.
+MAX_SESSIONS = 10_000
 MAX_KEY_SESSIONS = 100
 MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
-MAX_STREAMS = 64  # at a time
+MAX_STREAMS = 64  # at a time; one tenant may have seven eighths of them
 # A page runs only the script and the style of this site, and sends forms only to it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -91,15 +99,23 @@ REVIEWING = ("read",)
 class Session:
     """Somebody who signed in.
 
-    `authorization` is the header with the key; it is "" for the person at this machine,
-    who needs none. `token` is in every form of the session. `note` says what the last
-    form did, and is shown once.
+    `authorization` is the header with the key, and `key` is the id of the key; both are
+    "" for the person at this machine, who needs none. `secure` is True if the browser
+    used https. `token` is in every form of the session. `note` says what the last form
+    did, and is shown once.
     """
 
     authorization: str
+    key: str = ""
+    secure: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
     note: str = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the session has ended because nobody used it for too long."""
+        return time.monotonic() > self.used + MAX_SESSION_IDLE_SECONDS
 
 
 class Sessions:
@@ -109,31 +125,31 @@ class Sessions:
     """
 
     def __init__(self) -> None:
+        # The session that was not used for the longest time comes first, in both.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._of_key: dict[str, OrderedDict[bytes, None]] = {}
         self._invitations: set[bytes] = set()
         # True after an invitation of the person at this machine.
         self.local: bool = False
 
-    def begin(self, authorization: str) -> tuple[str, Session]:
-        """Return the cookie and the record of a new session.
+    def begin(
+        self, authorization: str, key: str = "", *, secure: bool = False
+    ) -> tuple[str, Session]:
+        """Return the cookie and the record of a new session of a key.
 
-        If the key, or all together, have too many sessions, the one that was not used
-        for the longest time ends.
+        If the key, or all together, have too many sessions, another one ends: the
+        oldest of the key, or of the key that has the most.
         """
+        self._end_idle()
+        if len(self._of_key.get(key, ())) >= MAX_KEY_SESSIONS:
+            self._end_oldest(key)
+        if len(self._sessions) >= MAX_SESSIONS:
+            self._end_oldest(max(self._of_key, key=self._count))
+
         cookie = secrets.token_urlsafe(32)
-        session = Session(authorization=authorization)
-
-        of_key = [
-            digest
-            for digest, older in self._sessions.items()
-            if older.authorization == authorization
-        ]
-        if len(of_key) >= MAX_KEY_SESSIONS:
-            del self._sessions[of_key[0]]
-
+        session = Session(authorization=authorization, key=key, secure=secure)
         self._sessions[_digest(cookie)] = session
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
+        self._of_key.setdefault(key, OrderedDict())[_digest(cookie)] = None
         return cookie, session
 
     def find(self, cookie: str, person: bool = True) -> Session | None:
@@ -142,19 +158,48 @@ class Sessions:
         `person` is False for what a live page asks for by itself: this does not keep a
         session alive.
         """
-        now = time.monotonic()
-        session = self._sessions.pop(_digest(cookie), None)
-        if session is None or now > session.used + MAX_SESSION_IDLE_SECONDS:
+        digest = _digest(cookie)
+        session = self._sessions.get(digest)
+        if session is None:
+            return None
+        if session.is_idle:
+            self._end(digest)
             return None
 
         if person:
-            session.used = now
-        self._sessions[_digest(cookie)] = session
+            session.used = time.monotonic()
+            self._sessions.move_to_end(digest)
+            self._of_key[session.key].move_to_end(digest)
         return session
 
     def end(self, cookie: str) -> None:
-        """End the session of a cookie."""
-        self._sessions.pop(_digest(cookie), None)
+        """End the session of a cookie, if there is one."""
+        if _digest(cookie) in self._sessions:
+            self._end(_digest(cookie))
+
+    def _end(self, digest: bytes) -> None:
+        """End the session of the cookie with this digest."""
+        key = self._sessions.pop(digest).key
+        of_key = self._of_key[key]
+        del of_key[digest]
+        if not of_key:
+            del self._of_key[key]
+
+    def _end_idle(self) -> None:
+        """End the sessions that nobody used for too long."""
+        while self._sessions:
+            digest, session = next(iter(self._sessions.items()))
+            if not session.is_idle:
+                return
+            self._end(digest)
+
+    def _end_oldest(self, key: str) -> None:
+        """End the session that a key has not used for the longest time."""
+        self._end(next(iter(self._of_key[key])))
+
+    def _count(self, key: str) -> int:
+        """Return how many sessions a key has."""
+        return len(self._of_key[key])
 
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
@@ -177,7 +222,10 @@ def _digest(secret: str) -> bytes:
 
 @dataclass(kw_only=True)
 class Visit:
-    """One request of somebody who signed in, and the routes that it may ask."""
+    """One request of somebody who signed in, and the routes that it may ask.
+
+    `person` is False for what a live page asks for by itself, and for HEAD.
+    """
 
     app: ASGIApp
     caller: Caller
@@ -186,6 +234,7 @@ class Visit:
     query: Mapping[str, str]
     form: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
+    person: bool = True
 
     async def ask(
         self,
@@ -227,13 +276,21 @@ class Visit:
         return bool(set(permissions) & set(self.caller.key.may))
 
     def needs(self, *permissions: str) -> None:
-        """Raise Problem if the visitor's key has none of these permissions."""
-        if not self.may(*permissions):
-            raise Problem(
-                status=403,
-                code="forbidden",
-                detail=f"the key may not see this: it needs {' or '.join(permissions)}",
-            )
+        """Raise Problem if the visitor's key has none of these permissions.
+
+        Without a permission, nobody may.
+        """
+        if self.may(*permissions):
+            return
+
+        reason = f"it needs {' or '.join(permissions)}"
+        if not permissions:
+            reason = "no key may"
+        raise Problem(
+            status=403,
+            code="forbidden",
+            detail=f"the key may not see this: {reason}",
+        )
 
     def link(self, path: str, /, **query: Any) -> str:
         """Return the address of a page in this project, which others can open, too."""
@@ -330,21 +387,28 @@ class Site:
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
         self.sessions: Sessions = Sessions()
-        self._streams = 0  # streams of events that are open
+        self._streams = Capacity(MAX_STREAMS)
 
-        # The first route that fits an address answers.
-        self._router = Router(
+        # Who is signed in is let in to the pages. The first route that fits answers.
+        self.pages: tuple[SitePage, ...] = tuple(pages)
+        self._pages = Router(
             [
-                Route("/static/{name}", self._file),
-                Route("/open", self._open),
-                Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
                 Route("/sign-out", self._sign_out, methods=["GET", "POST"]),
-                Route("/events", self._events),
+                Route(EVENTS_PATH, self._events),
                 Route("/{path:path}", self._act, methods=["POST"]),
                 *(Route(page.address, self._show_of(page)) for page in pages),
                 Route("/{path:path}", self._missing),
             ],
             redirect_slashes=False,
+        )
+        self._router = Router(
+            [
+                Route("/static/{name}", self._file),
+                Route("/open", self._open),
+                Route("/sign-in", self._sign_in, methods=["GET", "POST"]),
+            ],
+            redirect_slashes=False,
+            default=self._admit,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -367,7 +431,9 @@ class Site:
             problem = problems.of(error)
 
             # The person at this machine may see what is wrong with the store.
-            if self.sessions.local and isinstance(error, StoreError):
+            visit = getattr(request.state, "visit", None)
+            is_here = visit is not None and not visit.session.authorization
+            if is_here and isinstance(error, StoreError):
                 problem = Problem(
                     status=problem.status, code=problem.code, detail=str(error)
                 )
@@ -385,42 +451,52 @@ class Site:
     async def _open(self, request: Request) -> Response:
         """Begin a session for the one-time token in the address of `heedful ui`."""
         check_local(request.headers, with_origin=True)
-        if self.sessions.redeem(request.query_params.get("token", "")):
-            return self._enter(request, "")
-        # The address is loaded again in the session that it began.
-        if self.sessions.find(request.cookies.get(_cookie(request), "")):
-            return RedirectResponse(SITE_PATH, 303)
+        # Programs that look at a link before a person does use HEAD.
+        if request.method == "HEAD":
+            return Response()
 
-        wrong = (
-            "this address was used before, or heedful ui has ended; run heedful ui "
-            "again"
-        )
-        return self._sign_in_page(wrong, status=401)
+        with self._admission.anybody():
+            if self.sessions.redeem(request.query_params.get("token", "")):
+                return self._enter(request, "")
+            # The address is loaded again in the session that it began.
+            if self.sessions.find(_cookie(request)):
+                return RedirectResponse(SITE_PATH, 303)
+
+            wrong = (
+                "this address was used before, or heedful ui has ended; run heedful ui "
+                "again"
+            )
+            return self._sign_in_page(wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
 
         Then the page opens that the visitor wanted. Raises Problem.
         """
-        form = await _form_of(request)
+        # Anybody can send a form slowly. Until it is here, it counts as no request, or
+        # nobody else could send one.
+        form = await self._form_of(request)
         following = form.get("next") or request.query_params.get("next", "")
-        if request.method != "POST":
-            return self._sign_in_page("", following=following)
 
-        key = form.get("key", "").strip()
-        if not key:
-            check_local(request.headers, with_origin=True)
-        authorization = f"Bearer {key}" if key else ""
-        try:
-            caller = await self._callers.identified(authorization)
-        except KeyRefused as error:
-            wrong = "type a key, or open what heedful ui printed"
-            if key:
-                wrong = str(error)
-            return self._sign_in_page(wrong, following=following, status=401)
+        with self._admission.anybody():
+            if request.method != "POST":
+                return self._sign_in_page("", following=following)
 
-        with self._admission.caller(caller):
-            return self._enter(request, authorization, _own_address(following))
+            key = form.get("key", "").strip()
+            if not key:
+                check_local(request.headers, with_origin=True)
+            authorization = f"Bearer {key}" if key else ""
+            try:
+                caller = await self._callers.identified(authorization)
+            except KeyRefused as error:
+                wrong = "type a key, or open what heedful ui printed"
+                if key:
+                    wrong = str(error)
+                return self._sign_in_page(wrong, following=following, status=401)
+
+            with self._admission.caller(caller):
+                page = _own_address(following)
+                return self._enter(request, authorization, caller.key.id, page=page)
 
     def _sign_in_page(
         self, wrong: str, *, following: str = "", status: int = 200
@@ -430,59 +506,89 @@ class Site:
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
 
     def _enter(
-        self, request: Request, authorization: str, page: str = SITE_PATH
+        self,
+        request: Request,
+        authorization: str,
+        key: str = "",
+        *,
+        page: str = SITE_PATH,
     ) -> Response:
-        """Begin a session, set its cookie, and send the browser to a page."""
-        cookie, _ = self.sessions.begin(authorization)
+        """Begin a session, set its cookie, and send the browser to a page.
+
+        The session that this browser had before ends.
+        """
+        self.sessions.end(_cookie(request))
+
+        secure = "https" in (_origin_scheme(request), _proxy_scheme(request))
+        cookie, _ = self.sessions.begin(authorization, key, secure=secure)
         response = RedirectResponse(page, 303)
         response.set_cookie(
-            _cookie(request),
+            _cookie_name(request),
             cookie,
             path=SITE_PATH,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=secure,
         )
         return response
 
-    async def _sign_out(self, request: Request) -> Response:
-        """End the session of a request. Raises the errors of `_visit`, Problem."""
-        visit = await self._visit(request)
-        _check_token(visit)
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request of somebody who is signed in on to its page, and count it.
 
-        self.sessions.end(request.cookies.get(_cookie(request), ""))
-        response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
-        response.delete_cookie(_cookie(request), path=SITE_PATH)
-        return response
+        Raises KeyRefused, Problem, Forbidden, StoreError.
+        """
+        request = Request(scope, receive)
+        with self._admission.anybody():
+            visit = await self._visit(request)
+            request.state.visit = visit
+            request.state.caller = visit.caller
 
-    async def _visit(self, request: Request, person: bool = True) -> Visit:
-        """Return who asks, and for what. Raises KeyRefused, Problem, Forbidden."""
-        form = await _form_of(request)
+            # An address with its project can be passed on to others. The page is
+            # counted when the browser asks for it there.
+            is_page = request.method != "POST" and not _is_data(request)
+            if is_page and visit.path != EVENTS_PATH and "project" not in visit.query:
+                response = RedirectResponse(visit.page, 303)
+                await response(scope, receive, send)
+                return
 
+            with ExitStack() as places:
+                places.enter_context(self._admission.caller(visit.caller))
+                if visit.path == EVENTS_PATH:
+                    tenant = visit.caller.key.tenant
+                    places.enter_context(self._streams.running())
+                    places.enter_context(self._streams.running(tenant))
+
+                form = await self._form_of(request, visit.session)
+                project = visit.query.get("project") or form.get("project", "")
+                caller = visit.caller
+                if project:
+                    caller = caller.within(project)
+                request.state.visit = replace(visit, caller=caller, form=form)
+                request.state.caller = caller
+                await self._pages(scope, receive, send)
+
+    async def _visit(self, request: Request) -> Visit:
+        """Return who asks, and for what, in the first project of the key.
+
+        Raises KeyRefused, Problem, StoreError.
+        """
+        path = request.scope["path"]
         # The script of a live page sends this header when it loads the page again.
-        if "heedful-live" in request.headers:
-            person = False
-        session = self.sessions.find(request.cookies.get(_cookie(request), ""), person)
+        is_live = "heedful-live" in request.headers or path == EVENTS_PATH
+        person = not is_live and request.method != "HEAD"
+        session = self.sessions.find(_cookie(request), person)
         if session is None:
             raise KeyRefused("sign in first: the session has ended, or there was none")
 
-        caller = await self._caller(request, session)
-        project = str(request.query_params.get("project") or form.get("project", ""))
-        if project:
-            caller = caller.within(project)
-
-        visit = Visit(
+        return Visit(
             app=self._app,
-            caller=caller,
+            caller=await self._caller(request, session),
             session=session,
-            path=request.scope["path"],
+            path=path,
             query=dict(request.query_params),
-            form=form,
             read_only=self._read_only,
+            person=person,
         )
-        request.state.caller = caller
-        request.state.visit = visit
-        return visit
 
     async def _caller(self, request: Request, session: Session) -> Caller:
         """Return the caller of a session. Raises KeyRefused, Problem, StoreError."""
@@ -491,39 +597,68 @@ class Site:
         check_local(request.headers, with_origin=True)
         return local(self._setup)
 
+    async def _form_of(
+        self, request: Request, session: Session | None = None
+    ) -> dict[str, str]:
+        """Return the fields of a form that a page of this site sent.
+
+        It must have arrived as soon as a body of the API. Raises Problem.
+        """
+        if request.method != "POST":
+            return {}
+
+        _check_origin(request, session)
+        body = await read_body(
+            request.scope,
+            request.receive,
+            max_bytes=MAX_FORM_BYTES,
+            seconds=self._setup.limits.seconds,
+        )
+        try:
+            fields = parse_qsl(
+                body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
+            )
+        except ValueError as error:
+            raise Problem(
+                status=400,
+                code="bad_request",
+                detail=f"the form cannot be read: {error}",
+            ) from error
+        return dict(fields)
+
+    async def _sign_out(self, request: Request) -> Response:
+        """End the session of a request. Raises Problem."""
+        _check_token(request.state.visit)
+
+        self.sessions.end(_cookie(request))
+        response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
+        response.delete_cookie(_cookie_name(request), path=SITE_PATH)
+        return response
+
     def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
         """Return the function that answers requests for a page or its data."""
 
         async def show(request: Request) -> Response:
             """Return the page as HTML, or its data as JSON."""
-            visit = await self._visit(request)
+            visit: Visit = request.state.visit
             visit.needs(*page.may)
-            as_data = _is_data(request)
-            # An address with its project can be passed on to others.
-            if not as_data and "project" not in visit.query:
-                return RedirectResponse(visit.page, 303)
+            facts = await page.make(visit, **request.path_params)
+            if _is_data(request):
+                text = await offload(json.dumps, facts, default=methodcaller("plain"))
+                return Response(text, media_type="application/json")
 
-            with self._admission.caller(visit.caller):
-                facts = await page.make(visit, **request.path_params)
-                if as_data:
-                    text = await offload(
-                        json.dumps, facts, default=methodcaller("plain")
-                    )
-                    return Response(text, media_type="application/json")
-
-                template = f"ui/{page.template}.html.j2"
-                return await offload(_html, template, visit, page.title, facts)
+            template = f"ui/{page.template}.html.j2"
+            return await offload(_html, template, visit, page.title, facts)
 
         return show
 
     async def _missing(self, request: Request) -> Response:
         """Refuse an address that is no page, but only to who is signed in."""
-        visit = await self._visit(request)
-        raise NotFound("page", visit.path, "these pages")
+        raise NotFound("page", request.state.visit.path, "these pages")
 
     async def _act(self, request: Request) -> Response:
         """Do what a form asks for; then show its page again, with what was done."""
-        visit = await self._visit(request)
+        visit: Visit = request.state.visit
         _check_token(visit)
 
         name = visit.path.removeprefix("/do/")
@@ -541,42 +676,42 @@ class Site:
                 detail=f"the key may not do this: {reason}",
             )
 
-        with (
-            self._admission.caller(visit.caller),
-            Effects(actor=visit.caller.actor),
-        ):
+        with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
         return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
 
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
-        visit = await self._visit(request, person=False)
+        visit: Visit = request.state.visit
         visit.needs(*READING)
-        if self._streams >= MAX_STREAMS:
-            raise Problem(
-                status=503,
-                code="busy",
-                detail="too many pages are live; this one stays as it is",
-            )
-        return StreamingResponse(self._changes(visit), media_type="text/event-stream")
+        stream_type = "text/event-stream"
+        if request.method == "HEAD":
+            return Response(media_type=stream_type)
+
+        return StreamingResponse(self._changes(visit), media_type=stream_type)
 
     async def _changes(self, visit: Visit) -> AsyncIterator[str]:
-        """Yield an event each time that something of the visitor's project changed."""
-        self._streams += 1
-        try:
-            deadline = time.monotonic() + MAX_STREAM_SECONDS
-            seen_state = await visit.caller.read(figures.latest)
-            # If the stream ends, the browser asks again after 1,000 milliseconds.
-            yield "retry: 1000\n\n"
+        """Yield an event each time that something of the visitor's project changed.
 
-            while time.monotonic() < deadline:
-                await asyncio.sleep(STREAM_POLL_SECONDS)
-                latest = await visit.caller.read(figures.latest)
-                if latest != seen_state:
-                    seen_state = latest
-                    yield "event: changed\ndata: {}\n\n"
-        finally:
-            self._streams -= 1
+        The stream ends when the key of the visitor is revoked.
+        """
+        deadline = time.monotonic() + MAX_STREAM_SECONDS
+        seen_state = await visit.caller.read(figures.latest)
+        # If the stream ends, the browser asks again after 1,000 milliseconds.
+        yield "retry: 1000\n\n"
+
+        while time.monotonic() < deadline:
+            await asyncio.sleep(STREAM_POLL_SECONDS)
+            if visit.session.authorization:
+                try:
+                    await self._callers.identified(visit.session.authorization)
+                except KeyRefused:
+                    return
+
+            latest = await visit.caller.read(figures.latest)
+            if latest != seen_state:
+                seen_state = latest
+                yield "event: changed\ndata: {}\n\n"
 
     def _problem(self, request: Request, problem: Problem) -> Response:
         """Return a problem as a page or as data; who must sign in is asked to do so."""
@@ -588,7 +723,9 @@ class Site:
 
         if _is_data(request):
             return JSONResponse(
-                {"code": problem.code, "detail": problem.detail}, problem.status
+                {"code": problem.code, "detail": problem.detail},
+                problem.status,
+                headers=problem.headers,
             )
 
         if must_sign_in:
@@ -606,9 +743,11 @@ class Site:
             "posted": request.method == "POST",
         }
         visit = getattr(request.state, "visit", None)
-        return _html(
+        page = _html(
             "ui/problem.html.j2", visit, "Not possible", facts, status=problem.status
         )
+        page.headers.update(problem.headers)
+        return page
 
 
 def _html(
@@ -624,7 +763,7 @@ def _html(
     `visit` is None for who is not signed in.
     """
     note = ""
-    if visit is not None:
+    if visit is not None and visit.person:
         note = visit.session.note
         visit.session.note = ""
 
@@ -645,40 +784,40 @@ def _with_page_headers(send: Send) -> Send:
     return send_with_headers
 
 
-async def _form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form that a page of this site sent. Raises Problem."""
-    if request.method != "POST":
-        return {}
+def _check_origin(request: Request, session: Session | None) -> None:
+    """Refuse a form that no page of this site sent. Raises Problem.
 
-    origin = request.headers.get("origin", "")
-    if not origin or urlsplit(origin).netloc != request.headers.get("host", ""):
+    A page that came over http cannot send a form to a site that has https: somebody in
+    the network may have written it.
+    """
+    host = urlsplit(request.headers.get("origin", "")).netloc
+    scheme = _origin_scheme(request)
+    is_own = bool(host) and host == request.headers.get("host", "")
+    is_insecure = scheme != "https" and _proxy_scheme(request) == "https"
+    is_other_scheme = session is not None and session.secure != (scheme == "https")
+    if not is_own or is_insecure or is_other_scheme:
         raise Problem(
             status=403,
             code="other_origin",
             detail="the form is not from a page of this site",
         )
 
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise Problem(
-                status=413,
-                code="body_too_large",
-                detail=f"a form may have at most {MAX_FORM_BYTES} bytes",
-            )
 
-    try:
-        fields = parse_qsl(
-            body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
-        )
-    except ValueError as error:
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail=f"the form cannot be read: {error}",
-        ) from error
-    return dict(fields)
+def _origin_scheme(request: Request) -> str:
+    """Return the scheme of the page that sent a request; "" if it does not say."""
+    return urlsplit(request.headers.get("origin", "")).scheme
+
+
+def _proxy_scheme(request: Request) -> str:
+    """Return the scheme with which a browser asks, as a proxy or the connection says.
+
+    Anybody can claim it. So it is used only for what makes a session stricter: who says
+    https gets a cookie that browsers send over https alone.
+    """
+    forwarded = request.headers.get("x-forwarded-proto", "")
+    # The first of several proxies is the one that the browser asked.
+    first = forwarded.partition(",")[0].strip().lower()
+    return first or request.url.scheme
 
 
 def _check_token(visit: Visit) -> None:
@@ -725,6 +864,11 @@ def _own_address(address: str) -> str:
 
 
 def _cookie(request: Request) -> str:
+    """Return the cookie of a request, or ""."""
+    return request.cookies.get(_cookie_name(request), "")
+
+
+def _cookie_name(request: Request) -> str:
     """Return the name of the cookie, in which the port stands, such as `heedful_ui_80`.
 
     Browsers send a cookie to all ports of a machine, so services would share it.

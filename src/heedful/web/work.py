@@ -249,8 +249,10 @@ async def traces(visit: Visit) -> Document:
         cursor=visit.query.get("cursor"),
     )
 
-    digests = [episode["digest"] for episode in answer["items"]]
-    summaries = await visit.caller.read(figures.episodes, digests)
+    summaries: dict[str, Document] = {}
+    if visit.may("read"):
+        digests = [episode["digest"] for episode in answer["items"]]
+        summaries = await visit.caller.read(figures.episodes, digests)
     episodes = [
         {**episode, **summaries.get(episode["digest"], {})}
         for episode in answer["items"]

@@ -22,6 +22,7 @@ from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
+from heedful.service.review import may_review
 from heedful.service.schemas import LOOP_NAME_VALIDATOR, Name, Share
 from heedful.store import lessons
 from heedful.traces.episode import Ended
@@ -318,6 +319,6 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
         tags=question.tags,
         match=question.match,
         store=caller.memory,
-        waiting="read" in caller.key.may,
+        waiting=may_review(caller),
     )
     return {"reflections": reflections}

@@ -8,7 +8,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -25,7 +25,7 @@ from heedful.lessons.trust import source_trust
 from heedful.memory.reflect import receive, to_stored_episode
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.service import schemas
+from heedful.service import review, schemas
 from heedful.service.auth import (
     Approving,
     Caller,
@@ -180,7 +180,9 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     return {
         "signature": signature(body.error_type, redact(body.text)).digest,
         "count": answer.count,
-        "lessons": [lesson_to_wire(lesson) for lesson in answer.lessons],
+        "lessons": [
+            lesson_to_wire(review.visible(caller, lesson)) for lesson in answer.lessons
+        ],
         "grouped": answer.group is not None,
         "lines": answer.lines,
         "release": answer.release,
@@ -262,7 +264,7 @@ async def query(
         match=body.match,
         kind=body.kind,
         importance=body.importance,
-        waiting="read" in caller.key.may,
+        waiting=review.may_review(caller),
     )
     return Page(items=matches, next=None)
 
@@ -278,10 +280,13 @@ async def listed(
 ) -> Page[Document]:
     """List the lessons that match all filters, newest first; times are in seconds since
     1970.
+
+    A key with `recall` in place of `read` gets no words, type, source and tags of
+    lessons that wait in quarantine or were rejected.
     """
     stored_state = state_from_older(state) if state else ""
-    rows = await caller.read(
-        editions.list_lessons,
+    rows = await review.list_lessons(
+        caller,
         page.limit + 1,
         page.id or MAX_ROW_ID,
         kind=kind or "",
@@ -298,7 +303,7 @@ async def one(id: Id, caller: Reading, response: Response) -> Document:
     """Return a lesson; its `edition` is its entity tag, which is in the header `ETag`,
     too.
     """
-    return _with_etag(await caller.read(editions.one, id), response)
+    return _with_etag(await review.read_lesson(caller, id), response)
 
 
 @lessons.patch("/reflections/{id}")
@@ -340,7 +345,7 @@ async def edit(
 
     if body.text and caller.setup.embedder:
         await caller.setup.embed_soon(caller.scope)
-    return _with_etag(edited, response)
+    return _with_etag(review.visible(caller, edited), response)
 
 
 def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
@@ -460,10 +465,16 @@ async def receive_episode(
 async def list_episodes(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[schemas.EpisodeRow]:
-    """List the episodes and their states, newest first."""
+    """List the episodes and their states, newest first.
+
+    `error` may quote the episode: a key with `recall` in place of `read` gets only the
+    name of the error.
+    """
     rows = await caller.read(
         episodes.page, page.limit + 1, state or "", page.cursor or ""
     )
+    if not review.may_review(caller):
+        rows = [replace(row, error=row.error.partition(":")[0]) for row in rows]
     return Page[schemas.EpisodeRow].of(rows, page.limit, "digest")
 
 

@@ -84,7 +84,9 @@ order by seen desc, last_seen desc, id limit :limit;
 -- The lessons that pass the filters; an empty filter passes all.
 select * from lesson
 where tenant = :tenant and project = :project and id < :before
-  and (:kind = '' or kind = :kind) and (:error_type = '' or error_type = :error_type)
+  and (:kind = '' or kind = :kind)
+  and (:error_type = '' or error_type = :error_type
+       and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
   and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
   and (:tag = '' or trust not in ('tool', 'external') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;

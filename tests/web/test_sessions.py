@@ -1,0 +1,481 @@
+"""Who is let in to the pages, how often, from where, and until when."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.service.setup import RequestLimits
+from heedful.store import keys
+from heedful.web import site
+from heedful.web.site import (
+    MAX_KEY_SESSIONS,
+    MAX_SESSION_IDLE_SECONDS,
+    MAX_SESSIONS,
+    Sessions,
+    Visit,
+)
+from tests.engines import change_rows, opened
+from tests.service.running import WAITING
+from tests.service.support import problem, read_data
+from tests.web.support import HERE, Browser, browsing, fill
+
+CODE = "misdirected_request"
+FORM_TYPE = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def sign_in(browser: Browser, key: str, **headers: str) -> httpx.Response:
+    """Send the form of the sign-in page, without cookies."""
+    sent = {"origin": HERE, "host": "localhost", **headers}
+    request = httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=browser.api.app), base_url=HERE
+    ).post("/ui/sign-in", data={"key": key}, headers=sent)
+    return browser.api.run(request)
+
+
+def remove_keys(browser: Browser) -> None:
+    """Make the service one that nobody has made a key for."""
+    change_rows(browser.api.setup.store.url, "delete from key")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param({"X-Forwarded-For": "192.0.2.7"}, id="X-Forwarded-For"),
+        pytest.param({"Forwarded": "for=192.0.2.7"}, id="Forwarded"),
+        pytest.param({"Via": "1.1 proxy"}, id="Via"),
+        pytest.param({"X-Real-IP": "192.0.2.7"}, id="X-Real-IP"),
+        pytest.param({"X-Forwarded-Host": "heedful.test"}, id="X-Forwarded-Host"),
+        pytest.param({"X-Forwarded-Proto": "https"}, id="X-Forwarded-Proto"),
+        pytest.param({"host": "heedful.test"}, id="Host"),
+    ],
+)
+def test_without_a_key_nobody_comes_through_a_proxy(tmp_path, header):
+    with browsing(tmp_path, open=True) as browser:
+        remove_keys(browser)
+        api = browser.api
+        host = header.get("host", "localhost")
+        same_origin = {"host": "localhost", "origin": f"http://{host}"}
+        if "X-Forwarded-Proto" in header:
+            same_origin["origin"] = "https://localhost"
+
+        problem(api.get("/v1/loops", key="", headers=header), 421, CODE)
+        signing_in = sign_in(browser, "", **(same_origin | header))
+        assert signing_in.status_code == 421
+        assert "set-cookie" not in signing_in.headers
+
+        token = browser.site.sessions.invite()
+        assert browser.get(f"/open?token={token}", headers=header).status_code == 421
+        # The token is not used up.
+        assert browser.get(f"/open?token={token}").status_code == 303
+        assert browser.get("/loops").status_code == 200
+        for path in ("/loops?project=main", "/loops.json", "/events?project=main"):
+            assert browser.get(path, headers=header).status_code == 421, path
+        form = {"token": browser.token, "id": "x", "why": "x"}
+        acting = browser.client.post(
+            "/ui/do/cancel", data=form, headers=same_origin | header
+        )
+        assert api.run(acting).status_code in (403, 421)
+
+
+def test_who_is_at_this_machine_signs_in_without_a_key(tmp_path):
+    with browsing(tmp_path, open=True) as browser:
+        remove_keys(browser)
+        assert read_data(browser.api.get("/v1/loops", key=""))["items"] == []
+        assert sign_in(browser, "").status_code == 303
+
+
+def test_heedful_ui_opens_on_this_machine(tmp_path):
+    file = str(tmp_path / "heedful.db")
+    with opened(file) as store:
+        assert not asyncio.run(store.read(Scope(), keys.any_key))
+    command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
+    env = {**os.environ, "HEEDFUL_DB": file}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        with httpx.Client(follow_redirects=True, trust_env=False) as client:
+            assert client.head(url).status_code == 200  # a program looks at the link
+            page = client.get(url)
+            strange = client.get(url, headers={"X-Forwarded-For": "192.0.2.7"})
+        process.terminate()
+        process.wait(WAITING)
+    assert page.status_code == 200
+    assert "No loop was recorded" in page.text
+    assert strange.status_code == 421
+
+
+STRICT = RequestLimits(rate=0.001, burst=4)
+
+
+def test_a_page_its_data_and_its_forms_count_as_one_request_each(tmp_path):
+    with browsing(tmp_path, limits=STRICT) as browser:
+        api = browser.api
+        key = api.key("read", "write")
+        browser.open(key)
+        # Home asks three routes of the API. Its address gets the project by a redirect.
+        assert browser.get("/home").status_code == 200
+        assert browser.get("/home.json").status_code == 200
+        assert browser.get("/lessons").status_code == 200
+        refused = browser.get("/home")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert browser.get("/home.json").status_code == 429
+        assert browser.get("/nothing.json").status_code == 429
+        assert browser.post("/do/cancel", id="x").status_code == 429
+        assert browser.get("/events?project=main").status_code == 429
+        assert browser.post("/sign-in", key=key).status_code == 429
+        problem(api.get("/v1/loops", key=key), 429, "too_many_requests")
+        # Another key has a rate of its own.
+        browser.open(api.key("read"))
+        assert browser.get("/home").status_code == 200
+
+
+def test_what_is_refused_counts_as_well(tmp_path):
+    with browsing(tmp_path, limits=STRICT) as browser:
+        browser.open(browser.api.key("write"))
+        answers = [browser.get("/loops.json").status_code for _ in range(4)]
+        assert answers == [403, 403, 403, 429]
+
+
+async def slow_form(
+    gate: asyncio.Event, came: asyncio.Semaphore
+) -> AsyncIterator[bytes]:
+    """Send the beginning of a form, and its end when the gate opens."""
+    yield b"key=heed"
+    came.release()
+    await gate.wait()
+    yield b"ful"
+
+
+def neighbour_of(browser: Browser) -> Browser:
+    """Return the browser of a key of another tenant, on the same pages."""
+    neighbour = Browser(browser.api)
+    neighbour.site = browser.site
+    return neighbour.open(browser.api.key("read", tenant="other", projects=()))
+
+
+@pytest.mark.parametrize(
+    ("concurrent", "forms", "own", "others"),
+    [
+        pytest.param(8, 6, 200, 200, id="places are left"),
+        pytest.param(8, 7, 429, 200, id="all places of a tenant are taken"),
+        pytest.param(4, 4, 503, 503, id="all places of the service are taken"),
+    ],
+)
+def test_forms_and_pages_share_the_places_of_the_api(
+    tmp_path, concurrent, forms, own, others
+):
+    with browsing(tmp_path, limits=RequestLimits(concurrent=concurrent)) as browser:
+        neighbour = neighbour_of(browser)
+        browser.open(browser.api._all)
+
+        async def scenario() -> tuple[list[int], list[int]]:
+            """Return what pages answer beside slow forms, and how these end."""
+            gate = asyncio.Event()
+            came = asyncio.Semaphore(0)
+            headers = {**FORM_TYPE, "origin": HERE}
+            sending = []
+            for _ in range(forms):
+                form = slow_form(gate, came)
+                post = browser.client.post("/ui/do/x", content=form, headers=headers)
+                sending.append(asyncio.create_task(post))
+            for _ in sending:
+                await came.acquire()
+
+            pages = [
+                await visitor.client.get("/ui/loops.json")
+                for visitor in (browser, neighbour)
+            ]
+            pages.append(await browser.api.ask("GET", "/v1/loops"))
+            gate.set()
+            ended = await asyncio.gather(*sending)
+            return (
+                [page.status_code for page in pages],
+                [form.status_code for form in ended],
+            )
+
+        pages, ended = browser.api.run(scenario())
+    assert pages == [own, others, own]
+    assert set(ended) == {403}  # they had no token
+
+
+def test_slow_sign_ins_take_no_place_and_are_cut(tmp_path):
+    limits = RequestLimits(concurrent=2, seconds=0.3)
+    with browsing(tmp_path, limits=limits) as browser:
+        visitor = Browser(browser.api)
+        visitor.site = browser.site
+        visitor.open(browser.api._all)
+
+        async def scenario() -> tuple[int, list[httpx.Response]]:
+            came = asyncio.Semaphore(0)
+            never = asyncio.Event()
+            sending = [
+                asyncio.create_task(
+                    browser.client.post(
+                        "/ui/sign-in",
+                        content=slow_form(never, came),
+                        headers={**FORM_TYPE, "origin": HERE},
+                    )
+                )
+                for _ in range(5)
+            ]
+            for _ in sending:
+                await came.acquire()
+            page = await visitor.client.get("/ui/loops.json")
+            return page.status_code, await asyncio.gather(*sending)
+
+        page, answers = browser.api.run(scenario())
+    assert page == 200
+    for answer in answers:
+        assert answer.status_code == 408
+        assert answer.headers["connection"] == "close"
+
+
+def test_a_slow_form_of_who_is_signed_in_is_cut(tmp_path):
+    with browsing(tmp_path, limits=RequestLimits(seconds=0.2)) as browser:
+        browser.open(browser.api._all)
+
+        async def send(path: str) -> int:
+            form = slow_form(asyncio.Event(), asyncio.Semaphore(0))
+            headers = {**FORM_TYPE, "origin": HERE}
+            answer = await browser.client.post(path, content=form, headers=headers)
+            return answer.status_code
+
+        for path in ("/ui/do/cancel", "/ui/sign-out"):
+            assert browser.api.run(send(path)) == 408, path
+        browser.client.cookies.clear()
+        # The form of who is not signed in is not read.
+        assert browser.api.run(send("/ui/do/cancel")) == 401
+
+
+def test_streams_of_a_tenant_leave_places_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "MAX_STREAMS", 8)
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        browser.open(api._all)
+        neighbour = neighbour_of(browser)
+        own = browser.client.head("/ui/events?project=main")
+        with ExitStack() as streams:
+            for _ in range(7):
+                streams.enter_context(browser.site._streams.running("acme"))
+            assert browser.get("/events?project=main").status_code == 429
+            theirs = neighbour.client.head("/ui/events?project=default")
+            assert api.run(theirs).status_code == 200
+        assert api.run(own).status_code == 200
+
+
+def test_a_key_that_signs_in_often_ends_its_own_sessions_alone(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        others = []
+        for key in (api._all, api.key("read", tenant="other", projects=())):
+            other = Browser(api)
+            other.site = browser.site
+            others.append(other.open(key))
+
+        recaller = api.key("recall")
+        first = sign_in(browser, recaller).cookies
+        second = sign_in(browser, recaller).cookies
+        for _ in range(MAX_KEY_SESSIONS - 1):
+            sign_in(browser, recaller)
+
+        def status(cookies: Any) -> int:
+            """Return how a page answers to these cookies."""
+            browser.client.cookies = cookies
+            return browser.get("/loops.json").status_code
+
+        assert status(first) == 401
+        assert status(second) == 200
+        for other in others:
+            assert other.get("/loops.json").status_code == 200
+
+
+def test_ten_thousand_sign_ins_end_no_session_of_another_key():
+    sessions = Sessions()
+    mine, session = sessions.begin("Bearer mine", "mine")
+    person, _ = sessions.begin("")
+    for _ in range(10_050):
+        sessions.begin("Bearer theirs", "theirs")
+    assert sessions.find(mine) is session
+    assert sessions.find(person) is not None
+    assert len(sessions._sessions) == MAX_KEY_SESSIONS + 2
+
+
+def test_many_keys_end_no_session_of_a_key_with_few():
+    sessions = Sessions()
+    mine, session = sessions.begin("Bearer mine", "mine")
+    for number in range(MAX_SESSIONS + 500):
+        sessions.begin("Bearer theirs", f"key {number % 150}")
+    assert len(sessions._sessions) == MAX_SESSIONS
+    assert sessions.find(mine) is session
+
+
+def test_the_session_that_was_not_used_for_the_longest_time_ends():
+    sessions = Sessions()
+    cookies = [sessions.begin("", "a")[0] for _ in range(MAX_KEY_SESSIONS)]
+    sessions.find(cookies[0])
+    sessions.find(cookies[1], person=False)
+    sessions.begin("", "a")
+    assert sessions.find(cookies[0]) is not None
+    assert sessions.find(cookies[1]) is None
+    assert sessions.find(cookies[2]) is not None
+
+
+def test_sessions_that_nobody_uses_leave_nothing_behind():
+    sessions = Sessions()
+    for number in range(5):
+        _, session = sessions.begin("Bearer secret", f"key {number}")
+        session.used -= MAX_SESSION_IDLE_SECONDS + 1
+    cookie, _ = sessions.begin("", "new")
+    assert list(sessions._of_key) == ["new"]
+    assert len(sessions._sessions) == 1
+    sessions.end(cookie)
+    sessions.end(cookie)
+    assert not sessions._of_key
+
+
+def test_signing_in_again_ends_the_session_of_this_browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        old = dict(browser.client.cookies)
+        browser.open(browser.api.key("read"))
+        assert browser.get("/loops.json").status_code == 200
+        browser.client.cookies.clear()
+        browser.client.cookies.update(old)
+        assert browser.get("/loops.json").status_code == 401
+
+
+def test_a_note_is_shown_to_its_own_session_once(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        other = Browser(api)
+        other.site = browser.site
+        other.open(api._all)
+        browser.open(api._all)
+        form = {"token": browser.token, "id": "open", "why": "x", "back": "/ui/loops"}
+        assert browser.post("/do/cancel", form).status_code == 303
+
+        note = "The loop is cancelled."
+        assert note not in other.get("/loops").text
+        live = {"heedful-live": "1"}
+        assert note not in browser.get("/loops?project=main", headers=live).text
+        api.run(browser.client.head("/ui/loops?project=main"))
+        assert note in browser.get("/loops").text
+        assert note not in browser.get("/loops").text
+
+        # What the old session was told is not told to the next one of this browser.
+        assert "cancelled" in browser.get("/loops/open").text
+        form["token"] = browser.token
+        assert browser.post("/do/cancel", form).status_code == 303
+        browser.open(api.key("read"))
+        assert note not in browser.get("/loops").text
+
+
+def test_head_changes_nothing(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        token = browser.site.sessions.invite()
+        looked = api.run(browser.client.head(f"/ui/open?token={token}"))
+        assert looked.status_code == 200
+        assert "set-cookie" not in looked.headers
+        assert browser.get(f"/open?token={token}").status_code == 303
+
+        (session,) = browser.site.sessions._sessions.values()
+        session.used -= 100
+        used = session.used
+        for path in ("/loops?project=main", "/loops.json", "/events?project=main"):
+            assert api.run(browser.client.head(f"/ui{path}")).status_code == 200
+        assert session.used == used
+        assert api.run(browser.client.head("/ui/sign-out")).status_code in (303, 403)
+        assert browser.get("/loops").status_code == 200
+
+
+PROXY_HOST = "heedful.test"
+HTTPS_ORIGIN = f"https://{PROXY_HOST}"
+HTTP_ORIGIN = f"http://{PROXY_HOST}"
+SAYS_HTTPS = {"x-forwarded-proto": "https"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "secure"),
+    [
+        pytest.param({"origin": HTTPS_ORIGIN}, 303, True, id="a silent TLS proxy"),
+        pytest.param(
+            {"origin": HTTPS_ORIGIN, **SAYS_HTTPS}, 303, True, id="a TLS proxy"
+        ),
+        pytest.param(
+            {"origin": HTTP_ORIGIN, **SAYS_HTTPS},
+            403,
+            False,
+            id="a page over http, the proxy over https",
+        ),
+        pytest.param({"origin": HTTP_ORIGIN}, 303, False, id="no TLS"),
+    ],
+)
+def test_behind_a_tls_proxy_the_cookie_is_for_https_alone(
+    tmp_path, headers, status, secure
+):
+    with browsing(tmp_path) as browser:
+        answer = sign_in(browser, browser.api._all, host=PROXY_HOST, **headers)
+        assert answer.status_code == status
+        assert ("Secure" in answer.headers.get("set-cookie", "")) is secure
+
+
+@pytest.mark.parametrize(
+    ("begun", "sent", "status"),
+    [
+        pytest.param(HTTPS_ORIGIN, HTTPS_ORIGIN, 303, id="https, as the session"),
+        pytest.param(HTTPS_ORIGIN, HTTP_ORIGIN, 403, id="http to a session of https"),
+        pytest.param(HTTP_ORIGIN, HTTP_ORIGIN, 303, id="http, as the session"),
+        pytest.param(HTTP_ORIGIN, HTTPS_ORIGIN, 403, id="https to a session of http"),
+    ],
+)
+def test_a_form_has_the_scheme_of_its_session(tmp_path, begun, sent, status):
+    with browsing(tmp_path) as browser:
+        entered = sign_in(browser, browser.api._all, host=PROXY_HOST, origin=begun)
+        cookie = entered.headers["set-cookie"].partition(";")[0]
+        headers = {"host": PROXY_HOST, "cookie": cookie, "origin": sent}
+        (session,) = browser.site.sessions._sessions.values()
+        leaving = browser.client.post(
+            "/ui/sign-out", data={"token": session.token}, headers=headers
+        )
+        assert browser.api.run(leaving).status_code == status
+
+
+def test_a_stream_ends_when_its_key_is_revoked(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        key = api.key("read")
+        browser.open(key)
+
+        caller = api.run(browser.site._callers.identified(f"Bearer {key}"))
+        visit = Visit(
+            app=api.app,
+            caller=caller,
+            session=browser.site.sessions.begin(f"Bearer {key}", "x")[1],
+            path="/events",
+            query={},
+        )
+
+        async def listen() -> list[str]:
+            """Revoke the key while a page listens; return what it hears afterwards."""
+            changes = browser.site._changes(visit)
+            assert "retry" in await anext(changes)
+            scope = Scope("acme")
+            await api.setup.store.write(scope, keys.revoke, keys.id_of(key), "ops")
+            browser.site._callers._cached.clear()  # a key is known for a second
+            await api.ask("PUT", "/v1/loops/new", json={"task": "x"})
+            return [event async for event in changes]
+
+        assert api.run(listen()) == []
