@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import LeaseLost
+from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.service.app import API_EXAMPLES
-from heedful.store import exposures, lessons
+from heedful.store import exposures, keys, lessons
 from heedful.store.connection import resumable
 from heedful.store.idempotency import (
     IdempotentCall,
@@ -252,6 +252,16 @@ async def test_the_result_of_an_effect_comes_back_as_it_was(store):
         assert await store.write(SCOPE, work) == value
     with pytest.raises(LookupError, match="within"):
         also(lambda db: None)
+
+
+async def test_a_key_that_a_repeated_call_creates_again_is_refused(store):
+    records: list[Any] = []
+    with recorded(records):
+        first, _ = await keys.create(store, TENANT, "a")
+    with Effects(known=records), pytest.raises(Conflict) as refusal:
+        await keys.create(store, TENANT, "a")
+    assert f"heedful key revoke {first.id}" in str(refusal.value)
+    assert rows(store.url, "select id from key") == [(first.id,)]
 
 
 async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(

@@ -88,7 +88,8 @@ async def create(
 ) -> tuple[Key, str]:
     """Create a key; return it and its full text, which the store does not hold.
 
-    Raises InvalidInput.
+    Raises InvalidInput, and Conflict in a repeated call whose first run has created the
+    key: nobody has its secret any more.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -113,14 +114,19 @@ async def create(
         expires=expires,
     )
     secret = secrets.token_hex(32)
-    await store.write(Scope(tenant), insert, key, _hash(secret))
+    stored_id = await store.write(Scope(tenant), insert, key, _hash(secret))
+    if stored_id != key.id:
+        raise Conflict(
+            f"this call has created key {stored_id} before, and its secret is lost; "
+            f"heedful key revoke {stored_id}, and create another key in another call"
+        )
     return key, f"{key.shown}_{secret}"
 
 
 @holds("keys")
-@resumable(result=None)
-def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
-    """Insert a key with the hash of its secret, and a row in the audit.
+@resumable(result=str)
+def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
+    """Insert a key with the hash of its secret, and a row in the audit; return its id.
 
     Raises Conflict.
     """
@@ -143,6 +149,7 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> None:
         detail={"id": key.id, "projects": key.projects, "may": key.may},
         projects=key.projects,
     )
+    return key.id
 
 
 async def holder(store: Store, token: str) -> Key:
