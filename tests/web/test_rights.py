@@ -10,9 +10,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from heedful import Memory, Pipeline
+from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.dream import consolidate
 from heedful.service.auth import CallerDependency
+from heedful.service.jobs import Depth, Work
 from heedful.store.episodes import record_failure
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.web.loops import home
@@ -366,3 +368,23 @@ def test_each_route_states_a_permission(tmp_path):
             ]
             assert gates, route.path
             assert gates[0].may, route.path
+
+
+def test_where_the_store_is_only_the_person_at_this_machine_sees(tmp_path):
+    with browsing(tmp_path, work=AwayWork()) as browser:
+        pages = {}
+        for key in (None, browser.api.key("recall")):
+            browser.open(key)
+            pages[key is None] = browser.get("/health").text
+    assert AwayWork.place in pages[True]
+    assert AwayWork.place not in pages[False]
+    assert "StoreUnavailable" in pages[False]
+
+
+class AwayWork(Work):
+    """A queue that does not answer, and says where it is."""
+
+    place = "server.example/jobs"
+
+    async def depth(self) -> list[Depth]:
+        raise StoreUnavailable(f"{self.place} does not answer")

@@ -43,11 +43,18 @@ MAX_PAGE_ATTEMPTS = 20  # attempts on one page
 
 
 async def queues(visit: Visit) -> list[Document]:
-    """Return how many jobs wait, run and failed in each queue; if that fails, why."""
+    """Return how many jobs wait, run and failed in each queue; if that fails, why.
+
+    Only the person at this machine is told more than the name of the error: its text
+    says where the store is.
+    """
     try:
         return [asdict(depth) for depth in await visit.caller.setup.work.depth()]
     except StoreError as error:
-        return [{"queue": str(error), "state": "failed", "number": 0, "oldest": 0.0}]
+        reason = type(error).__name__
+        if visit.is_here:
+            reason = str(error)
+        return [{"queue": reason, "state": "failed", "number": 0, "oldest": 0.0}]
 
 
 async def failed_episodes(visit: Visit, limit: int) -> list[Document]:

@@ -236,6 +236,11 @@ class Visit:
     read_only: bool = False
     person: bool = True
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the person at this machine, who needs no key."""
+        return not self.session.authorization
+
     async def ask(
         self,
         method: str,
@@ -432,7 +437,7 @@ class Site:
 
             # The person at this machine may see what is wrong with the store.
             visit = getattr(request.state, "visit", None)
-            is_here = visit is not None and not visit.session.authorization
+            is_here = visit is not None and visit.is_here
             if is_here and isinstance(error, StoreError):
                 problem = Problem(
                     status=problem.status, code=problem.code, detail=str(error)

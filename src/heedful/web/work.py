@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heedful.errors import HeedfulError, InvalidInput, NotFound
+from heedful.errors import HeedfulError, InvalidInput, NotFound, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
@@ -68,7 +68,7 @@ async def policies(visit: Visit) -> Document:
         recorded, _, unread = await _read_recorded(visit)
         replayed = await _replay_policies(recorded, notations)
         reachable = await offload(_reach, visit.query.get("reach", ""))
-    except HeedfulError as error:
+    except UsageError as error:
         return {**facts, "wrong": str(error)}
 
     # The policies are numbered from 1, as in the table below the chart.
@@ -166,7 +166,7 @@ async def compared(visit: Visit) -> Document:
             chosen = policy(notation) if notation else RECORDED_POLICY
             policies.append(chosen)
         recorded, tasks, unread = await _read_recorded(visit)
-    except HeedfulError as error:
+    except UsageError as error:
         return {**facts, "wrong": str(error)}
 
     loops = with_policy_goals(recorded, policies)
