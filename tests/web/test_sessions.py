@@ -82,7 +82,7 @@ def test_without_a_key_nobody_comes_through_a_proxy(tmp_path, header):
         acting = browser.client.post(
             "/ui/do/cancel", data=form, headers=same_origin | header
         )
-        assert api.run(acting).status_code in (403, 421)
+        assert api.run(acting).status_code == 421
 
 
 def test_who_is_at_this_machine_signs_in_without_a_key(tmp_path):
@@ -397,7 +397,9 @@ def test_head_changes_nothing(tmp_path):
         for path in ("/loops?project=main", "/loops.json", "/events?project=main"):
             assert api.run(browser.client.head(f"/ui{path}")).status_code == 200
         assert session.used == used
-        assert api.run(browser.client.head("/ui/sign-out")).status_code in (303, 403)
+        assert (
+            api.run(browser.client.head("/ui/sign-out?project=main")).status_code == 403
+        )
         assert browser.get("/loops").status_code == 200
 
 
