@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from heedful.integrations import install
 from heedful.integrations.hooks import reply, work
 from heedful.integrations.host import Host
 from heedful.integrations.install import hooks as installed_hooks
@@ -231,3 +232,14 @@ async def test_an_own_cure_is_told_in_any_session(
     memory = memory_of(tmp_path, "all and names")
     heard = await run_sessions(memory, reader, CURES[cure])
     assert MARK in heard.lower()
+
+
+def test_hooks_that_leave_out_results_are_to_be_installed_again(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    earlier = installed_hooks("heedful-hook")
+    earlier["PostToolUse"][0]["matcher"] = "Bash|Edit"
+    install.plan_install(path, earlier).apply()
+    assert "PostToolUse leaves out results" in install.installed(path)[1]
+
+    install.plan_install(path, installed_hooks("heedful-hook")).apply()
+    assert "leaves out" not in install.installed(path)[1]

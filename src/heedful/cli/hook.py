@@ -122,6 +122,8 @@ def install(
         lines = [f"wrote {', '.join(written)}"]
     if trust:
         lines.append(f"trusted: {trust}")
+    if trust == "all":
+        lines.append("all covers no program: name yours, as --trust pytest,make")
 
     past_sessions = plans.past_sessions()
     if past_sessions:

@@ -204,7 +204,7 @@ def _project_root() -> Path:
 
 
 def installed(path: Path) -> tuple[list[str], str]:
-    """Return the events with hooks of heedful, and which of their programs are gone.
+    """Return the events with hooks of heedful, and why they must be installed again.
 
     The second is a text such as "; heedful-hook is gone: install again", or "".
     """
@@ -221,6 +221,9 @@ def installed(path: Path) -> tuple[list[str], str]:
         for program in programs
         if not shutil.which(program)
     ]
+    if any("matcher" in group for group in groups_by_event.get("PostToolUse", ())):
+        # As an earlier version wrote them: a page may be read that no hook sees.
+        notes.append("; PostToolUse leaves out results of tools: install again")
     return list(groups_by_event), "".join(notes)
 
 
