@@ -76,7 +76,7 @@ def test_trust_in_a_program_releases_nothing_that_only_a_key_sent(
         assert len(api.run(memory.quarantine.waiting())) == 1
 
         key = f"key:{shop.key.split('_')[1]}"
-        ids = []
+        ids: list[int] = []
         for source in sources:
             name = key if source == "key" else source
             ids += api.run(memory.set_trust(name, "measured", by="ann", waiting=True))
