@@ -124,13 +124,17 @@ class Db(ABC):
         """Run the statement `name` of `sql/` and return the result."""
         return self.execute(statements(self.dialect)[name], values)
 
-    def send(self, name: str, values: Mapping[str, Any], /) -> None:
-        """Run the statement `name` when it suits the database, without its result.
+    def execute_later(self, sql: str, values: Mapping[str, Any], /) -> None:
+        """Run SQL text when it suits the database, without its result.
 
         On PostgreSQL, it waits for the next statement that has a result, or for the
         commit: all of them are one round trip.
         """
-        self.run(name, values)
+        self.execute(sql, values)
+
+    def send(self, name: str, values: Mapping[str, Any], /) -> None:
+        """Run the statement `name` of `sql/` as `execute_later` does."""
+        self.execute_later(statements(self.dialect)[name], values)
 
     def expect(
         self, name: str, values: Mapping[str, Any], error: HeedfulError, /
@@ -177,15 +181,16 @@ class Db(ABC):
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
 
-    def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
-        """Insert `values` as a row of `table`.
+    def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> None:
+        """Insert `values` as a row of `table`, as `execute_later` does.
 
         `end` completes the statement, such as `CONFLICT_SKIP_SQL`.
         """
-        columns = ", ".join(values)
-        parameters = ", ".join(f":{column}" for column in values)
-        sql = f"insert into {table} ({columns}) values ({parameters}) {end}"
-        return self.execute(sql, values)
+        self.execute_later(_insert_sql(table, values, end), values)
+
+    def insert_now(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
+        """Insert `values` as a row of `table`, and return the result."""
+        return self.execute(_insert_sql(table, values, end), values)
 
     def update(
         self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]
@@ -215,6 +220,13 @@ class Db(ABC):
     @cached_property
     def _local_objects(self) -> dict[Callable[[], Any], Any]:
         return {}
+
+
+def _insert_sql(table: str, columns: Iterable[str], end: str) -> str:
+    """Return the SQL that inserts a row with these columns."""
+    names = ", ".join(columns)
+    parameters = ", ".join(f":{column}" for column in columns)
+    return f"insert into {table} ({names}) values ({parameters}) {end}"
 
 
 def _condition(columns: Iterable[str]) -> str:

@@ -86,7 +86,7 @@ def supersede(
     key = key_of(scope)
     # The report comes last, because it has the outcomes.
     dream = {**key, "report": "{}", "by": storable(by), "at": time.time()}
-    id = int(db.insert("dream", dream, "returning id").fetchone()["id"])
+    id = int(db.insert_now("dream", dream, "returning id").fetchone()["id"])
 
     results = []
     for proposal in proposals:

@@ -187,7 +187,7 @@ def record_session(
         "record": "{}",
         "at": now,
     }
-    if not db.insert("episode", row, CONFLICT_SKIP_SQL).rowcount:
+    if not db.insert_now("episode", row, CONFLICT_SKIP_SQL).rowcount:
         return []
 
     answers = list[Remembered]()
@@ -237,7 +237,7 @@ def _record_session_lesson(
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
             values = {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE}
-            db.run("raise_importance", values)
+            db.send("raise_importance", values)
         return answers
 
     # This session saw the lesson before: its sighting is taken back and written again.
@@ -408,7 +408,7 @@ def finish_trace(
         return False
 
     db.delete("span", {**key, "trace": trace.id})
-    db.run("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
+    db.send("forget_traces", {**key, "known": time.time() - LATE_SPANS_SECONDS})
     if episode is not None:
         _insert_episode(db, scope, episode, trace.via)
     return True
@@ -464,7 +464,7 @@ def _insert_spans(
     new = []
     for piece in pieces:
         row = {**key, **asdict(piece)}
-        if db.insert("span", row, CONFLICT_SKIP_SQL).rowcount:
+        if db.insert_now("span", row, CONFLICT_SKIP_SQL).rowcount:
             new.append(piece)
     if not new:
         return
@@ -478,7 +478,7 @@ def _insert_spans(
         "trust": trust,
         "via": db.actor.via,
     }
-    db.run("upsert_trace", values)
+    db.send("upsert_trace", values)
 
 
 def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
@@ -501,7 +501,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
         by_time[time_worked].append(digest)
     for time_worked, digests in sorted(by_time.items()):
         values = {"digests": json.dumps(digests), "at": time_worked}
-        db.run("actions_worked", {**key_of(scope), **values})
+        db.send("actions_worked", {**key_of(scope), **values})
 
     for step in steps:
         if not (step.error and step.lesson):
@@ -515,7 +515,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
         }
         for digest in step.action.digests(step.error):
             values |= {"digest": digest, "worked": worked[digest]}
-            db.run("insert_action", values)
+            db.send("insert_action", values)
 
 
 # A part of an action is announced after it failed in this many runs: on recorded
@@ -607,7 +607,7 @@ def append_events(
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
-        db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
+        db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
 
 
 # The fields of an event that its stored record has.

@@ -80,7 +80,7 @@ def remember(
     new_loops = {""}
     for loop in {lesson.loop for lesson in lessons if lesson.loop}:
         row = {**key_of(scope), "loop": loop}
-        if db.insert("taught", row, CONFLICT_SKIP_SQL).rowcount:
+        if db.insert_now("taught", row, CONFLICT_SKIP_SQL).rowcount:
             new_loops.add(loop)
 
     new_lessons = [lesson for lesson in lessons if lesson.loop in new_loops]
@@ -146,13 +146,13 @@ def _record_outcome(
     number = 0
     if row is not None and row["n"] is not None:
         number = row["n"]
-        db.run("count_outcome", {**values, "times": 1})
+        db.send("count_outcome", {**values, "times": 1})
 
     # A loop with exposures but without a number was counted before, or does not count.
     # Rules that the loop broke are counted here, too: they are written later, and their
     # count then begins again.
     if outcome.memory_key and (number or not shown_to(db, scope, outcome.loop)):
-        db.run("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
+        db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
     return number
 
 
@@ -265,9 +265,9 @@ def conclude(
     factor becomes 1 for all other lessons, and is at least 1 for those that an operator
     wrote or pinned.
     """
-    db.run("reset_useful", key_of(scope))
+    db.send("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
-        db.run("set_useful", {**_lesson_key(scope, lesson), "useful": factor})
+        db.send("set_useful", {**_lesson_key(scope, lesson), "useful": factor})
 
     retired = []
     for comparison in hurting:

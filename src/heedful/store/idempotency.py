@@ -83,7 +83,7 @@ def keep_answer(
     """
     read_call(db, scope, call).check_effects(effect_count)
     before = time.time() - ANSWER_LIFE_SECONDS
-    db.run("forget_answers", {"tenant": call.tenant, "before": before})
+    db.send("forget_answers", {"tenant": call.tenant, "before": before})
     write_effect(db, call, ANSWER_EFFECT, answer)
 
 

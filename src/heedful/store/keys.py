@@ -136,7 +136,7 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> str:
         "may": json.dumps(key.may),
         "hash": hash,
     }
-    if not db.insert("key", row, CONFLICT_SKIP_SQL).rowcount:
+    if not db.insert_now("key", row, CONFLICT_SKIP_SQL).rowcount:
         raise Conflict(f"a key with the id {key.id} exists; try again")
 
     created_ids.append(key.id)
@@ -184,7 +184,8 @@ def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
 
     Without such a key, returns None and the hash for unknown keys.
     """
-    row = db.run("find_key", {"id": id}).fetchone()
+    (keys,) = db.last(("find_key", {"id": id}))
+    row = keys.fetchone()
     if row is None:
         return None, _UNKNOWN_KEY_HASH
     return from_row(Key, row), row["hash"]
@@ -195,7 +196,8 @@ def any_key(db: Db, scope: Scope) -> bool:
 
     Revoked keys count: revoking the last key must not open the service to everybody.
     """
-    return bool(db.run("any_key").fetchone()["n"])
+    (answer,) = db.last(("any_key", {}))
+    return bool(answer.fetchone()["n"])
 
 
 def newest(

@@ -163,7 +163,7 @@ def assign_trust(db: Db, key: Plain, lesson: Lesson) -> Lesson | None:
         lesson.kind, lesson.text, lesson.example, with_task=not is_operator
     )
     if is_operator:
-        db.run("allow_words", {**key, "words": digests})
+        db.send("allow_words", {**key, "words": digests})
     elif db.first("is_refused", {**key, "words": digests}) is not None:
         trust = "external"
 
@@ -271,7 +271,7 @@ def upsert(
                 "loop": lesson.loop,
                 "now": now,
             }
-            db.run("upsert_cause", {**key, **cause})
+            db.send("upsert_cause", {**key, **cause})
 
         if limit is not None:
             waiting = len(held_of(db, scope, source))
@@ -296,7 +296,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
     """Store a lesson with its sighting and texts; return the answer about it."""
     values = _lesson_values(key, lesson, now)
     if lesson.trust in TRUST_RAISING_VERIFICATION:
-        db.run("replace_words", values)
+        db.send("replace_words", values)
 
     row = db.run("upsert_lesson", values).fetchall()[0]
     id = int(row["id"])
@@ -585,7 +585,7 @@ def add_example(
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
     if row is None:
-        db.run("verify_example", values)
+        db.send("verify_example", values)
     elif replace_origins(db, values, row["id"]):
         wrote = "raised"
     else:
@@ -595,7 +595,7 @@ def add_example(
     if place is not None and (row is not None or is_trusted):
         key = {"lesson_id": values["lesson_id"], "digest": values["digest"]}
         id = db.select("id", "example", key)[0]["id"]
-        db.run("place", {**values, **place, "id": id})
+        db.send("place", {**values, **place, "id": id})
 
     return wrote
 
@@ -621,7 +621,7 @@ def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
     `values` holds the id of the lesson as `lesson_id`. The lesson gets the state
     `state`, or with "" that of the example.
     """
-    db.run("set_voice", {**values, "example": example, "kept": state})
+    db.send("set_voice", {**values, "example": example, "kept": state})
 
 
 def name_of(row: Row) -> str:
@@ -655,7 +655,7 @@ def clear(db: Db, scope: Scope) -> int:
     # Rows of other tables follow by cascades.
     for table in "dream link exposure outcome taught episode span trace event".split():
         db.delete(table, key_of(scope))
-    db.run("clear_lineage", {"scope": token(scope)})
+    db.send("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
     db.delete("origin", {"scope": token(scope)})
 
@@ -766,7 +766,7 @@ def evict(
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is not None and corpus["texts"] > most:
         values = {"scope": token(scope), "excess": corpus["texts"] - most}
-        db.run("evict_examples", values)
+        db.send("evict_examples", values)
 
     return [UNSTORED_LESSON if answer.id in evicted else answer for answer in answers]
 
@@ -942,7 +942,7 @@ def edit(
     }
 
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)
-    db.run("allow_words", {**values, "words": digests})
+    db.send("allow_words", {**values, "words": digests})
 
     place = placed(db, space, blob(vector)) if vector is not None else None
     add_words(db, values, "", place)

@@ -162,12 +162,14 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     A new loop has no driver. Raises Conflict if the stored loop has another task,
     context, goals, policy or memory key.
     """
-    n = _insert_loop(db, key=_loop_key(scope, id), head=head, owner="", now=time.time())
-    is_new = n is not None
-    row, parts = _read_rows(db, scope, id)
+    key = _loop_key(scope, id)
+    new_loop = _new_loop_values(db, key, head=head, owner="", now=time.time())
+    inserted, loop, parts = db.last(("insert_loop", new_loop), *_read_calls(key))
+    is_new = bool(inserted.fetchall())
+    row = loop.fetchall()[0]
     if not is_new:
         _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
-    return _stored_loop(row, parts), is_new
+    return _stored_loop(row, parts.fetchall()), is_new
 
 
 def state(db: Db, scope: Scope, id: str) -> LoopState:
@@ -296,7 +298,7 @@ def _write_changes(db: Db, loop: _Loop, entry: JournalEntry, now: float) -> None
         columns = asdict(entry.override)
         columns["by"] = storable(entry.override.by)
         columns["why"] = storable(entry.override.why)
-        db.run("insert_override", {**columns, "n": loop.n, "now": now})
+        db.send("insert_override", {**columns, "n": loop.n, "now": now})
 
     if entry.verdict is not None:
         decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
@@ -343,8 +345,7 @@ def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
 
     Raises NotFound.
     """
-    key = _loop_key(scope, id)
-    loop, parts = db.last(("read_loop", key), ("read_parts", {**key, "whole": 1}))
+    loop, parts = db.last(*_read_calls(_loop_key(scope, id)))
     rows = loop.fetchall()
     if not rows:
         raise NotFound("loop", id, db.url)
@@ -352,6 +353,11 @@ def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
     part_rows = parts.fetchall()
     db.spend(_size_of(rows[0], part_rows))
     return rows[0], part_rows
+
+
+def _read_calls(key: Mapping[str, Any]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the statements that read a loop and its parts."""
+    return ("read_loop", key), ("read_parts", {**key, "whole": 1})
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
@@ -562,11 +568,20 @@ def _lease_lost(id: str) -> LeaseLost:
 def _insert_loop(
     db: Db, key: Mapping[str, Any], head: Head, owner: str, now: float
 ) -> int | None:
-    """Insert the loop and return its number; return None if it exists.
+    """Insert the loop and return its number; return None if it exists."""
+    values = _new_loop_values(db, key, head=head, owner=owner, now=now)
+    row = db.first("insert_loop", values)
+    return None if row is None else int(row["n"])
+
+
+def _new_loop_values(
+    db: Db, key: Mapping[str, Any], head: Head, owner: str, now: float
+) -> dict[str, Any]:
+    """Return the values of the statement `insert_loop`.
 
     A loop without a driver (`owner` is "") has no lease.
     """
-    values = {
+    return {
         **key,
         **_head_columns(head),
         "owner": owner,
@@ -574,8 +589,6 @@ def _insert_loop(
         "via": db.actor.via,
         "now": now,
     }
-    row = db.first("insert_loop", values)
-    return None if row is None else int(row["n"])
 
 
 def _head_columns(head: Head) -> dict[str, str]:

@@ -14,12 +14,12 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary, finalize
 
-from psycopg import errors
+from psycopg import errors, sql
 
 from heedful.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -31,7 +31,6 @@ from heedful.store.postgres_session import (
     Address,
     CommitInDoubt,
     PostgresSession,
-    Statement,
     parse_url,
     translate_error,
 )
@@ -194,14 +193,17 @@ def _lock_number(scope: Scope, name: str) -> int:
     return int.from_bytes(digest, signed=True)
 
 
-def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> list[Statement]:
-    """Return what begins a transaction, sets the tenant and acquires the locks."""
-    values: dict[str, Any] = {"tenant": scope.tenant}
-    calls = ["set_config('heedful.tenant', :tenant, true)"]
-    for place, lock in enumerate(locks):
-        values[f"lock_{place}"] = lock
-        calls.append(f"pg_advisory_xact_lock(:lock_{place})")
-    return [(begin, {}), (f"select {', '.join(calls)}", values)]
+def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> tuple[str, str]:
+    """Return SQL that begins a transaction, and SQL that sets the tenant and locks."""
+    calls = [f"set_config('heedful.tenant', {_quoted(scope.tenant)}, true)"]
+    calls += [f"pg_advisory_xact_lock({lock})" for lock in locks]
+    return begin, f"select {', '.join(calls)}"
+
+
+@lru_cache(1_000)
+def _quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return sql.quote(text)
 
 
 class _Pool(Threads[PostgresSession]):
@@ -234,9 +236,7 @@ class _Pool(Threads[PostgresSession]):
         value: T = await self.submit(job)
         return value
 
-    def transact(
-        self, begin: Sequence[Statement], work: Work[T], reads: bool = False
-    ) -> T:
+    def transact(self, begin: Sequence[str], work: Work[T], reads: bool = False) -> T:
         """Run `work` in a transaction, which may only read; return its result.
 
         Repeats if the database asks for a retry, or if the connection was lost before

@@ -27,7 +27,6 @@ from heedful.errors import (
     StoreNewer,
 )
 from heedful.store.postgres_session import (
-    BEGIN,
     PATIENT_TRANSACTION_SQL,
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
@@ -112,7 +111,7 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
     """
     try:
         with closing(PostgresSession(parse_url(url).conninfo)) as session:
-            return session.transact([BEGIN], lambda _: _migrate(session, part, role))
+            return session.transact(["begin"], lambda _: _migrate(session, part, role))
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(
             f"{error.diag.message_primary}; {_MIGRATION_ROLE_FIX}"

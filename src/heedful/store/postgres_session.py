@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -62,10 +62,8 @@ CONNECTION_DEFAULTS = {
 MAX_PREPARED_STATEMENTS = 1_000
 # The error code of the function `must` of the schema, which `expect` calls.
 UNMET_EXPECTATION_STATE = "HF001"
-# SQL text and its parameters.
-Statement = tuple[str, Mapping[str, Any]]
-BEGIN: Statement = ("begin", {})
-COMMIT: Statement = ("commit", {})
+# Of errors with which the server ends a connection.
+LOST_SEVERITIES = ("FATAL", "PANIC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,40 +174,42 @@ class PostgresSession(Db):
         self._connection.prepared_max = MAX_PREPARED_STATEMENTS
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
-        # What the next statement is sent with, and the errors that `expect` declared.
-        self._waiting: list[Statement] = []
+        # What the next statement is sent with: SQL that begins the transaction, and
+        # statements with their values.
+        self._begin: Sequence[str] = ()
+        self._waiting: list[tuple[str, Mapping[str, Any]]] = []
+        # The errors that `expect` declared.
         self._expected: list[HeedfulError] = []
         # The transaction only reads; it has ended with the last statement of its work.
         self._reads = False
         self._has_ended = False
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        if not (self._waiting or self._has_ended):
+        if not (self._begin or self._waiting or self._has_ended):
             return self._execute(sql, values)
 
-        self._wait_with(sql, values)
+        self.execute_later(sql, values)
         return self._send_waiting()[-1]
 
-    def send(self, name: str, values: Mapping[str, Any], /) -> None:
-        self._wait_with(statements("postgres")[name], values)
+    def execute_later(self, sql: str, values: Mapping[str, Any], /) -> None:
+        if self._has_ended:
+            raise LookupError("a statement follows the last one of its transaction")
+        # The values are those of now: the caller may change them for the next row.
+        self._waiting.append((sql, dict(values)))
 
     def expect(
         self, name: str, values: Mapping[str, Any], error: HeedfulError, /
     ) -> None:
         # The server checks this, because the commit may be in the same round trip.
         sql = expecting_sql(statements("postgres")[name])
-        self._wait_with(sql, {**values, "expectation": len(self._expected)})
+        self.execute_later(sql, {**values, "expectation": len(self._expected)})
         self._expected.append(error)
 
     def last(self, *calls: tuple[str, Mapping[str, Any]]) -> list[Rows]:
         for name, values in calls:
             self.send(name, values)
-        if not self._reads:
-            return self._send_waiting()[-len(calls) :]
-
-        self._wait_with(*COMMIT)
-        self._has_ended = True
-        return self._send_waiting()[-1 - len(calls) : -1]
+        self._has_ended = self._reads
+        return self._send_waiting(commits=self._reads)[-len(calls) :]
 
     def script(self, sql: str) -> str:
         """Run several statements in one message; return the status of the last one."""
@@ -230,15 +230,15 @@ class PostgresSession(Db):
         return cursor.rowcount
 
     def transact(
-        self, begin: Sequence[Statement], work: Work[T], *, reads: bool = False
+        self, begin: Sequence[str], work: Work[T], *, reads: bool = False
     ) -> T:
-        """Run `work` in a transaction, which the statements `begin` start.
+        """Run `work` in a transaction, which the SQL texts `begin` start.
 
         Returns its result. The transaction is committed; if it only `reads`, `work` may
         have ended it before. Raises CommitInDoubt if the connection was lost during the
         commit, and the errors that `work` expects.
         """
-        self._waiting = list(begin)
+        self._begin = begin
         self._expected = []
         self._reads = reads
         self._has_ended = False
@@ -258,6 +258,7 @@ class PostgresSession(Db):
                 raise self._expected[number] from None
             raise
         finally:
+            self._begin = ()
             self._waiting = []
             self._has_ended = False
             # After an error the transaction is still open.
@@ -273,15 +274,17 @@ class PostgresSession(Db):
 
         Raises CommitInDoubt if it is unknown whether the commit happened.
         """
-        self._wait_with(*COMMIT)
-        results: list[Rows] = []
+        if self._connection.info.transaction_status == TransactionStatus.INERROR:
+            raise StoreError(
+                "a statement failed and the work went on; nothing was written"
+            )
+
         try:
-            self._send_waiting(results)
+            self._send_waiting(commits=True)
         except psycopg.Error as error:
-            # An error of the server says that nothing was committed, unless it came
-            # after the result of the commit.
-            is_committed = bool(results) and results[-1].statusmessage == "COMMIT"
-            if error.sqlstate is not None and not is_committed:
+            # Another error of the server says that nothing was committed.
+            severity = error.diag.severity_nonlocalized
+            if error.sqlstate is not None and severity not in LOST_SEVERITIES:
                 raise
 
             # libpq would notice a lost connection only at the next statement.
@@ -290,29 +293,30 @@ class PostgresSession(Db):
                 raise
             raise CommitInDoubt(str(error)) from error
 
-        if results[-1].statusmessage != "COMMIT":
-            raise StoreError(
-                "a statement failed and the work went on; nothing was written"
-            )
-
-    def _wait_with(self, sql: str, values: Mapping[str, Any]) -> None:
-        """Let a statement wait for the next one, or for the commit."""
-        if self._has_ended:
-            raise LookupError("a statement follows the last one of its transaction")
-        self._waiting.append((sql, values))
-
-    def _send_waiting(self, results: list[Rows] | None = None) -> list[Rows]:
+    def _send_waiting(self, commits: bool = False) -> list[Rows]:
         """Send the statements that wait in one round trip; return their results.
 
-        Those that came before an error are in `results`.
+        With `commits`, the transaction ends with them.
         """
-        results = [] if results is None else results
+        begin = self._begin
         waiting = self._waiting
+        self._begin = ()
         self._waiting = []
-        with self._connection.pipeline():
-            for sql, values in waiting:
-                results.append(self._execute(sql, values))
+        with self._connection.pipeline() as pipeline:
+            for boundary in begin:
+                self._send_boundary(pipeline, boundary)
+            results = [self._execute(sql, values) for sql, values in waiting]
+            if commits:
+                self._send_boundary(pipeline, "commit")
+
         return results
+
+    def _send_boundary(self, pipeline: psycopg.Pipeline, sql: str) -> None:
+        """Send SQL that begins or ends a transaction; a cursor would take more CPU."""
+        send = self._connection.pgconn.send_query_params
+        pipeline.command_queue.append(partial(send, sql.encode(), None))
+        # The result belongs to no cursor: psycopg only raises its error.
+        pipeline.result_queue.append(None)
 
     def _execute(self, sql: str, values: Any) -> Rows:
         text, names = number_parameters(sql)

@@ -272,7 +272,7 @@ def _set_state(
 def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
     """Allow the words of an entry, and let its lesson show them if it has no better."""
     digests = refusable_digests(entry.kind, entry.lesson, entry.example, with_task=True)
-    db.run("allow_words", {**values, "words": digests})
+    db.send("allow_words", {**values, "words": digests})
     for successor in db.run("became", values).fetchall():
         move_examples(db, values["lesson_id"], successor["id"])
 
@@ -329,7 +329,7 @@ def _bring_back(db: Db, values: Plain, example: int | None, lesson: Row) -> None
     is_ended = lesson["state"] in ("retired", "superseded")
     if is_ended and lesson["trust"] not in QUARANTINE_TRUST:
         kept_state = lesson["state"]
-    db.run("bring_back", {**values, "example": example, "kept": kept_state})
+    db.send("bring_back", {**values, "example": example, "kept": kept_state})
     set_author(db, values, example, kept_state)
 
 
@@ -391,7 +391,7 @@ def _forget_sources(
     for source in sources:
         db.delete("action", {**key, "source": source})
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
-        db.run(statement, values)
+        db.send(statement, values)
 
     changed = {row["lesson_id"] for row in (*authored, *examples)}
     deleted_ids = []
@@ -415,13 +415,13 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
     It is deleted if it has no example any more. If the example whose text it shows was
     deleted, it shows the best other one.
     """
-    db.run("forget_briefings", values)
-    db.run("unsee", values)
+    db.send("forget_briefings", values)
+    db.send("unsee", values)
     lesson = _read_author(db, values)
     if lesson["spoken_for"]:
         return True
 
-    db.run("give_back", values)
+    db.send("give_back", values)
     best = _best_example(db, values)
     if best is None:
         return not db.delete("lesson", {"id": values["lesson_id"]})
@@ -462,7 +462,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:
         if row["n"] is not None:
-            db.run("count_outcome", {**key, **dict(row), "times": -1})
+            db.send("count_outcome", {**key, **dict(row), "times": -1})
         db.delete("outcome", {**key, "loop": row["loop"]})
 
     removed = RevocationResult(

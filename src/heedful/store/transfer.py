@@ -394,7 +394,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
             "first_seen": record.first_seen or now,
             "last_seen": record.last_seen,
         }
-        db.run("merge_counts", values)
+        db.send("merge_counts", values)
 
     lesson = {**name, **dict(rows[0]), "scope": token(scope), "now": now}
     states = [_write_example(db, lesson, example) for example in record.examples]
