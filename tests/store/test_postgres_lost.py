@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
+from heedful.drive.report import AttemptReport, ReportResult, open_loop
+from heedful.drive.report import report as send_report
 from heedful.errors import StoreInDoubt, StoreUnavailable
+from heedful.loop.record import Evaluation, Finding
 from heedful.store import loops, open_store
 from heedful.store.connection import Db
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
+from heedful.store.store import Store
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened
@@ -110,6 +114,37 @@ async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
             assert count(postgres.owner) == written
             await database.write(ONE, add)
     assert count(postgres.owner) == written + 1
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_report_settles_itself_what_was_in_doubt(postgres, cut):
+    """Its write is one message with the commit: it cannot know where it was cut."""
+    with wired(postgres.service) as wire:
+        store = open_store(wire.url)
+        await open_loop("a", "task", store=store, scope=SCOPE)
+
+        wire.last_words = b"12 kg"
+        wire.cuts = 1
+        wire.cut = cut
+        result = await reported(store, "12 kg")
+        assert wire.cuts == 0
+        assert result.new is (cut == "before")
+
+        loop = await store.read(SCOPE, loops.read, "a")
+        await store.close()
+    assert len(loop.loop.attempts) == 1
+    assert len(loop.decisions) == 1
+
+
+async def reported(store: Store, output: str) -> ReportResult:
+    evaluation = Evaluation((Finding("unit", "no unit"),))
+    return await send_report(
+        store,
+        scope=SCOPE,
+        id="a",
+        number=1,
+        attempt_report=AttemptReport(output, evaluation=evaluation),
+    )
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])

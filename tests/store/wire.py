@@ -10,13 +10,17 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
+# The last message of a pipeline, after which the server answers.
+SYNC = b"S\0\0\0\x04"
+
 
 class Wire:
     """Stands between clients and the server: counts round trips, cuts at a commit.
 
     `trips` counts how often a client waited for the server: each message of a client
     that follows an answer begins a round trip. `cut`: "before" the commit reaches the
-    server, or "after", when its answer is on the way.
+    server, or "after", when its answer is on the way. `last_words` are in the message
+    at which it is cut. `cuts` is how often it may still be cut.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -24,6 +28,8 @@ class Wire:
         self._server = f"{parts['host']}/.s.PGSQL.5432"
         self.url = url.replace(str(parts["host"]), str(folder))
         self.cut = ""
+        self.last_words = b"commit\0"
+        self.cuts = 1_000
         self.trips = 0
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / ".s.PGSQL.5432"))
@@ -46,7 +52,11 @@ class Wire:
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 message = ready[0].recv(65536)
-                cut = self.cut if b"commit\0" in message and ready[0] is client else ""
+                cut = ""
+                if self.last_words in message and ready[0] is client and self.cuts:
+                    cut = self.cut
+                if cut:
+                    self.cuts -= 1
                 if not message or cut == "before":
                     return
 
@@ -57,6 +67,9 @@ class Wire:
 
                 (server if ready[0] is client else client).sendall(message)
                 if cut == "after":
+                    while SYNC not in message:
+                        message = client.recv(65536)
+                        server.sendall(message)
                     server.recv(65536)
                     return
 

@@ -246,7 +246,11 @@ async def report(
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
-    return await journal.retry_on_conflict(store, scope, id, decide_on)
+    try:
+        return await journal.retry_on_conflict(store, scope, id, decide_on)
+    except errors.StoreInDoubt:
+        # The loop says whether the attempt was written; if not, it is written now.
+        return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
 async def _call(
