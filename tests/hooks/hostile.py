@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -178,7 +179,7 @@ def teach(home: Home) -> None:
 def run_command(home: Home, line: str) -> str:
     """Run `heedful` without a terminal; return all that it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "heedful.cli", *line.split()],
+        [sys.executable, "-m", "heedful.cli", *shlex.split(line)],
         cwd=home.clone,
         env=environment(home.home),
         check=False,

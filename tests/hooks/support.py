@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -66,11 +66,16 @@ def run_event(
 
 
 def answer_at_terminal(
-    folder: Path, home: Path, line: str, answers: Sequence[str]
+    folder: Path,
+    home: Path,
+    line: str,
+    answers: Sequence[str],
+    meanwhile: Callable[[], object] | None = None,
 ) -> tuple[int, str]:
     """Run `heedful` at a terminal and answer its questions in turn.
 
-    Returns its exit code and all that the user sees.
+    `meanwhile` is called while the first question is open. Returns the exit code and
+    all that the user sees.
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -82,9 +87,14 @@ def answer_at_terminal(
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
 
     shown = b""
+    while meanwhile is not None and b"[y/N]" not in shown:
+        shown += os.read(ours, 65_536)
+    if meanwhile is not None:
+        meanwhile()
+    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+
     # The end of a terminal is an error when its last process ends.
     with suppress(OSError):
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from typing import Any
@@ -12,11 +13,14 @@ import pytest
 from heedful.store.workspace import read_table
 from tests.hooks.hostile import (
     ERROR,
+    OWN,
     Home,
     plant_settings,
+    remember,
     run_command,
     send_events,
     settings_of,
+    teach,
 )
 from tests.hooks.support import answer_at_terminal, approve_all, environment
 
@@ -76,11 +80,19 @@ def test_what_is_shown_is_what_runs(home: Home) -> None:
 
 
 def test_an_approval_is_of_what_was_shown(home: Home) -> None:
-    """A file that changes after it was shown is not what was approved."""
+    """A file that changes while the question is open is not what is approved."""
     home.commit("heedful.toml", '[hook]\nstop = ["true"]\n')
     home.take()
-    approve_all(home.clone, home.home)
-    (home.clone / "heedful.toml").write_text(settings_of(home))
+    path = home.clone / "heedful.toml"
+    code, shown = answer_at_terminal(
+        home.clone,
+        home.home,
+        "hook approve",
+        ["y"],
+        meanwhile=lambda: path.write_text(settings_of(home)),
+    )
+    assert code == 0
+    assert "command 1 at each stop: true" in shown
     output = send_events(home)
     assert not home.ran.exists()
     assert "it is not as you approved it" in output
@@ -186,6 +198,35 @@ def test_the_server_of_the_plugin_runs_nothing_of_a_clone(home: Home) -> None:
     assert "evil" not in done.stdout + done.stderr
     assert "ATTACK" not in done.stdout
     assert '"id":1' in done.stdout.replace(" ", "")
+
+
+ASKED = ["before 'npx jest'", "seen 'Cannot find module'", "recall 'run the tests'"]
+
+
+@pytest.mark.parametrize("line", ASKED)
+def test_what_an_agent_asks_by_itself_is_not_the_clone(line: str, home: Home) -> None:
+    """The skill of the plugin names these commands."""
+    home.plant_database()
+    home.plant_database("stated.db")
+    home.commit("heedful.toml", 'db = "stated.db"\n')
+    home.take()
+    own = home.home / ".heedful"
+    own.mkdir()
+    remember(own / "heedful.db", OWN)
+    output = run_command(home, f"{line} --approved-only")
+    assert "ATTACK" not in output
+    assert "stated.db" not in output
+    assert "Traceback" not in output
+
+
+def test_what_an_agent_asks_by_itself_is_the_user_s_own(home: Home) -> None:
+    home.plant_database()
+    home.commit()
+    home.take()
+    teach(home)
+    line = f"seen {shlex.quote(ERROR)} --approved-only"
+    assert "OWN" in run_command(home, line)
+    assert "ATTACK" in run_command(home, f"seen {shlex.quote(ERROR)}")
 
 
 def test_settings_within_the_project_may_be_a_link(home: Home) -> None:

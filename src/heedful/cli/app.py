@@ -237,10 +237,18 @@ def _shared(
     json: Annotated[
         bool, Option("--json", help="Print exactly one JSON document.")
     ] = False,
+    approved_only: Annotated[
+        bool,
+        Option("--approved-only", help="Read only what hooks may follow in a folder."),
+    ] = False,
 ) -> None:
     """Declare the options that many commands share. `output.CommandLine` receives
     their values.
     """
+
+
+# What an agent calls by itself, in whatever folder it works.
+COMMANDS_OF_AGENTS = ("before", "seen", "recall", "mcp")
 
 
 def _shared_options(name: str) -> list[Any]:
@@ -250,6 +258,8 @@ def _shared_options(name: str) -> list[Any]:
         names.add("db")
     if name not in COMMANDS_WITHOUT_JSON:
         names.add("json")
+    if name in COMMANDS_OF_AGENTS:
+        names.add("approved_only")
 
     options: list[Any] = _command_of(_shared).params
     for option in options:
@@ -303,7 +313,10 @@ class Commands(TyperGroup):
         options["standalone_mode"] = False
 
         running = output.CommandLine(
-            arguments=words, json="--json" in own_words, debug="--debug" in own_words
+            arguments=words,
+            json="--json" in own_words,
+            debug="--debug" in own_words,
+            approved_only="--approved-only" in own_words,
         )
         token = output.CURRENT_COMMAND.set(running)
         try:

@@ -44,13 +44,15 @@ TIME_COLUMNS = {
 class CommandLine:
     """The running command line: its words, and what the words say.
 
-    `options` are the settings that are given as options. `progress` is None until the
-    command shows how far it is.
+    `options` are the settings that are given as options. With `approved_only`, what a
+    project states counts only as far as hooks may follow it. `progress` is None until
+    the command shows how far it is.
     """
 
     arguments: Sequence[str] = ()
     json: bool = False
     debug: bool = False
+    approved_only: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     progress: Progress | None = None
 

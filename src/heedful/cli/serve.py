@@ -15,14 +15,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
-from heedful.cli.output import current_command, following, page, show
+from heedful.cli.output import following, page, show
 from heedful.cli.resources import (
     embedder_of,
     judge_doubt,
@@ -33,7 +32,6 @@ from heedful.cli.resources import (
 )
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import PackageMissing, UsageError
-from heedful.integrations.hook import read_settings as read_hook_settings
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
@@ -97,12 +95,7 @@ def ui(
     )
 
 
-def mcp(
-    approved_only: Annotated[
-        bool,
-        Option("--approved-only", help="Read only what hooks may follow in a folder."),
-    ] = False,
-) -> int:
+def mcp() -> int:
     """Serve heedful's tools to an agent over MCP, on standard input and output.
 
     The agent recalls lessons, looks up errors, and reports attempts. What it sends has
@@ -110,20 +103,8 @@ def mcp(
     otherwise. `heedful serve` has the same tools at /mcp.
     """
     _check_packages("heedful mcp", "mcp", ("mcp", "fastapi", "prometheus_client"))
-    values = _approved_settings() if approved_only else settings()
-    asyncio.run(_mcp(values))
+    asyncio.run(_mcp(settings()))
     return 0
-
-
-def _approved_settings() -> Settings:
-    """Return the settings without those of a project that the user has not approved."""
-    approved = read_hook_settings(Path.cwd())
-    stated = current_command().options
-    options: dict[str, Any] = {}
-    for name in ("db", "tenant", "project", "holdout", "trust"):
-        if stated.get(name) is None:
-            options[name] = approved[name]
-    return settings(files=False, **options)
 
 
 def _check_packages(purpose: str, extra: str, packages: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from typer import Option
 
 from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
+from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Scope, Trust
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.workspace import folder_db, read_table, repository
@@ -132,14 +133,19 @@ class Settings(BaseModel):
     reflection_mode: Literal["lite", "full"] = "full"
 
 
-def settings(*, files: bool = True, **options: Any) -> Settings:
+def settings(**options: Any) -> Settings:
     """Return the settings. `options` and those of the command line take precedence.
 
-    Without `files`, nothing is read from the current folder, which may be a stranger's.
     Raises UsageError, which names the origin of a wrong value, the field, and what is
     allowed.
     """
-    origins = _values_by_origin({**current_command().options, **options}, files)
+    running = current_command()
+    options = {**running.options, **options}
+    if running.approved_only:
+        stated = {name: value for name, value in options.items() if value is not None}
+        options = {**_approved_values(), **stated}
+
+    origins = _values_by_origin(options, files=not running.approved_only)
     try:
         # A ChainMap returns the value of the first mapping that has a name.
         values = Settings(**ChainMap(*reversed(origins.values())))
@@ -153,6 +159,16 @@ def settings(*, files: bool = True, **options: Any) -> Settings:
     if repository(Path.cwd()) is None:
         return values
     return values.model_copy(update={"db": str(folder_db(Path.cwd()))})
+
+
+def _approved_values() -> dict[str, Any]:
+    """Return the settings that hooks may follow here, and the database that they use.
+
+    The folder may be a clone of a stranger's repository.
+    """
+    approved = read_settings(Path.cwd())
+    names = ("db", "tenant", "project", "holdout", "trust")
+    return {name: approved[name] for name in names}
 
 
 def _describe_problems(
