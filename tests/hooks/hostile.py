@@ -159,11 +159,11 @@ def plant_settings(home: Home) -> None:
 
 def snapshot(folder: Path, home: Home) -> dict[str, int]:
     """Return all files that hooks may not write, with their sizes."""
-    own = (str(home.home / ".heedful"), f"{os.sep}.git{os.sep}")
+    own_places = (str(home.home / ".heedful"), f"{os.sep}.git{os.sep}")
     sizes: dict[str, int] = {}
     for path in folder.rglob("*"):
         name = str(path)
-        is_own = name.startswith(own[0]) or own[1] in name
+        is_own = name.startswith(own_places[0]) or own_places[1] in name
         is_link = path.is_symlink() and path.name == "heedful.db"
         if not (is_own or is_link or path.is_dir()):
             sizes[name] = path.lstat().st_size

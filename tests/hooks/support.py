@@ -88,9 +88,9 @@ def answer_at_terminal(
     )
     os.close(theirs)
 
-    shown = b""
-    while meanwhile is not None and b"[y/N]" not in shown:
-        shown += os.read(ours, 65_536)
+    screen = b""
+    while meanwhile is not None and b"[y/N]" not in screen:
+        screen += os.read(ours, 65_536)
     if meanwhile is not None:
         meanwhile()
     os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
@@ -101,6 +101,6 @@ def answer_at_terminal(
             part = os.read(ours, 65_536)
             if not part:
                 break
-            shown += part
+            screen += part
     os.close(ours)
-    return process.wait(SECONDS), shown.decode("utf-8", "replace")
+    return process.wait(SECONDS), screen.decode("utf-8", "replace")

@@ -28,13 +28,13 @@ from tests.hooks.support import answer_at_terminal, approve_all, environment
 def test_install_asks_for_what_a_clone_brings(home: Home) -> None:
     home.plant_database()
     plant_settings(home)
-    code, shown = answer_at_terminal(
+    code, screen = answer_at_terminal(
         home.clone, home.home, "hook install", ["y", "n", "n", "none"]
     )
     assert code == 0
-    assert f"command 1 at each stop: {home.marker()}" in shown
-    assert '"tool": "measured"' in shown
-    assert "heedful.db is ignored: git tracks it" in shown
+    assert f"command 1 at each stop: {home.marker()}" in screen
+    assert '"tool": "measured"' in screen
+    assert "heedful.db is ignored: git tracks it" in screen
     output = send_events(home)
     assert "heedful.toml [rules] is ignored" in output
     assert "heedful.toml [trust] is ignored" in output
@@ -57,9 +57,9 @@ UNASKED = ["hook install --yes", "hook install --yes --trust make", "hook approv
 def test_nothing_is_approved_without_a_person(line: str, home: Home) -> None:
     home.plant_database()
     plant_settings(home)
-    shown = run_command(home, line)
-    assert home.marker() in shown
-    assert "heedful hook approve" in shown
+    screen = run_command(home, line)
+    assert home.marker() in screen
+    assert "heedful hook approve" in screen
     output = send_events(home)
     assert not home.ran.exists()
     assert "ATTACK" not in output
@@ -71,12 +71,12 @@ def test_what_is_shown_is_what_runs(home: Home) -> None:
     hidden = f"make{' ' * 3_000}; {home.marker()} #\x1b[2K\x1b[1A\u202e\u200b\nx"
     home.commit("heedful.toml", f"[hook]\nstop = [{json.dumps(hidden)}]\n")
     home.take()
-    shown = run_command(home, "hook approve")
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
+    screen = run_command(home, "hook approve")
+    assert "\x1b" not in screen
+    assert "\u202e" not in screen
     escapes = r"\x1b[2K\x1b[1A\u202e\u200b\nx"
-    assert f"make[3000 blanks]; {home.marker()} #{escapes}" in shown
-    assert f"({len(hidden)} characters)" in shown
+    assert f"make[3000 blanks]; {home.marker()} #{escapes}" in screen
+    assert f"({len(hidden)} characters)" in screen
 
 
 def test_an_approval_is_of_what_was_shown(home: Home) -> None:
@@ -84,7 +84,7 @@ def test_an_approval_is_of_what_was_shown(home: Home) -> None:
     home.commit("heedful.toml", '[hook]\nstop = ["true"]\n')
     home.take()
     path = home.clone / "heedful.toml"
-    code, shown = answer_at_terminal(
+    code, screen = answer_at_terminal(
         home.clone,
         home.home,
         "hook approve",
@@ -92,7 +92,7 @@ def test_an_approval_is_of_what_was_shown(home: Home) -> None:
         meanwhile=lambda: path.write_text(settings_of(home)),
     )
     assert code == 0
-    assert "command 1 at each stop: true" in shown
+    assert "command 1 at each stop: true" in screen
     output = send_events(home)
     assert not home.ran.exists()
     assert "it is not as you approved it" in output
@@ -154,8 +154,8 @@ def test_a_plugin_is_written_into_its_folder_only(home: Home) -> None:
     folder = home.clone / "plugin"
     folder.mkdir()
     (folder / "hooks").symlink_to(home.home)
-    shown = run_command(home, "hook install --yes --plugin plugin")
-    assert "outside of" in shown
+    screen = run_command(home, "hook install --yes --plugin plugin")
+    assert "outside of" in screen
     assert not (home.home / "hooks.json").exists()
 
 
@@ -210,9 +210,9 @@ def test_what_an_agent_asks_by_itself_is_not_the_clone(line: str, home: Home) ->
     home.plant_database("stated.db")
     home.commit("heedful.toml", 'db = "stated.db"\n')
     home.take()
-    own = home.home / ".heedful"
-    own.mkdir()
-    remember(own / "heedful.db", OWN)
+    folder = home.home / ".heedful"
+    folder.mkdir()
+    remember(folder / "heedful.db", OWN)
     output = run_command(home, f"{line} --approved-only")
     assert "ATTACK" not in output
     assert "stated.db" not in output

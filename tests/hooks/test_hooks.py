@@ -732,9 +732,9 @@ def test_wrong_settings_are_refused_and_status_shows_what_holds(
         in desk.heedful("hook status", HEEDFUL_HOOK='{"a": 3}', HOME=home).err
     )
     place.write_text('[hook]\nstop = ["make it"]\n[trust]\ntool = "measured"')
-    code, shown = answer_at_terminal(folder, folder.parent, "hook approve", ["y", "y"])
+    code, screen = answer_at_terminal(folder, folder.parent, "hook approve", ["y", "y"])
     assert code == 0
-    for out in (shown, desk.heedful("hook status", HOME=home).out):
+    for out in (screen, desk.heedful("hook status", HOME=home).out):
         assert "make it" in out
         assert "heedful.db" in out
         assert "tool is measured" in out

@@ -134,9 +134,9 @@ def test_a_database_of_the_user_is_adopted_once_and_kept(home: Home) -> None:
     assert "OWN" not in output
     assert "heedful hook approve" in output
 
-    code, shown = answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
+    code, screen = answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
     assert code == 0
-    assert f"database: {home.clone}/.git/heedful/heedful.db" in shown
+    assert f"database: {home.clone}/.git/heedful/heedful.db" in screen
     assert (home.clone / "heedful.db").is_symlink()
     output = send_events(home)
     assert "OWN" in output
@@ -175,9 +175,9 @@ def test_a_database_with_the_log_of_another_is_not_adopted(home: Home) -> None:
     remember(path, ATTACK)
     shutil.copyfile(home.home / "log", f"{path}-wal")
 
-    code, shown = answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
+    code, screen = answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
     assert code == 2
-    assert "is damaged, perhaps by a log of another database" in shown
+    assert "is damaged, perhaps by a log of another database" in screen
     assert "ATTACK" not in send_events(home)
 
 
@@ -185,11 +185,11 @@ def test_a_project_of_one_s_own_asks_nothing(home: Home) -> None:
     """Settings that the user approved hold, in a folder that was moved, too."""
     home.take()
     (home.clone / "heedful.toml").write_text(settings_of(home))
-    code, shown = answer_at_terminal(
+    code, screen = answer_at_terminal(
         home.clone, home.home, "hook install", ["y", "y", "y", "none"]
     )
     assert code == 0
-    assert home.marker() in shown
+    assert home.marker() in screen
     assert (home.clone / ".claude" / "settings.json").exists()
 
     teach(home)
