@@ -121,9 +121,7 @@ def install(
     if written:
         lines = [f"wrote {', '.join(written)}"]
     if trust:
-        lines.append(f"trusted: {trust}")
-    if trust == "all":
-        lines.append("all covers no program: name yours, as --trust pytest,make")
+        lines += _describe_answer(trust)
 
     past_sessions = plans.past_sessions()
     if past_sessions:
@@ -202,6 +200,14 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
 def _followed_db() -> str:
     """Return the database that hooks follow here, not one that came with a clone."""
     return str(process.read_settings(Path.cwd())["db"])
+
+
+def _describe_answer(trust: str) -> list[str]:
+    """Return the lines about the names that a user trusts."""
+    lines = [f"trusted: {trust}"]
+    if trust == "all":
+        lines.append("all covers no program: name yours, as --trust pytest,make")
+    return lines
 
 
 def _source_of(name: str) -> str:
