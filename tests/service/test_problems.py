@@ -129,6 +129,14 @@ def test_an_error_has_its_status_and_what_to_do(error, status, headers, words):
     assert ("retry-after" in answer_headers) == ("retry-after" in headers)
 
 
+def test_a_missing_package_is_logged_once_as_a_line(caplog):
+    for _ in range(3):
+        respond(errors.PackageMissing("the door", "some-package", "extra"))
+    lines = [line for line in caplog.messages if "some-package" in line]
+    assert len(lines) == 1
+    assert "Traceback" not in lines[0]
+
+
 def test_a_pointer_names_the_field_alone():
     kind = "function-after[check(), constrained-str]"
     complaint = {"loc": ("body", "goals", 0, kind), "msg": "no", "type": "x"}
