@@ -14,7 +14,7 @@ from heedful.service.app import operations
 from heedful.service.routes import loops as loop_routes
 from heedful.store import loops as loop_store
 from heedful.store.connection import MAX_SHORT_READ_BYTES, Db, bulk
-from heedful.store.offload import Turns, take_turn
+from heedful.store.offload import TurnKind, Turns, take_turn
 from tests.service.support import Api, problem, read_data, served
 
 pytestmark = pytest.mark.both
@@ -235,6 +235,23 @@ def test_a_short_read_does_not_wait_for_the_turn_of_a_large_report():
                     await take_turn("read")
 
             await asyncio.wait_for(asyncio.create_task(read()), 30)
+
+    asyncio.run(run())
+
+
+def test_calls_that_need_turns_of_both_kinds_do_not_wait_for_each_other():
+    async def run() -> None:
+        """Let two calls of a tenant ask for both kinds, each in another order."""
+        turns = Turns(1)
+
+        async def call(*kinds: TurnKind) -> None:
+            with turns.call("a"):
+                for kind in kinds:
+                    await take_turn(kind)
+                    await asyncio.sleep(0)
+
+        both = asyncio.gather(call("call", "read"), call("read", "call"))
+        await asyncio.wait_for(both, 30)
 
     asyncio.run(run())
 

@@ -58,7 +58,7 @@ class Turns:
 
     @contextmanager
     def call(self, tenant: str) -> Iterator[None]:
-        """Let a call take turns while the block runs; they end with the block."""
+        """Let a call take a turn while the block runs; it ends with the block."""
         turn = _Turn(self, tenant)
         token = _current.set(turn)
         try:
@@ -74,24 +74,26 @@ class Turns:
 
 
 class _Turn:
-    """The turns of one call, which holds their semaphores from `take` to `end`."""
+    """The turn of one call, which holds its semaphores from `take` to `end`.
+
+    A call has one turn, of the kind that it asked for first. If it could wait for
+    another kind, two calls could wait for each other.
+    """
 
     def __init__(self, turns: Turns, tenant: str) -> None:
         self._turns = turns
         self._tenant = tenant
-        self._taken = set[TurnKind]()
         self._held: list[asyncio.Semaphore] = []
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
     async def take(self, kind: TurnKind) -> None:
-        """Wait until it is the turn of the call; once is enough."""
+        """Wait until it is the turn of the call, unless it has one."""
         async with self._lock:
-            if kind in self._taken:
+            if self._held:
                 return
             for semaphore in self._turns.semaphores(kind, self._tenant):
                 await semaphore.acquire()
                 self._held.append(semaphore)
-            self._taken.add(kind)
 
     def end(self) -> None:
         """Let the next call have its turn."""
