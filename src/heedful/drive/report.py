@@ -242,6 +242,8 @@ async def report(
         loop = decided.loop
         verdict = decided.verdict
         entry = replace(decided.entry, value=value)
+        if large:
+            entry = replace(entry, texts=await offload(loops.entry_texts, entry))
         await _write_entry(snapshot, memory, entry, loop, large=large)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
@@ -677,10 +679,9 @@ async def _write_entry(
 ) -> None:
     """Write `entry` and, with a `memory`, the lessons and the outcome of the loop.
 
-    What a `large` loop teaches is found while the event loop goes on.
-
     If the loop ends with lessons, they get the vector of its task: now, or afterwards
-    by the program that set `memory.later`.
+    by the program that set `memory.later`. What a `large` loop teaches is found while
+    the event loop goes on.
     """
     if memory is None:
         await snapshot.journal().write(entry, loop)
@@ -691,7 +692,7 @@ async def _write_entry(
         raise errors.InvalidInput("memory", memory, allowed)
 
     head = snapshot.state.stored.head
-    task = journal.text_of(head.task)
+    task = await _call(large, journal.text_of, head.task)
 
     briefing = Briefing(head.memory_key)
     needs_vector = False

@@ -43,7 +43,7 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.records import EntryTexts, Head, JournalEntry, LoopState, StoredLoop
 
 LOOP_LEASE_SECONDS = 30.0
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
@@ -250,12 +250,13 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     loop = _loop_for_writer(
         db, _loop_key(scope, entry.id), entry=entry, owner=owner, now=now
     )
+    texts = entry.texts or entry_texts(entry)
     if entry.attempt is not None and not _insert_attempt(
-        db, loop, attempt=entry.attempt, value=entry.value, id=entry.id, now=now
+        db, loop, number=entry.attempt.number, texts=texts, id=entry.id, now=now
     ):
         return 0
 
-    _write_changes(db, loop, entry, now)
+    _write_changes(db, loop, entry, texts=texts, now=now)
 
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
@@ -280,7 +281,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     return outcome_number
 
 
-def _write_changes(db: Db, loop: _Loop, entry: JournalEntry, now: float) -> None:
+def _write_changes(
+    db: Db, loop: _Loop, entry: JournalEntry, texts: EntryTexts, now: float
+) -> None:
     """Write what `entry` changes in the loop itself, apart from the attempt."""
     if entry.step is not None:
         key, record = entry.step
@@ -301,9 +304,8 @@ def _write_changes(db: Db, loop: _Loop, entry: JournalEntry, now: float) -> None
         db.send("insert_override", {**columns, "n": loop.n, "now": now})
 
     if entry.verdict is not None:
-        decision = codec.decision_to(entry.verdict, entry.standing, entry.decided)
         number = entry.attempt.number if entry.attempt else None
-        row = {"n": loop.n, "attempt": number, "record": dump(decision), "now": now}
+        row = {"n": loop.n, "attempt": number, "record": texts.decision, "now": now}
         db.send("insert_decision", row)
         _apply_verdict(db, loop, entry.verdict)
 
@@ -686,21 +688,33 @@ def _advance(db: Db, key: Mapping[str, Any], entry: JournalEntry, now: float) ->
     return _Loop(seen.row, state, has_steps=bool(seen.journal), has_driver=False)
 
 
-def _insert_attempt(
-    db: Db, loop: _Loop, attempt: Attempt, value: Any, id: str, now: float
-) -> bool:
-    """Write an attempt; return False if it is stored. Raises AttemptTaken."""
-    value = dump(value)  # before the attempt, so that fewer copies exist at a time
-    document = redact_data(codec.to_document(attempt))
+def entry_texts(entry: JournalEntry) -> EntryTexts:
+    """Return the JSON of an entry without secrets."""
+    decision = ""
+    if entry.verdict is not None:
+        document = codec.decision_to(entry.verdict, entry.standing, entry.decided)
+        decision = dump(document)
+    if entry.attempt is None:
+        return EntryTexts(attempt={}, decision=decision)
+
+    value = dump(entry.value)  # first, so that fewer copies exist at a time
+    document = redact_data(codec.to_document(entry.attempt))
     text = _json(document["candidate"].pop("text", None))
-    key = {"loop": loop.n, "number": document["number"]}
-    content = {
+    columns = {
         "record": _json(document),
         # A candidate that is a text is stored once, as the value.
         "text": "" if text == value else text,
         "value": value,
     }
+    return EntryTexts(attempt=columns, decision=decision)
 
+
+def _insert_attempt(
+    db: Db, loop: _Loop, number: int, texts: EntryTexts, id: str, now: float
+) -> bool:
+    """Write an attempt; return False if it is stored. Raises AttemptTaken."""
+    key = {"loop": loop.n, "number": number}
+    content = texts.attempt
     row = {**key, **content, "via": db.actor.via, "created": now}
     if not loop.has_driver:
         # The loop is unchanged, so nobody has written this attempt.
@@ -708,7 +722,7 @@ def _insert_attempt(
     elif not db.run("insert_attempt", row).rowcount:
         if dict(db.select("record, text, value", "attempt", key)[0]) != content:
             raise AttemptTaken(
-                f"attempt {attempt.number} of {id!r} is stored with other content"
+                f"attempt {number} of {id!r} is stored with other content"
             )
         return False
 

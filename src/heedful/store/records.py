@@ -121,6 +121,17 @@ class StoredLoop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EntryTexts:
+    """The JSON of an entry without secrets: columns of its attempt, and its decision.
+
+    They are empty if the entry has no attempt or no verdict.
+    """
+
+    attempt: Mapping[str, str]
+    decision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """The data that one transaction adds to a loop.
 
@@ -130,7 +141,8 @@ class JournalEntry:
     since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it was
     read. The `briefing` and its exposures are written once for each loop. The fields
     `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons
-    beyond the quota are left out.
+    beyond the quota are left out. The `texts` of a large entry were made before the
+    transaction, so that it is short.
     """
 
     id: str
@@ -151,6 +163,7 @@ class JournalEntry:
     outcome: Outcome | None = None
     most: int = 0
     quota: int | None = None
+    texts: EntryTexts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
