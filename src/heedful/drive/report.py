@@ -431,8 +431,9 @@ async def open_loop(
     policy, loop_goals = drive.validate_options(
         id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
     )
-    is_data = not isinstance(task, str) or context is not None
-    await _call(is_data, journal.check_json, task=task, context=context)
+    is_text = isinstance(task, str) and context is None
+    may_be_large = not is_text or len(task) > MAX_INLINE_CHARS
+    await _call(may_be_large, journal.check_json, task=task, context=context)
 
     is_valid_id = isinstance(id, str) and 0 < len(id) <= MAX_LOOP_ID_CHARS
     allowed = f"1 to {MAX_LOOP_ID_CHARS} printable characters"
@@ -459,6 +460,8 @@ async def open_loop(
         context=context,
         memory_key=memory_key,
     )
+    if may_be_large:
+        head = replace(head, columns=await offload(loops.head_columns, head))
     stored_loop, created = await store.write(scope, loops.begin, id, head)
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks

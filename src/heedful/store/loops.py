@@ -585,7 +585,7 @@ def _new_loop_values(
     """
     return {
         **key,
-        **_head_columns(head),
+        **head_columns(head),
         "owner": owner,
         "lease": LOOP_LEASE_SECONDS if owner else 0.0,
         "via": db.actor.via,
@@ -593,8 +593,11 @@ def _new_loop_values(
     }
 
 
-def _head_columns(head: Head) -> dict[str, str]:
+def head_columns(head: Head) -> dict[str, str]:
     """Return the columns of a head, without secrets."""
+    if head.columns is not None:
+        return dict(head.columns)
+
     columns = {
         "task": dump(head.task),
         "context": dump(head.context),
@@ -619,7 +622,7 @@ def _head_columns(head: Head) -> dict[str, str]:
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
     """Raise Conflict unless the stored loop in `row` and `head` agree in `fields`."""
-    columns = _head_columns(head)
+    columns = head_columns(head)
     for field in fields:
         if row[field] != columns[field]:
             raise Conflict(
@@ -657,7 +660,7 @@ def _loop_for_writer(
 
     if entry.head is not None:
         # It was resumed with other goals or under another policy.
-        columns = _head_columns(entry.head)
+        columns = head_columns(entry.head)
         del columns["task"]
         del columns["context"]
         db.update("loop", {"n": row["n"]}, columns)
@@ -830,7 +833,7 @@ def _stored_loop(
 
 
 def _head_from(row: Row, task: bool = True) -> Head:
-    """Return the head in the row of a loop; the inverse of `_head_columns`.
+    """Return the head in the row of a loop; the inverse of `head_columns`.
 
     Without `task`, it has no task and no context.
     """

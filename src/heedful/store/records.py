@@ -31,7 +31,8 @@ class Head:
     `context` becomes the `Context.data` of the checks, unless the driver of the loop
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
-    with "" it learns none.
+    with "" it learns none. `columns` are those of its row, if they were made before the
+    transaction, so that it is short.
     """
 
     task: Any
@@ -41,6 +42,7 @@ class Head:
     kind: Kind = "loop"
     stage: StageHead | None = None
     memory_key: str = ""
+    columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
