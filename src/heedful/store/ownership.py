@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -183,7 +182,7 @@ def prepare_database(db: str) -> str:
 def _make(path: Path) -> None:
     """Make a database that the user is known to have. Raises StoreError."""
     engine = import_module("heedful.store.sqlite")
-    identity = secrets.token_hex(16)
+    identity = os.urandom(16).hex()
     try:
         # It is known before it is there, so that no hook doubts it in between.
         approve("databases", {identity: str(path)})
@@ -225,7 +224,7 @@ def adopt(path: Path, target: Path | None) -> list[str]:
     open elsewhere.
     """
     _check_whole(path)
-    identity = secrets.token_hex(16)
+    identity = os.urandom(16).hex()
     with _alone(path) as db:
         # A new one, which nobody knows who had the file before.
         db.execute("create table if not exists identity (id text not null)")
@@ -247,7 +246,7 @@ def _move(path: Path, target: Path) -> list[str]:
     lines: list[str] = []
     target.parent.mkdir(mode=0o700, exist_ok=True)
     if target.exists():
-        aside = target.with_name(f"before-{secrets.token_hex(4)}.db")
+        aside = target.with_name(f"before-{os.urandom(4).hex()}.db")
         with _alone(target):
             target.rename(aside)
         lines.append(f"what hooks had stored here until now is at {aside}")
