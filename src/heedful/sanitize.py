@@ -157,7 +157,7 @@ def clean(text: str, most: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text in which nothing is hidden from the person who must agree to it.
+    r"""Return a text in which nothing is hidden from the person who must agree to it.
 
     Control and format characters become escapes, and eight blanks or more their number.
     So a line cannot end early, run backwards, or go on past the edge of a screen.
