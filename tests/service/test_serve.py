@@ -149,7 +149,8 @@ def test_it_says_who_judges_and_what_is_pinned_with_its_doubts(tmp_path, monkeyp
 def listens(url: str) -> bool:
     try:
         return httpx.get(f"{url}/healthz", timeout=WAITING).is_success
-    except httpx.ConnectError:
+    except (httpx.NetworkError, httpx.RemoteProtocolError):
+        # It refuses connections, or closed this one, which it had not accepted yet.
         return False
 
 

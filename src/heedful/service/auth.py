@@ -36,7 +36,7 @@ from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.memory.memory import Memory
-from heedful.service.schemas import May, not_too_deep
+from heedful.service.schemas import TOO_DEEP, May, not_too_deep
 from heedful.service.setup import Setup
 from heedful.service.wire import MAX_ROW_ID
 from heedful.store import keys
@@ -303,7 +303,7 @@ class JsonRequest(Request):
                 self.state.plain = await offload(_parse_body, body)
             else:
                 self.state.plain = _parse_body(body)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self.unreadable = f"it cannot be parsed: {error}"
         return self.state.plain
 
@@ -311,9 +311,15 @@ class JsonRequest(Request):
 def _parse_body(body: bytes) -> Any:
     """Return the JSON data of a body.
 
-    Raises ValueError, also if it is nested too deeply, and RecursionError.
+    Raises ValueError, also if it is nested too deeply.
     """
-    return not_too_deep(json.loads(body))
+    try:
+        data = json.loads(body)
+    except RecursionError as error:
+        # The parser gives up sooner or later, as the calls that led here are many or few.
+        raise ValueError(TOO_DEEP) from error
+
+    return not_too_deep(data)
 
 
 class Route(APIRoute):

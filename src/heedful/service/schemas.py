@@ -33,6 +33,7 @@ from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
+TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
 
 
 def _without_null_character(text: str) -> str:
@@ -77,7 +78,7 @@ def not_too_deep(value: Any) -> Any:
         if not level:
             return value
 
-    raise ValueError(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+    raise ValueError(TOO_DEEP)
 
 
 def _loop_name(loop: str) -> str:
