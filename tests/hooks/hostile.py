@@ -172,7 +172,7 @@ def snapshot(folder: Path, home: Home) -> dict[str, int]:
 
 def teach(home: Home) -> None:
     """Let the hooks make their database, and put a lesson of the user into it."""
-    send_events(home)
+    home.event("SessionStart", source="startup")
     remember(home.clone / ".git" / "heedful" / "heedful.db", OWN)
 
 
