@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from heedful.cli.app import app
 from heedful.errors import UsageError
 from heedful.integrations.hook import read_settings
 from heedful.store.ownership import approve as record_approval
@@ -72,35 +75,44 @@ def answer_at_terminal(
     answers: Sequence[str],
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[int, str]:
-    """Run `heedful` at a terminal and answer its questions in turn.
+    """Run `heedful` within this process at a terminal; answer its questions in turn.
 
     `meanwhile` is called while the first question is open. Returns the exit code and
     all that the user sees.
     """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "heedful.cli", *line.split()],
-        cwd=folder,
-        env=environment(home, {"COLUMNS": "500"}),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
+    typed = "".join(f"{answer}\n" for answer in answers).encode()
+    screen = bytearray()
 
-    screen = b""
-    while meanwhile is not None and b"[y/N]" not in screen:
-        screen += os.read(ours, 65_536)
-    if meanwhile is not None:
-        meanwhile()
-    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+    def user() -> None:
+        """Read the screen; answer once the first question is open."""
+        has_answered = False
+        # The end of a terminal is an error when its other side is closed.
+        with suppress(OSError):
+            while part := os.read(ours, 65_536):
+                screen.extend(part)
+                if not has_answered and b"]: " in screen:
+                    if meanwhile is not None:
+                        meanwhile()
+                    os.write(ours, typed)
+                    has_answered = True
 
-    # The end of a terminal is an error when its last process ends.
-    with suppress(OSError):
-        while True:
-            part = os.read(ours, 65_536)
-            if not part:
-                break
-            screen += part
+    reader = threading.Thread(target=user)
+    reader.start()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - environment(home).keys():
+            patch.delenv(name)
+        for name, value in environment(home, {"COLUMNS": "500"}).items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        with open(theirs, "r+b", buffering=0) as terminal:
+            for stream in ("stdin", "stdout", "stderr"):
+                patch.setattr(
+                    sys, stream, io.TextIOWrapper(terminal, write_through=True)
+                )
+            code = app(line.split(), prog_name="heedful", standalone_mode=False)
+            for stream in ("stdin", "stdout", "stderr"):
+                getattr(sys, stream).detach()
+    reader.join(SECONDS)
     os.close(ours)
-    return process.wait(SECONDS), screen.decode("utf-8", "replace")
+    return code, screen.decode("utf-8", "replace")

@@ -94,7 +94,7 @@ class Ignored:
 
     @property
     def name(self) -> str:
-        """The path and the part, as in "/work/heedful.toml [trust]"."""
+        """The path and the part, as in "/project/heedful.toml [trust]"."""
         return visible(f"{self.path} [{self.part}]" if self.part else self.path)
 
     @property

@@ -316,7 +316,7 @@ def _parse_body(body: bytes) -> Any:
     try:
         data = json.loads(body)
     except RecursionError as error:
-        # The parser gives up sooner or later, as the calls that led here are many or few.
+        # How deep the parser goes depends on the calls that led here.
         raise ValueError(TOO_DEEP) from error
 
     return not_too_deep(data)
