@@ -25,6 +25,7 @@ from heedful.store.connection import storable
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
+from tests import engines
 from tests.engines import IN_SOAK, change_rows
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -52,6 +53,26 @@ def owner():
     enter(name)
     yield name
     leave(name)
+
+
+async def test_a_refused_write_whose_error_is_kept_does_not_hold_up_the_next_one(
+    store, path, owner
+):
+    """The error has frames, which have a cursor that was not read to its end."""
+    await commit(store, report("a", 1), owner)
+    # Of writes that wait together, none runs in the event loop.
+    waiting = [
+        store.write(SCOPE, loop_store.begin, id, Head(task="other task"))
+        for id in ("a", "d")
+    ]
+    kept, _ = await asyncio.gather(*waiting, return_exceptions=True)
+
+    with engines.opened(path) as other:
+        await other.write(SCOPE, loop_store.begin, "b", HEAD)
+    waiting = [store.write(SCOPE, loop_store.begin, id, HEAD) for id in ("c", "e")]
+    await asyncio.gather(*waiting)
+    assert (await read(store, "e")).head == HEAD
+    assert isinstance(kept, Conflict)
 
 
 async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from traceback import clear_frames
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
@@ -25,12 +26,7 @@ from heedful.store.connection import MEMORY_LOCKS, Db, Work
 from heedful.store.sqlite_schema import check_objects, split_statements
 from heedful.store.statements import Dialect
 from heedful.store.store import Store
-from heedful.store.threads import (
-    FORK_WAIT_SECONDS,
-    Threads,
-    WorkGuard,
-    WorkItem,
-)
+from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
 
 T = TypeVar("T")
 # An event loop commits by itself, without a hand-over to the thread, while a commit
@@ -128,6 +124,7 @@ class _Savepoint:
             return False
 
         if error is not None:
+            clear_frames(error.__traceback__)  # as WorkGuard does
             self.error = translate_error(error)
             self._db.execute("rollback to work")
         self._db.execute("release work")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
+from traceback import clear_frames
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -106,6 +107,9 @@ class WorkGuard:
         if error is None:
             return True
 
+        # Whoever keeps the error would keep the cursors of the work. On SQLite a cursor that
+        # was not read to its end keeps the connection at the state that it has read.
+        clear_frames(error.__traceback__)
         if self._translate is not None:
             error = self._translate(error)
         for item in self._items:
