@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # the defences of the service, the pages and the hooks that came since take the rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 29_500,
+        "statements": 30_000,
         "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,

@@ -67,9 +67,11 @@ class Wire:
 
                 (server if ready[0] is client else client).sendall(message)
                 if cut == "after":
-                    while SYNC not in message:
+                    sent = message
+                    while message and SYNC not in sent:
                         message = client.recv(65536)
                         server.sendall(message)
+                        sent += message
                     server.recv(65536)
                     return
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
@@ -167,7 +167,9 @@ class PostgresSession(Db):
             conninfo,
             # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
-            prepare_threshold=1,
+            # At the first use, because psycopg then checks that it was prepared: after
+            # an error, the later statements of a pipeline are not.
+            prepare_threshold=0,
             cursor_factory=psycopg.RawCursor,
             row_factory=_row_factory,
         )
@@ -243,7 +245,9 @@ class PostgresSession(Db):
         self._reads = reads
         self._has_ended = False
         try:
-            # What the server sent meanwhile says that it has closed the connection.
+            # What the server sent meanwhile may be that it ends the connection. Then the
+            # end comes next, which is an error before anything was written.
+            self._connection.pgconn.consume_input()
             self._connection.pgconn.consume_input()
             value = work(self)
             if not self._has_ended:
@@ -263,7 +267,9 @@ class PostgresSession(Db):
             self._has_ended = False
             # After an error the transaction is still open.
             try:
-                if self._connection.info.transaction_status != TransactionStatus.IDLE:
+                if self._connection.pgconn.pipeline_status != PipelineStatus.OFF:
+                    self.close()  # a rollback would wait for ever
+                elif self._connection.info.transaction_status != TransactionStatus.IDLE:
                     self._connection.execute("rollback")
             except psycopg.Error:
                 self.close()
@@ -302,13 +308,24 @@ class PostgresSession(Db):
         waiting = self._waiting
         self._begin = ()
         self._waiting = []
-        with self._connection.pipeline() as pipeline:
-            for boundary in begin:
-                self._send_boundary(pipeline, boundary)
-            results = [self._execute(sql, values) for sql, values in waiting]
-            if commits:
-                self._send_boundary(pipeline, "commit")
+        results: list[Rows] = []
+        first_error: psycopg.Error | None = None
+        try:
+            with self._connection.pipeline() as pipeline:
+                # An error that left this block would be logged by psycopg.
+                try:
+                    for boundary in begin:
+                        self._send_boundary(pipeline, boundary)
+                    results = [self._execute(sql, values) for sql, values in waiting]
+                    if commits:
+                        self._send_boundary(pipeline, "commit")
+                except psycopg.Error as error:
+                    first_error = error
+        except psycopg.Error as error:
+            first_error = first_error or error
 
+        if first_error is not None:
+            raise _cause_of(first_error)
         return results
 
     def _send_boundary(self, pipeline: psycopg.Pipeline, sql: str) -> None:
@@ -342,6 +359,15 @@ class PostgresSession(Db):
 _SQL_PARAMETER_PATTERN = re.compile(
     r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL
 )
+
+
+def _cause_of(error: psycopg.Error) -> psycopg.Error:
+    """Return the error for which the server ignored the rest of a pipeline."""
+    while isinstance(error, errors.PipelineAborted):
+        if not isinstance(error.__context__, psycopg.Error):
+            break
+        error = error.__context__
+    return error
 
 
 @cache

@@ -107,8 +107,8 @@ class WorkGuard:
         if error is None:
             return True
 
-        # Whoever keeps the error would keep the cursors of the work. On SQLite a cursor that
-        # was not read to its end keeps the connection at the state that it has read.
+        # Whoever keeps the error would keep the cursors of the work. On SQLite a cursor
+        # that was not read to its end holds the connection at the state that it read.
         clear_frames(error.__traceback__)
         if self._translate is not None:
             error = self._translate(error)
