@@ -245,8 +245,8 @@ class PostgresSession(Db):
         self._reads = reads
         self._has_ended = False
         try:
-            # What the server sent meanwhile may be that it ends the connection. Then its
-            # end comes next: an error before anything was written.
+            # What the server sent meanwhile may be that it ends the connection. Then
+            # the end comes next, as an error before anything was written.
             self._connection.pgconn.consume_input()
             self._connection.pgconn.consume_input()
             value = work(self)
