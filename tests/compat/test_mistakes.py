@@ -213,7 +213,7 @@ def test_a_memory_manager_of_somebody_else_is_enough():
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(
     memory,
 ):
-    texts = [f"The report says {n}, the answer {n + 1}." for n in range(3)]
+    texts = [f"The report of 2026-01-0{n} has no total." for n in range(1, 4)]
     signatures = [compat.compute_error_signature("conflict", text) for text in texts]
     reflections = [
         replace(ONE, content=text, error_signature=exact)

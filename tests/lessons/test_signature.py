@@ -7,9 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.signature import MAX_SIGNATURE_CHARS, signature
+from heedful.lessons.signature import (
+    CLAIM_ERROR_TYPES,
+    MAX_SIGNATURE_CHARS,
+    signature,
+)
 
 SAME = {
+    "the wrong one of two figures": (
+        "the Q3 growth is 4.2, not 12",
+        "the Q3 growth is 4.2, not 9",
+    ),
+    "a figure before not": ("job 7 failed, not retried", "job 8 failed, not retried"),
+    "one address instead of another": (
+        "connected to 10.0.0.7:80 instead of 10.0.0.8:80",
+        "connected to 10.0.1.7:81 instead of 10.0.1.8:81",
+    ),
     "measured numbers": ("took 12.5 seconds", "took 900 seconds"),
     "signed and exponents": ("loss is -1.5e-3 now", "loss is 2e10 now"),
     "units without a space": ("after 250ms", "after 3s"),
@@ -152,6 +165,19 @@ Connection refused: db1.acme.internal/10.0.0.{n}:5432
     ),
 }
 DIFFERENT = {
+    "the right one of two figures": (
+        "the Q3 growth is 4.2, not 12",
+        "the Q3 growth is 5.1, not 12",
+    ),
+    "the right figure after was": (
+        "growth was 4.2 %, not 12 %",
+        "growth was 5.1 %, not 12 %",
+    ),
+    "the right figure with its measure": (
+        "revenue is 81.4 million euros instead of 90 million euros",
+        "revenue is 81.9 million euros instead of 90 million euros",
+    ),
+    "the right count": ("it has 4 pages rather than 5", "it has 6 pages rather than 5"),
     "the key": ("'a'", "'b'"),
     "a name": ("name 'x' is not defined", "name 'y' is not defined"),
     "words": ("connection refused", "connection reset"),
@@ -252,6 +278,40 @@ def test_particulars_are_masked(case):
 def test_what_distinguishes_is_kept(case):
     first, second = (signature("KeyError", text) for text in DIFFERENT[case])
     assert first.digest != second.digest
+
+
+# Two claims of one form -> whether they are one error.
+CLAIMS = {
+    "shares": ("revenue grew by 12 %", "revenue grew by 9 %", False),
+    "amounts": ("the total is 1,250.50 euros", "the total is 1,350.50 euros", False),
+    "durations": ("the call ended after 30 s", "the call ended after 45 s", True),
+    "addresses": ("it runs at 10.0.0.7", "it runs at 10.0.0.9", True),
+    "dates": ("as of 2026-01-31", "as of 2026-02-01", True),
+    "ids": ("in job_3fa9c1d2", "in job_77aa01ce", True),
+}
+
+
+@pytest.mark.parametrize("error_type", sorted(CLAIM_ERROR_TYPES))
+@pytest.mark.parametrize("case", CLAIMS)
+def test_a_claim_keeps_its_figures_and_no_particulars(case, error_type):
+    first, second, is_one = CLAIMS[case]
+    digests = {signature(error_type, text).digest for text in (first, second)}
+    assert (len(digests) == 1) is is_one
+    assert signature("E", first).digest == signature("E", second).digest
+
+
+@pytest.mark.parametrize(
+    ("error_type", "text", "figures"),
+    [
+        pytest.param("E", "it is 4.2, not 12", "content", id="a correction"),
+        pytest.param("conflict", "it is 4.2", "content", id="a claim"),
+        pytest.param("E", "exit status 127", "content", id="the number of an error"),
+        pytest.param("E", "after 30 s", "particulars", id="a duration"),
+        pytest.param("E", "it failed", "", id="no figure"),
+    ],
+)
+def test_a_signature_says_what_its_figures_are(error_type, text, figures):
+    assert signature(error_type, text).figures == figures
 
 
 def test_the_type_tells_apart_too():

@@ -34,8 +34,8 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
         "ValueError", "line 99: bad value 'x'", lesson="ignored"
     )
     other = await memory.remember("ValueError", "line 3: bad value 'y'")
-    assert first == Remembered(first.id, created=True, seen=1)
-    assert again == Remembered(first.id, created=False, seen=2)
+    assert first == Remembered(first.id, created=True, seen=1, figures="particulars")
+    assert again == Remembered(first.id, created=False, seen=2, figures="particulars")
     assert other.created
     assert other.id != first.id
     assert await memory.count() == 2
@@ -51,6 +51,31 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
         "line 99: bad value 'x'",
         "line 3: bad value 'y'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error_type", "text"),
+    [
+        pytest.param("E", "the growth is {}, not 12", id="a correction"),
+        pytest.param("conflict", "revenue grew by {} %", id="a claim"),
+    ],
+)
+async def test_errors_about_figures_are_lessons_of_their_own(store, error_type, text):
+    """There are more of them than values that make a particular."""
+    memory = Memory(store)
+    shares = ("4.2", "5.1", "6.3", "7.4", "8.5", "9.6")
+    answers = [
+        await memory.remember(error_type, text.format(share)) for share in shares
+    ]
+    assert {answer.figures for answer in answers} == {"content"}
+    assert all(answer.created for answer in answers)
+    sightings = await memory.seen(error_type, text.format("6.3"))
+    assert sightings.count == 1
+    assert "6.3" in sightings.lessons[0]["text"]
+
+    timeout = await memory.remember("Timeout", "no answer after 30 s")
+    again = await memory.remember("Timeout", "no answer after 45 s")
+    assert (again.id, again.seen, again.figures) == (timeout.id, 2, "particulars")
 
 
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):

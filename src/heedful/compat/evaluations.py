@@ -22,7 +22,7 @@ from heedful.lessons.lesson import (
     check_source,
     check_trust,
 )
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import CLAIM_ERROR_TYPES, signature
 from heedful.lessons.trust import (
     TRUST_RAISING_VERIFICATION,
     find_quotations,
@@ -39,8 +39,6 @@ UNKNOWN_DETAIL = "Unknown"
 # Characters of a query and of a context in a listing, and of a context in a rationale.
 MAX_LISTED_QUERY_CHARS = 200
 MAX_RATIONALE_CONTEXT_CHARS = 100
-# Types of errors that only a judge's words show.
-_JUDGE_ERROR_TYPES = ("factual_error", "conflict", "unverified_claim")
 _VERIFICATION_FORM = "results, each a mapping with a status"
 
 
@@ -189,7 +187,7 @@ def learn_correction(
     has_risen = _has_risen(rise)
 
     if trust is None:
-        is_measured = has_risen and error_type not in _JUDGE_ERROR_TYPES
+        is_measured = has_risen and error_type not in CLAIM_ERROR_TYPES
         trust = "measured" if is_measured else "model"
     if find_quotations((text, evidence), (query, context)):
         trust = "external"

@@ -10,6 +10,7 @@ argument, its value and the allowed values.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
@@ -32,6 +33,9 @@ State = Literal["unverified", "verified", "quarantined", "retired", "superseded"
 # Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
 # a `candidate`: callers rely on the word of the first version.
 OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+Figures = Literal["", "content", "particulars"]
+# A figure that no mask has replaced.
+_FIGURE_PATTERN = re.compile(r"(?<![\w.])\d")
 # From most to least trusted. "operator": a person answers for the text; "measured": an
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
@@ -78,6 +82,17 @@ class Signature:
     _: KW_ONLY
     digest: str
     error_type: str = field(default="", compare=False)
+
+    @property
+    def figures(self) -> Figures:
+        """Which figures tell this error from others.
+
+        "content" if some are part of the pattern, as in "4.2, not 12": with another
+        figure it is another error. "particulars" if all are masked. "" without figures.
+        """
+        if _FIGURE_PATTERN.search(self.pattern):
+            return "content"
+        return "particulars" if "<N>" in self.pattern else ""
 
 
 def short_digest(text: str) -> str:
@@ -230,7 +245,9 @@ class Remembered:
 
     `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
     whole group. `state` and `trust` are those of the stored text. If the text waits in
-    quarantine, `entry` is its id there, and `release` the command that releases it. If
+    quarantine, `entry` is its id there, and `release` the command that releases it.
+    `figures` says whether another figure would make it another lesson ("content") or
+    not ("particulars"). If
     memory is full and all stored lessons are pinned or worth more than the new one,
     `id` and `seen` are 0.
     """
@@ -242,6 +259,7 @@ class Remembered:
     state: State = "unverified"
     trust: Trust = "operator"
     entry: int = 0
+    figures: Figures = ""
 
     @property
     def release(self) -> str:

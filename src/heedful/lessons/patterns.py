@@ -43,7 +43,7 @@ _LIST_TOKEN_PATTERN = re.compile(r"<\*>|[()\[\],]+")
 # Never a particular: quoted text, an unmasked number, punctuation, an exception, a
 # negation.
 _FIXED_TOKEN_PATTERN = re.compile(
-    r"['\"`].+|\d+\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)"
+    r"['\"`].+|\d+(?:[.,]\d+)*\W?|[^\w<]+|[\w.$]*(?:Error|Exception)\W?|(?i:not|no|never)"
 )
 Tokens = tuple[str, ...]
 # What all patterns of a group have in common: the error type and the first word.

@@ -2,7 +2,8 @@
 
 The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses.
 These particulars are masked, so all occurrences have the same pattern. An assertion
-keeps its expression and its expected value; only the actual value is masked.
+keeps its expression and its expected value; only the actual value is masked. So does a
+sentence that corrects a value: "4.2, not 12". A claim keeps all its figures.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from heedful.lessons.words import compiled
 
 # A longer text is read at its two ends, which is where errors are named.
 MAX_SIGNATURE_CHARS = 4_096
+# The types of errors whose text is a claim: another figure makes it another claim.
+CLAIM_ERROR_TYPES = frozenset({"conflict", "factual_error", "unverified_claim"})
 # A JSON text with more brackets is read as prose, because it may be nested too deeply.
 MAX_JSON_BRACKETS = 100
 
@@ -27,7 +30,8 @@ def signature(error_type: str, text: str) -> Signature:
 
     Numbers, times, ids and addresses become `<N>`, paths `<PATH>`, and hosts `<HOST>`.
     An assertion keeps its expression and its expected value; its actual value is
-    masked. In JSON, the order of keys, and of the items of a list, does not matter.
+    masked. An error of a type in `CLAIM_ERROR_TYPES` keeps its figures. In JSON, the
+    order of keys, and of the items of a list, does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -95,17 +99,25 @@ def _as_text(value: Any) -> str:
 def _mask_particulars(error_type: str, text: str) -> str:
     """Return a text with its particulars masked, but not what an assertion expects."""
     particular = compiled(_PARTICULAR_PATTERN)
+    mask = _mask_in_claim if error_type in CLAIM_ERROR_TYPES else _mask
     pieces = split_assertions(error_type, text)
     return "".join(
-        piece if is_asserted else particular.sub(_mask, piece)
+        piece if is_asserted else particular.sub(mask, piece)
         for piece, is_asserted in pieces
     )
 
 
 MAX_WHERE_VALUES = 20  # lines of pytest that are read after an assertion
 MAX_STATEMENT_CHARS = 8_192  # characters of an assertion with its values named
-# A text without one of these words has no assertion.
-_ASSERTION_WORDS = ("assert", "expect", "want")
+# A text without one of these words has no assertion, and no corrected value.
+_ASSERTION_WORDS = (
+    "assert",
+    "expect",
+    "want",
+    " not ",
+    " instead of ",
+    " rather than ",
+)
 # A value: a number, a text in quotes or angle brackets, a collection, True or null.
 _VALUE_REGEX = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
@@ -115,6 +127,10 @@ _VALUE_REGEX = (
 _GAP_REGEX = r"[ \t]{0,9}[:=]?[ \t]{0,9}"
 # Between two values: "1 != 2", "expected 1 to equal 2".
 _COMPARISON_REGEX = r"(?:[!=]==?|to (?:equal|be))"
+# What a value measures, in at most two words: " %", " million euros".
+_MEASURE_REGEX = r"(?:[ \t]?[^\s\d,;.:<]{1,20}){0,2}?"
+# Between the right value and the wrong one: "4.2, not 12".
+_CORRECTION_REGEX = r"(?:, not|,? (?:and not|but not|instead of|rather than)) "
 # A line with an assertion, without its comment. In a report of pytest the first group
 # is the mark: "E   assert total(3) == 4". The second group is the statement.
 _ASSERT_STATEMENT_PATTERN = (
@@ -147,16 +163,27 @@ _ACTUAL_VALUE_PATTERNS = (
     ),
     # As in Go: "Total(3) = 5, want 4".
     rf"(?P<before>= ){_VALUE_REGEX}(?P<after>[,;] (?:want|expected))",
+    # After the right one: "4.2 %, not 12 %", "4 pages instead of 5".
+    (
+        rf"(?<![\w.:/-])(?P<before>{_VALUE_REGEX}{_MEASURE_REGEX}{_CORRECTION_REGEX})"
+        rf"{_VALUE_REGEX}(?P<after>{_MEASURE_REGEX})"
+    ),
     # After a word: "but was 5".
-    rf"\b(?P<before>(?i:actual|received|got|was){_GAP_REGEX}){_VALUE_REGEX}(?P<after>)",
+    (
+        rf"\b(?P<before>(?i:actual|received|got|was){_GAP_REGEX})(?>{_VALUE_REGEX})"
+        rf"(?!{_MEASURE_REGEX}{_CORRECTION_REGEX})(?P<after>)"
+    ),
 )
 # The expected value, once the actual one is masked: the rest of a `line` ("Expected:
-# 4"), the `value` after a word ("want 4"), or the `other` of two ("<ACTUAL> != 4").
+# 4"), the `value` after a word ("want 4"), the `other` of two ("<ACTUAL> != 4"), or the
+# `right` one before a wrong one ("4, not <ACTUAL>").
 _EXPECTED_VALUE_PATTERN = (
     r"(?m)^[ \t]*(?i:expected|want|right)[ \t]*:[ \t]*(?P<line>\S[^\n]*?)"
     r"(?=[,;]?[ \t](?:but|got|actual|received|was)\b|$)"
     rf"|\b(?i:expected|want){_GAP_REGEX}(?!<ACTUAL>)(?P<value>{_VALUE_REGEX})"
     rf"|<ACTUAL> {_COMPARISON_REGEX} ?(?P<other>{_VALUE_REGEX})"
+    rf"|(?<![\w.:/-])(?P<right>{_VALUE_REGEX})"
+    rf"(?={_MEASURE_REGEX}{_CORRECTION_REGEX}<ACTUAL>)"
 )
 
 
@@ -286,6 +313,20 @@ def _mask(match: re.Match[str]) -> str:
 
     mask = (match.lastgroup or "").rstrip("123")
     return f"<{mask}>"
+
+
+# A figure that measures neither time nor bytes, which vary with each run.
+_CLAIMED_FIGURE_PATTERN = (
+    r"[<>~≤≥]?[+-]?\d+(?:,\d{3})*(?:[.,]\d+)?(?:[eE][+-]?\d+)?\s?%?"
+)
+
+
+def _mask_in_claim(match: re.Match[str]) -> str:
+    """Return a figure of a claim as it is, or what stands for another particular."""
+    is_number = match.lastgroup == "N3"
+    if is_number and compiled(_CLAIMED_FIGURE_PATTERN).fullmatch(match[0]):
+        return match[0]
+    return _mask(match)
 
 
 # What stands before the words of an error: a type ("KeyError: "), a tool, a level, or a

@@ -341,6 +341,7 @@ def _upsert_lesson(db: Db, key: Plain, lesson: Lesson, now: float) -> Remembered
         state=answer_row["state"],
         trust=answer_row["trust"],
         entry=entry,
+        figures=lesson.signature.figures,
     )
 
 
@@ -412,6 +413,7 @@ def remembered(
                 state=row["state"],
                 trust=row["trust"],
                 entry=_waiting_entry(row),
+                figures=lesson.signature.figures,
             )
             answers.append(answer)
 
