@@ -362,7 +362,7 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     prompts: list[str] = []
     answer = {
         "reflection": "The price of the blue kettle was a guess.",
-        "strategy": "Look the price up.",
+        "strategy": "Look up what the kettle costs.",
         "importance": 0.9,
         "confidence": 0.8,
         "tags": ["price"],

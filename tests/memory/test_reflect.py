@@ -241,15 +241,19 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
 
 # A model
 
+BY_RULES = (
+    "Do not repeat price `pot` without a change: it failed with "
+    "“Error: 3 items match”."
+)
 UNHELD = answer(
-    "buyer called price.",
+    "buyer called price: 3 items match.",
     "It cost 99 dollars.",
     "It asked Mark Twain.",
     strategy="Ask Mark Twain first.",
 )
 PLAIN = (
-    '{"reflection": "It called price [2]. The agent was hasty!", "strategy": "Look '
-    'twice."}'
+    '{"reflection": "It called price [2], and 3 items match. The agent was hasty!", '
+    '"strategy": "Look twice at the price."}'
 )
 MATCHED = "The result of pot was “Error: 3 items match”"
 SAID = [
@@ -263,25 +267,25 @@ SAID = [
     ),
     pytest.param(
         UNHELD,
-        "buyer called price.",
-        [()],
-        None,
+        "buyer called price: 3 items match.",
+        [(2,)],
+        BY_RULES,
         ["99", "Mark Twain", "Mark Twain"],
         id="numbers and names nobody said",
     ),
     pytest.param(
         PLAIN,
-        "It called price. The agent was hasty!",
-        [(), ()],
-        "Look twice.",
+        "It called price, and 3 items match.",
+        [(2,)],
+        "Look twice at the price.",
         [],
-        id="without scores",
+        id="without scores, and a sentence about nothing",
     ),
     pytest.param(
         f'{{"reflection": "{MATCHED}."}}',
         f"{MATCHED}.",
         [(2,)],
-        None,
+        BY_RULES,
         [],
         id="a quotation finds its event",
     ),
@@ -318,7 +322,8 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
     slow = Event("tool_response", "Error: timed out on a JOIN of large tables", id="e3")
     episode = replace(FAILED, events=(*FAILED.events[:2], slow))
     tags = ["SQL", "sql", "strategy", "error"]
-    model = ScriptedModel(answer("It failed.", strategy=strategy, tags=tags))
+    words = "price pot failed: timed out on a JOIN."
+    model = ScriptedModel(answer(words, strategy=strategy, tags=tags))
     reflected = await reflect(episode, model=model)
     assert reflected.importance == 0.9
     assert reflected.confidence == 0.8
@@ -331,7 +336,7 @@ async def test_a_strategy_is_kept_or_dropped_with_the_reason(strategy, missing):
         assert reflected.strategy.meta["rated"] == 0.99
         return
     (dropped,) = reflected.dropped
-    assert reflected.strategy is None
+    assert reflected.strategy.text != strategy
     assert dropped.text == strategy
     assert dropped.part == "strategy"
     assert list(dropped.unsupported) == missing

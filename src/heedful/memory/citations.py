@@ -36,6 +36,8 @@ _PROPER_NAME_PATTERN = re.compile(
     r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
+# The ending of a possessive: "the API's", "the APIs'".
+_POSSESSIVE_PATTERN = re.compile(r"(?<=\w)'s?(?!\w)")
 # What stands before the first word of a clause, which is capitalised without a name.
 _CLAUSE_STARTS = ("", *".!?:;(")
 
@@ -45,7 +47,7 @@ class Claim:
     """A sentence or a strategy, its events, and its words that these events lack.
 
     `events` are positions. The words of a strategy are looked up in all that its author
-    was shown.
+    was shown. `reason` is another reason to drop the text, if there is one.
     """
 
     text: str
@@ -53,10 +55,13 @@ class Claim:
     _: KW_ONLY
     unsupported: tuple[str, ...] = ()
     part: Literal["reflection", "strategy"] = "reflection"
+    reason: str = ""
 
     @property
     def why(self) -> str:
         """The reason why the text is dropped; "" if its events have all its words."""
+        if self.reason:
+            return self.reason
         missing = ", ".join(f"“{words}”" for words in self.unsupported)
         return missing and f"the events do not contain {missing}"
 
@@ -105,7 +110,7 @@ def find_claim(text: str, episode: Episode, positions: Sequence[int]) -> Claim:
 def find_unsupported(sentence: str, evidence: str) -> Iterator[str]:
     """Yield the quoted words, numbers and names of a sentence that `evidence` lacks."""
     evidence_words = normalize(evidence)
-    stems = _stems(evidence_words)
+    evidence_stems = stems(evidence)
     numbers = {_value(number) for number in NUMBER_PATTERN.findall(evidence)}
 
     unquoted = sentence
@@ -127,7 +132,8 @@ def find_unsupported(sentence: str, evidence: str) -> Iterator[str]:
             name = name.partition(" ")[2]  # the first word begins a clause
 
         text = normalize(name)
-        supported = text in evidence_words or stems.issuperset(_stems(text))
+        name_stems = words(plain_words(name))  # without words such as "the"
+        supported = text in evidence_words or evidence_stems.issuperset(name_stems)
         if not supported and not NUMBER_PATTERN.fullmatch(name):
             yield name
 
@@ -146,9 +152,14 @@ def normalize(text: str) -> str:
     return " ".join(sanitize(text).casefold().split()).replace("’", "'")
 
 
-def _stems(text: str) -> frozenset[str]:
-    """Return the words of a text without common endings: a plural is its singular."""
-    parts = set(re.findall(r"[^\W_]+", text))
+def plain_words(text: str) -> str:
+    """Return a normalized text without endings of possessives: "api" for "API's"."""
+    return _POSSESSIVE_PATTERN.sub("", normalize(text))
+
+
+def stems(text: str) -> frozenset[str]:
+    """Return all words of a text without endings: a plural is its singular."""
+    parts = set(re.findall(r"[^\W_]+", plain_words(text)))
     return frozenset(chain.from_iterable(map(words, parts)))
 
 

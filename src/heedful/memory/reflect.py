@@ -52,6 +52,7 @@ from heedful.memory.draft import (
     by_model,
     by_outcome,
 )
+from heedful.memory.essentials import keep_essentials
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
 from heedful.memory.wording import by_rules
@@ -429,12 +430,13 @@ class _Reflector:
             prompts = {**OUTCOME_PROMPTS, **self.prompts}
             instruction = prompts.get(episode.outcome, prompts["failure"])
             try:
-                draft, usage = await by_model(study, self.model, instruction)
+                answer, usage = await by_model(study, self.model, instruction)
+                draft = keep_essentials(answer, draft, study)
             except ModelError as failed:
                 if self.on_model_error == "raise":
                     raise
                 log_failure(REFLECTION_FAILURE_EVENT, failed)
-                usage = getattr(failed, "usage", None) or NO_USAGE
+                usage = getattr(failed, "usage", None) or usage
                 error = f"{type(failed).__name__}: {failed}"
 
         reflection = await self.lessons(study, draft, digest)

@@ -8,6 +8,7 @@ which may ask twice.
 import asyncio
 import contextvars
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,6 +30,8 @@ DEFAULT_CALL_OPTIONS: dict[str, Any] = {
     "temperature": 0.0,
     "seed": 0,
 }
+# A fence of code that is all of an answer; its first line may name a language.
+_FENCE_PATTERN = re.compile(r"```[\w-]*\n(.*)\n```", re.DOTALL)
 # Added to the temperature of a retry: at 0 a model repeats its answer.
 RETRY_TEMPERATURE_STEP = 0.5
 
@@ -122,10 +125,19 @@ async def ask_for_json(
     raise MalformedAnswer(message, text, usage)
 
 
+def without_fence(text: str) -> str:
+    """Return what stands in a fence that is the whole text, else the text itself.
+
+    Chat models write JSON between "```json" and "```".
+    """
+    fenced = _FENCE_PATTERN.fullmatch(text.strip())
+    return fenced[1] if fenced else text
+
+
 def _parse_object(text: str) -> dict[str, Any]:
     """Return the JSON object in an answer. Raises InvalidInput for any other text."""
     with suppress(ValueError, RecursionError):
-        answer = json.loads(text)
+        answer = json.loads(without_fence(text))
         if isinstance(answer, dict):
             return answer
 
@@ -190,7 +202,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
         return answer
 
     try:
-        json.loads(answer.text)
+        json.loads(without_fence(answer.text))
     except (ValueError, RecursionError) as error:
         cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
         message = (

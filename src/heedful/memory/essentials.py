@@ -1,0 +1,210 @@
+"""What a model's words must keep, so that they may replace the words of the rules.
+
+The rules are never wrong about what they quote: the failed call, the error that tells
+why, and the cure, which is what worked in its place. A model writes better sentences,
+and a small one writes sentences about nothing. `keep_essentials` compares both by the
+stems of their words. It drops sentences that say nothing of the run, and it refuses a
+text that leaves out what the rules found. Words of the task count for nothing here,
+because a model can repeat them without having read the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from heedful.errors import MalformedAnswer
+from heedful.lessons.words import words
+from heedful.memory.citations import Claim, event_words, plain_words, stems
+from heedful.memory.draft import Draft, excerpt
+from heedful.memory.study import Study
+from heedful.sanitize import clean
+from heedful.traces import signals as trace
+from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
+from heedful.traces.error_lines import error_text
+
+# A text keeps an essential with half of its words, and with four of many words. Read
+# on the answers of the embedded model to six runs, where two of three such texts were
+# false, and on rewordings of the same runs by hand.
+KEPT_WORDS_SHARE = 0.5
+MAX_NEEDED_WORDS = 4
+# A sentence says something of the run if the run has a quarter of its words, at least
+# two. A rule for next time may be about something else: one of its words is enough.
+RUN_WORDS_SHARE = 0.25
+MIN_RUN_WORDS = 2
+# No run is as important as nothing can be: a model that says so has not compared.
+UNBELIEVED_IMPORTANCE = 1.0
+MAX_SHOWN_ESSENTIAL_CHARS = 80  # of its text in a reason
+CURE = "the cure"
+NO_WORDS_REASON = "it says nothing of this run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Essential:
+    """Something that the rules found: its name, its text, and the stems that count."""
+
+    name: str
+    text: str
+    stems: frozenset[str]
+
+    def is_kept(self, words: str) -> bool:
+        """Return whether `words` have enough of the stems.
+
+        A time-out may have any words for it, such as "timed out".
+        """
+        is_timeout = TIMEOUT_CODE_PATTERN.search(self.text) is not None
+        if is_timeout and TIMEOUT_CODE_PATTERN.search(words):
+            return True
+        needed = min(MAX_NEEDED_WORDS, round_up(len(self.stems) * KEPT_WORDS_SHARE))
+        return len(self.stems & stems(words)) >= needed
+
+    @property
+    def reason(self) -> str:
+        """The reason why a text without it is refused."""
+        return (
+            f"it leaves out {self.name} “{clean(self.text, MAX_SHOWN_ESSENTIAL_CHARS)}”"
+        )
+
+
+def round_up(number: float) -> int:
+    """Return the smallest integer that is not below a number above 0."""
+    return -int(-number // 1)
+
+
+def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
+    """Return a model's draft without what says nothing, as good as that of the rules.
+
+    If its strategy leaves out the cure, or says nothing of the run, that of the rules
+    takes its place. An importance of 1.0 is not believed. Raises MalformedAnswer with
+    the reason if the text leaves out what the rules found.
+    """
+    run = _run_stems(study)
+    claims = [claim for claim in draft.claims if _is_about(claim.text, run)]
+    platitudes = [
+        replace(claim, reason=NO_WORDS_REASON)
+        for claim in draft.claims
+        if claim not in claims
+    ]
+
+    found = essentials(study, rules)
+    cures = [essential for essential in found if essential.name == CURE]
+    reason = _strategy_reason(draft.strategy, run, cures)
+    strategy = "" if reason else draft.strategy
+    text = " ".join([*(claim.text for claim in claims), strategy])
+
+    lost = [essential.reason for essential in found if not essential.is_kept(text)]
+    if not claims:
+        lost.insert(0, f"{NO_WORDS_REASON}: no sentence has words of its events")
+    if lost:
+        message = f"the text of model {draft.by!r} is not used: {'; '.join(lost)}"
+        raise MalformedAnswer(message, draft.text(study.episode))
+
+    if draft.strategy and reason:
+        platitudes.append(Claim(draft.strategy, reason=reason, part="strategy"))
+    if not strategy:
+        draft = replace(
+            draft,
+            strategy=rules.strategy,
+            rule_trust=rules.rule_trust,
+            mended=rules.mended,
+        )
+    rated = None if draft.rated == UNBELIEVED_IMPORTANCE else draft.rated
+    return replace(
+        draft,
+        claims=tuple(claims),
+        rated=rated,
+        dropped=(*draft.dropped, *platitudes),
+    )
+
+
+def essentials(study: Study, rules: Draft) -> list[Essential]:
+    """Return what the rules found in a run: the failed call, the error, and the cure.
+
+    Of several failures, it is the one that was cured. What a run does not show is left
+    out.
+    """
+    episode = study.episode
+    cured = [signal for signal in study.main_signals if signal.kind == "retry"]
+    signal = cured[0] if cured else study.reason
+
+    call = ""
+    error = episode.fault.message if episode.fault else ""
+    later: list[int] = []
+    if signal is not None:
+        failed = study.failed_steps(signal)
+        first = failed[0] if failed else signal.at
+        call = _action_words(episode.events[first])
+        failure = study.course.failure[study.course.result[first] or first]
+        error = error_text(failure) if failure else error
+        later = [n for n in sorted({*signal.evidence, signal.at}) if n > first]
+
+    task = stems(f"{episode.task}\n{episode.goal}")
+    call_stems = _distinct(_content(call), task)
+    error_stems = _distinct(_content(error), task | call_stems)
+
+    # Of the later steps, those are the cure that the rule for next time names.
+    done = "\n".join(_action_words(episode.events[n]) for n in later)
+    cure = ""
+    cure_stems: frozenset[str] = frozenset()
+    if rules.mended and cured:
+        cure = rules.strategy
+        cure_stems = (_content(done) & stems(cure)) - stems(call) - stems(error)
+
+    found = [
+        Essential(name="the failed call", text=call, stems=call_stems),
+        Essential(name="the error", text=error, stems=error_stems),
+        Essential(name=CURE, text=cure, stems=cure_stems),
+    ]
+    return [essential for essential in found if essential.stems]
+
+
+def _action_words(event: Event) -> str:
+    """Return the tool of a call and its arguments without their names.
+
+    For another event, return what it says.
+    """
+    if event.type != "tool_call":
+        return f"{event.content} {event.error}".strip()
+    return " ".join([event.tool, *trace.named_arguments(event).values()])
+
+
+def _content(text: str) -> frozenset[str]:
+    """Return the stems of the words of a text, without words such as "the"."""
+    if not text.strip():
+        return frozenset()
+    return frozenset(words(plain_words(text)))
+
+
+def _distinct(content: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    """Return the words that are not among the others; all of them if none is left."""
+    return (content - others) or content
+
+
+def _strategy_reason(
+    strategy: str, run: frozenset[str], cures: Iterable[Essential]
+) -> str:
+    """Return why a strategy is not used; "" if it is, or if there is none."""
+    if not strategy:
+        return ""
+    if not _content(strategy) & run:
+        return NO_WORDS_REASON
+    lost = [essential.reason for essential in cures if not essential.is_kept(strategy)]
+    return "; ".join(lost)
+
+
+def _is_about(sentence: str, run: frozenset[str]) -> bool:
+    """Return whether a sentence has enough words of the run."""
+    content = _content(sentence)
+    needed = max(MIN_RUN_WORDS, round_up(len(content) * RUN_WORDS_SHARE))
+    return len(content & run) >= needed
+
+
+def _run_stems(study: Study) -> frozenset[str]:
+    """Return the stems of all that a model was shown of a run."""
+    episode = study.episode
+    positions, _ = excerpt(study)
+    texts = [event_words(episode.events[position]) for position in positions]
+    texts += [episode.task, episode.goal]
+    if episode.fault is not None:
+        texts += [episode.fault.category, episode.fault.message]
+    return stems("\n".join(texts))

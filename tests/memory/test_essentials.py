@@ -1,0 +1,174 @@
+"""What a model's words must keep of a run, on runs with an error, a cure, or neither."""
+
+import json
+
+import pytest
+
+from heedful import Episode, Event, Fault, reflect
+from heedful.memory.citations import find_unsupported
+from heedful.testing import ScriptedModel
+from tests.memory.reflections import answer
+
+
+def called(number, tool, result="", error="", **arguments):
+    """A call and its result."""
+    name = f"c{number}"
+    return (
+        Event("tool_call", tool=tool, arguments=arguments, call=name, id=name),
+        Event("tool_response", result, tool=tool, call=name, error=error),
+    )
+
+
+SSL = "error: failed to run custom build command for `openssl-sys v0.9.102`"
+BUILD = Episode(
+    (
+        *called(1, "shell", error=SSL, command="cargo build --release"),
+        *called(2, "shell", "done", command="apt-get install -y libssl-dev pkg-config"),
+        *called(3, "shell", "Finished in 41.20s", command="cargo build --release"),
+        Event("llm_response", "The binary is in target/release/service."),
+    ),
+    "success",
+    task="Build the service in release mode",
+)
+NO_PAGE = Episode(
+    (
+        *called(
+            1,
+            "http_get",
+            error="429 Too Many Requests: 60 per minute. Retry-After: 37",
+            url="https://api.example.com/v2/invoices?page=2",
+        ),
+        Event("llm_response", "I could not download the invoices."),
+    ),
+    "failure",
+    task="Download all invoices",
+    fault=Fault("rate_limit_error", "429 Too Many Requests"),
+)
+SLOW = Episode(
+    (
+        Event("tool_call", "Called database query with complex JOIN", id="1"),
+        Event("error_event", "", error="Timeout", code="504", id="2"),
+    ),
+    "timeout",
+    task="Optimize the reports page",
+)
+KEEPS = [
+    pytest.param(
+        BUILD,
+        "cargo build --release failed to run the custom build command of openssl-sys.",
+        "Before cargo build, run apt-get install libssl-dev and pkg-config.",
+        id="error and cure in other words",
+    ),
+    pytest.param(
+        NO_PAGE,
+        "The API's page 2 of v2/invoices was refused: 429, too many requests in a "
+        "minute, Retry-After 37.",
+        "Wait for the 37 seconds of Retry-After, then repeat the request.",
+        id="a possessive and plurals",
+    ),
+    pytest.param(
+        SLOW,
+        "The database query with a complex JOIN timed out because no index was used.",
+        "Use indexed columns in each JOIN.",
+        id="a time-out in other words, and a rule of the model's own",
+    ),
+]
+
+
+@pytest.mark.parametrize(("run", "text", "rule"), KEEPS)
+async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule):
+    reflected = await reflect(run, model=ScriptedModel(answer(text, strategy=rule)))
+    assert reflected.error == ""
+    assert reflected.text == text
+    assert reflected.strategy.text == rule
+    assert reflected.importance == 0.9
+
+
+# What the embedded model wrote of such runs: true of any run, false, or beside it.
+REFUSED = [
+    pytest.param(
+        BUILD,
+        "The agent built the service in release mode, which means it ran the `cargo "
+        "build --release` command. The agent also ran the `apt-get install -y "
+        "libssl-dev pkg-config` command.",
+        "the error “error: failed to run custom build command",
+        id="without the error",
+    ),
+    pytest.param(
+        BUILD,
+        "This error was not related to the task.",
+        "it says nothing of this run",
+        id="false, and of any run",
+    ),
+    pytest.param(
+        BUILD,
+        "The custom build command of openssl-sys failed to run in cargo build.",
+        "the cure",
+        id="without the cure",
+    ),
+    pytest.param(
+        NO_PAGE,
+        "The agent failed at the task of downloading all invoices due to a rate limit.",
+        "the failed call “http_get https://api.example.com/v2/invoices?page=2”",
+        id="the task told again",
+    ),
+]
+
+
+@pytest.mark.parametrize(("run", "text", "reason"), REFUSED)
+async def test_a_text_without_it_is_refused_with_the_reason(run, text, reason):
+    rules = await reflect(run)
+    reflected = await reflect(run, model=ScriptedModel(answer(text)))
+    assert reflected.by == "rules"
+    assert reflected.text == rules.text
+    assert reason in reflected.error
+    assert reflected.usage.calls == 1
+
+
+async def test_a_strategy_without_the_cure_gives_way_to_that_of_the_rules():
+    text = (
+        "cargo build --release failed to run the custom build command of openssl-sys, "
+        "until apt-get install had put libssl-dev and pkg-config there."
+    )
+    rule = "Always build carefully."
+    rules = await reflect(BUILD)
+    reply = answer(text, "The agent was diligent.", strategy=rule, importance=1.0)
+    reflected = await reflect(BUILD, model=ScriptedModel(reply))
+    assert reflected.text == text
+    assert reflected.strategy.text == rules.strategy.text
+    reasons = {claim.text: claim.why for claim in reflected.dropped}
+    assert reasons["The agent was diligent."] == "it says nothing of this run"
+    assert "it leaves out the cure" in reasons[rule]
+    # An importance of 1.0 for everything is not believed.
+    assert reflected.importance == rules.importance
+
+
+@pytest.mark.parametrize(
+    ("sentence", "evidence"),
+    [
+        pytest.param(
+            "Check the billing API's limits", "the billing API, limits", id="the API's"
+        ),
+        pytest.param("Ask the APIs' owner", "one API, one owner", id="the APIs'"),
+        pytest.param("It broke Maria’s Parcels", "a parcel of Maria", id="Maria’s"),
+    ],
+)
+def test_a_possessive_is_the_word_without_it(sentence, evidence):
+    assert list(find_unsupported(sentence, evidence)) == []
+
+
+@pytest.mark.parametrize("language", ["json", "", "JSON5"])
+async def test_an_answer_in_a_fence_is_read_at_once(language):
+    text = "cargo build failed to run the custom build command of openssl-sys."
+    rule = "Do apt-get install libssl-dev first."
+    reply = f"```{language}\n{answer(text, strategy=rule)}\n```\n"
+    reflected = await reflect(BUILD, model=ScriptedModel(reply))
+    assert reflected.usage.calls == 1
+    assert reflected.text == text
+
+
+async def test_a_fence_beside_other_words_is_no_answer():
+    words = json.loads(answer("cargo build failed."))
+    reply = f"Here it is:\n```json\n{json.dumps(words)}\n```\nAnd more."
+    reflected = await reflect(BUILD, model=ScriptedModel(reply, reply))
+    assert "MalformedAnswer" in reflected.error
