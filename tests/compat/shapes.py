@@ -31,6 +31,7 @@ TYPES: dict[Any, str] = {
         "critical_threshold importance heedful_importance confidence"
     ),
     SCORE: "alignment_score drift_score",
+    (bool, type(None)): "awaits_model",
     list: (
         "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids "
         "related_memory_ids dropped"
@@ -93,13 +94,14 @@ TRACE = shape(
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category "
     "source_event_ids related_memory_ids metadata generated_at reflection_id "
-    "strategy_id state trust release heedful_importance dropped model_error",
+    "strategy_id state trust release heedful_importance dropped model_error "
+    "awaits_model",
     metadata=shape("outcome task_description event_count session_id"),
 )
 QUERIED = shape(
     "reflection_id kind content reflection_text importance heedful_importance "
     "confidence tags error_category source_event_ids related_memory_ids metadata "
-    "source layer state trust release generated_at",
+    "source layer state trust release model_error generated_at",
     metadata=GENERATED["metadata"],
 )
 

@@ -385,7 +385,7 @@ def test_an_engine_uses_its_prompts_score_model_and_memory(store):
     assert "Say what a cook would say." in prompts[0]
     assert result.reflection_text == answer["reflection"]
     assert result.tags == ["price"]
-    assert result.importance == 0.9
+    assert result.importance == 0.65
     assert result.heedful_importance == 0.65
     assert result.confidence == 0.8
     assert result.dropped == []

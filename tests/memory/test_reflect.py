@@ -836,7 +836,13 @@ async def test_the_log_has_fields_and_no_content(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     model = ScriptedModel("zzsecret", forever=True)
     await reflect(with_task(f"zzsecret {SECRET}"), memory=memory, model=model)
-    failed, success = (vars(record) for record in caplog.records)
+    started, failed, generated, success = (vars(record) for record in caplog.records)
+    assert started["message"] == "reflection_generation_started"
+    assert started["outcome"] == "error"
+    assert started["events"] == 4
+    assert generated["message"] == "reflection_generated"
+    assert generated["by"] == "rules"
+    assert generated["has_strategy"] is True
     assert failed["message"] == "reflection_generation_failed"
     assert failed["error"] == "MalformedAnswer"
     assert "reflect.py" in failed["traceback"]

@@ -15,8 +15,8 @@ from heedful.cli.serve import setup_of
 from heedful.cli.settings import Settings
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
+from heedful.memory.arrivals import Patience, receive
 from heedful.memory.dream import Dreams
-from heedful.memory.reflect import Patience, receive
 from heedful.models.function import Function
 from heedful.service import jobs
 from heedful.service.jobs import (

@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import Patience
+from heedful.memory.arrivals import Patience
 from heedful.service.jobs import TASKS, Tools, sweep
 from heedful.service.setup import LIMITS_MIB_BYTES
 from heedful.store import episodes

@@ -27,8 +27,8 @@ import pytest
 from heedful.errors import HeedfulError, InvalidInput, NotFound
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
+from heedful.memory.arrivals import Patience, gather, receive
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Patience, gather, receive
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import editions, exposures, search, transfer

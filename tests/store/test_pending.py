@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import Patience, from_stored_episode, gather, receive
+from heedful.memory.arrivals import Patience, gather, receive
+from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import LATE_SPANS_REASON, Bounds
 from heedful.store.store import Store

@@ -36,7 +36,7 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
-from heedful.memory.reflect import Patience
+from heedful.memory.arrivals import Patience
 from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup

@@ -39,7 +39,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import Patience
+from heedful.memory.arrivals import Patience
 from heedful.models.contract import Model
 from heedful.sanitize import clean
 from heedful.service.jobs import JOB_QUEUES, Job, LocalQueue, Opens, Tools, sweep

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, Literal
+from uuid import UUID
 
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
@@ -32,16 +33,24 @@ from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import STRATEGY_IMPORTANCE_FACTOR, Reflected, keep, reflect
+from heedful.memory.reflect import (
+    STRATEGY_IMPORTANCE_FACTOR,
+    Reflected,
+    keep,
+    reflect,
+    to_stored_episode,
+)
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.store.store import Store
-from heedful.traces.episode import Limits, safe_id
+from heedful.traces.episode import Episode, Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 from heedful.validation import check_integer, check_share, check_texts, require
 
 DEFAULT_REFLECTIONS_STORE = "heedful.db"
+# As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
+MIN_MILLISECONDS = 253_402_300_800
 Method = Callable[..., Coroutine[Any, Any, Any]]
 # The metadata of a record about a run that nobody described.
 UNKNOWN_RUN_METADATA: Any = {
@@ -76,7 +85,7 @@ class OutcomeType(StrEnum):
 
 
 class ErrorCategory(StrEnum):
-    """The kind of an error."""
+    """The kind of an error; any other text makes a category of its own."""
 
     TIMEOUT_ERROR = "timeout_error"
     TOOL_ERROR = "tool_error"
@@ -84,6 +93,16 @@ class ErrorCategory(StrEnum):
     PERMISSION_ERROR = "permission_error"
     VALIDATION_ERROR = "validation_error"
     UNKNOWN_ERROR = "unknown_error"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCategory | None:
+        """Return the category of a text that no member has."""
+        if not isinstance(value, str):
+            return None
+        category = str.__new__(cls, value)
+        category._name_ = value.upper()
+        category._value_ = value
+        return category
 
 
 @dataclass
@@ -130,7 +149,8 @@ class ReflectionResult(Record):
     They are the author's own; `heedful_importance` is heedful's. `dropped` has the
     `text`, the `part` and the `unsupported` words of each text of a model that the
     events do not support. `model_error` says why a model's answer was not used, so that
-    rules wrote the texts.
+    rules wrote the texts. In an answer of a service, `awaits_model` says whether a job
+    asks a model for other words.
     """
 
     reflection_text: str
@@ -151,22 +171,41 @@ class ReflectionResult(Record):
     heedful_importance: float | None = None
     dropped: Sequence[Mapping[str, Any]] | None = None
     model_error: str | None = None
+    awaits_model: bool | None = None
 
 
 class GeneratedReflection(ReflectionResult):
-    """The answer of `generate_reflection`; `reflected` has the lessons."""
+    """The answer of `generate_reflection`; `reflected` has the lessons.
 
-    def __init__(self, reflected: Reflected) -> None:
-        self.reflected: Reflected = reflected
+    `episode` is the run that they are drawn from, and `run_trust` the trust of its
+    task. A copy that `dataclasses.replace` makes has none of them: its author is
+    unknown.
+    """
+
+    reflected: Reflected | None = None
+    episode: Episode | None = None
+    run_trust: Trust = "external"
+
+    @property
+    def run_digest(self) -> str:
+        """The digest of the run; "" for a copy."""
+        return self.episode.digest if self.episode else ""
+
+    @classmethod
+    def of(
+        cls, reflected: Reflected, episode: Episode, trust: Trust
+    ) -> GeneratedReflection:
+        """Return the answer about the lessons of an episode."""
         lesson = reflected.lesson
         strategy = reflected.strategy
-        super().__init__(
+        category = lesson.meta["error_category"]
+        answer = cls(
             reflection_text=lesson.text,
             strategy_text=strategy.text if strategy else None,
             importance=reflected.importance,
             confidence=reflected.confidence,
             tags=list(lesson.tags),
-            error_category=lesson.meta["error_category"] or None,
+            error_category=ErrorCategory(category) if category else None,
             source_event_ids=list(lesson.meta["source_event_ids"]),
             related_memory_ids=list(lesson.meta["related_memory_ids"]),
             metadata={name: lesson.meta[name] for name in UNKNOWN_RUN_METADATA},
@@ -174,9 +213,15 @@ class GeneratedReflection(ReflectionResult):
             reflection_id=lesson.signature.digest,
             strategy_id=strategy.signature.digest if strategy else None,
             heedful_importance=lesson.importance,
-            dropped=[asdict(claim) for claim in reflected.dropped],
+            dropped=[
+                {**asdict(claim), "why": claim.why} for claim in reflected.dropped
+            ],
             model_error=redact(reflected.error) or None,
         )
+        answer.reflected = reflected
+        answer.episode = episode
+        answer.run_trust = trust
+        return answer
 
 
 async def generate_reflection(
@@ -188,7 +233,7 @@ async def generate_reflection(
     score: Score = by_outcome,
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
-) -> ReflectionResult:
+) -> GeneratedReflection:
     """Return the lesson of a run, without storing it.
 
     A failure that is already known is not sent to the model. Equal failures have equal
@@ -223,31 +268,54 @@ async def generate_reflection(
     if reflected is None:
         raise InvalidInput("events", [], "at least one event, or an error")
 
-    return GeneratedReflection(reflected)
+    return GeneratedReflection.of(reflected, episode, trust)
 
 
 async def store_reflection(
     result: ReflectionResult | Mapping[str, Any],
-    tenant_id: str,
-    project_id: str,
-    session_id: str | None = None,
+    tenant_id: str | UUID,
+    project_id: str | UUID,
+    session_id: str | UUID | None = None,
     *,
     store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
 ) -> dict[str, str | None]:
     """Store a generated reflection; return its lessons' ids, `state` and `trust`.
 
-    If they wait in quarantine, `release` is the command that releases them. Storing it
-    twice adds nothing. A result that `generate_reflection` did not make, or whose texts
-    were changed since, has the trust "external": its author is unknown. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    An `importance`, `confidence`, `tags`, `error_category` or other field that was
+    changed since is stored as changed. If the lessons wait in quarantine, `release` is
+    the command that releases them. Storing a reflection twice adds nothing. A result
+    that `generate_reflection` did not make, or whose texts were changed since, has the
+    trust "external": its author is unknown. Raises InvalidInput, QuotaExceeded,
+    StoreError.
+    """
+    memory = _memory(store, tenant_id, project_id)
+    return await keep_reflection(result, memory, session_id)
+
+
+async def keep_reflection(
+    result: ReflectionResult | Mapping[str, Any],
+    memory: Memory,
+    session_id: str | UUID | None = None,
+    *,
+    awaits_model: bool = False,
+) -> dict[str, str | None]:
+    """Store a reflection as `store_reflection` does; return the same answer.
+
+    With `awaits_model`, the lessons of an episode await the words of a model, for which
+    a job asks.
     """
     reflected = _reflected(result)
     if session_id is not None:
-        check_texts(session_id=session_id)
-        reflected = _with_session(reflected, safe_id(session_id))
+        session = id_text("session_id", session_id)
+        reflected = _with_fields(reflected, session_id=safe_id(session))
 
-    memory = _memory(store, tenant_id, project_id)
-    reflected = replace(reflected, stored=await keep(reflected, memory))
+    awaits = None
+    awaits_model = awaits_model and reflected.known == 0
+    if awaits_model and isinstance(result, GeneratedReflection) and result.episode:
+        awaits = await asyncio.to_thread(
+            to_stored_episode, result.episode, result.run_trust
+        )
+    reflected = replace(reflected, stored=await keep(reflected, memory, awaits))
     strategy = reflected.strategy
 
     return {
@@ -259,21 +327,30 @@ async def store_reflection(
     }
 
 
-def _with_session(reflected: Reflected, session_id: str) -> Reflected:
-    """Return the lessons with the id of a session in their metadata."""
+def id_text(name: str, id: object) -> str:
+    """Return an id as text; it may be a UUID. Raises InvalidInput for other values."""
+    if isinstance(id, UUID):
+        return str(id)
+    require(isinstance(id, str), name, id, "a text or a UUID")
+    return str(id)
+
+
+def _with_fields(reflected: Reflected, **fields: Any) -> Reflected:
+    """Return the lessons with these fields in their metadata."""
     lesson = reflected.lesson
-    lesson = replace(lesson, meta={**lesson.meta, "session_id": session_id})
+    lesson = replace(lesson, meta={**lesson.meta, **fields})
     strategy = reflected.strategy
     if strategy is not None:
-        strategy = replace(strategy, meta={**strategy.meta, "session_id": session_id})
+        strategy = replace(strategy, meta={**strategy.meta, **fields})
     return replace(reflected, lesson=lesson, strategy=strategy)
 
 
 def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     """Return the lessons of a result.
 
-    If heedful made the result and its texts are unchanged, they are heedful's lessons.
-    Else they are new lessons of an unknown author. Raises InvalidInput.
+    If heedful made the result and its texts are unchanged, they are heedful's lessons
+    with the other fields as they are now. Else they are new lessons of an unknown
+    author. Raises InvalidInput.
     """
     if not isinstance(result, Mapping) or "reflection_text" not in result:
         allowed = "a ReflectionResult, or a mapping with its fields"
@@ -281,26 +358,89 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
 
     names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
     fields = ReflectionResult(**{name: result[name] for name in names})
-    if isinstance(result, GeneratedReflection):
-        generated = result.reflected
+    check_share("importance", fields.importance)
+    check_share("confidence", fields.confidence)
+    generated = getattr(result, "reflected", None)
+    if isinstance(generated, Reflected):
         strategy_text = generated.strategy.text if generated.strategy else None
         same_lesson = generated.lesson.text == fields.reflection_text
         if same_lesson and strategy_text == fields.strategy_text:
-            return generated
+            return _with_edits(generated, fields)
 
     return _reflected_by_caller(fields)
 
 
+def _with_edits(generated: Reflected, fields: ReflectionResult) -> Reflected:
+    """Return heedful's lessons with the fields of a result that the caller changed."""
+    edited = _with_fields(
+        generated,
+        **(fields.metadata or {}),
+        confidence=fields.confidence,
+        error_category=_checked_category(fields),
+        source_event_ids=list(map(str, fields.source_event_ids or ())),
+        related_memory_ids=list(map(str, fields.related_memory_ids or ())),
+    )
+    if list(fields.tags or ()) != list(edited.lesson.tags):
+        edited = _with_tags(edited, _checked_tags(fields))
+    if fields.importance != generated.importance:
+        edited = _with_importance(edited, fields.importance)
+    return edited
+
+
+def _with_tags(reflected: Reflected, tags: tuple[str, ...]) -> Reflected:
+    """Return the lessons with these tags; the strategy keeps the tag `strategy`."""
+    lesson = replace(reflected.lesson, tags=tags)
+    strategy = reflected.strategy
+    if strategy is not None:
+        strategy = replace(strategy, tags=_strategy_tags(tags))
+    return replace(reflected, lesson=lesson, strategy=strategy)
+
+
+def _with_importance(reflected: Reflected, importance: float) -> Reflected:
+    """Return the lessons with this importance, which counts instead of heedful's."""
+    lesson = reflected.lesson
+    meta = {**lesson.meta, "rated": None}
+    lesson = replace(lesson, importance=importance, meta=meta)
+    strategy = reflected.strategy
+    if strategy is not None:
+        meta = {**strategy.meta, "rated": None}
+        raised = _strategy_importance(importance)
+        strategy = replace(strategy, importance=raised, meta=meta)
+    return replace(reflected, lesson=lesson, strategy=strategy)
+
+
+def _checked_tags(fields: ReflectionResult) -> tuple[str, ...]:
+    """Return the tags of a result, each once. Raises InvalidInput."""
+    tags = tuple(dict.fromkeys(fields.tags or ()))
+    are_texts = all(isinstance(tag, str) and tag.strip() for tag in tags)
+    require(are_texts, "tags", fields.tags, "texts that are not empty")
+    return tags
+
+
+def _checked_category(fields: ReflectionResult) -> str:
+    """Return the error category of a result, or "". Raises InvalidInput."""
+    category = fields.error_category or ""
+    check_texts(error_category=category)
+    return str(category)
+
+
+def _strategy_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags of the strategy of a reflection with these tags."""
+    return tuple(dict.fromkeys((*tags, "strategy")))
+
+
+def _strategy_importance(importance: float) -> float:
+    """Return the importance of the strategy of a reflection, at most 1."""
+    return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
+
+
 def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     """Make the lessons of texts whose author is unknown. Raises InvalidInput."""
-    category = fields.error_category or ""
+    category = _checked_category(fields)
     check_texts(
         reflection_text=fields.reflection_text,
         strategy_text=fields.strategy_text or "",
-        error_category=category,
     )
-    check_share("importance", fields.importance)
-    check_share("confidence", fields.confidence)
 
     text = redact(fields.reflection_text)
     pattern = signature(category or "reflection", text)
@@ -310,8 +450,8 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         **UNKNOWN_RUN_METADATA,
         "outcome": "failure",
         **(fields.metadata or {}),
-        "source_event_ids": list(fields.source_event_ids or ()),
-        "related_memory_ids": list(fields.related_memory_ids or ()),
+        "source_event_ids": list(map(str, fields.source_event_ids or ())),
+        "related_memory_ids": list(map(str, fields.related_memory_ids or ())),
         "by": "caller",
         "confidence": fields.confidence,
         "error_category": category,
@@ -325,7 +465,7 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
         sighting=text,
         trust="external",
         importance=fields.importance,
-        tags=tuple(dict.fromkeys(fields.tags or ())),
+        tags=_checked_tags(fields),
         meta=meta,
         state="quarantined",
     )
@@ -339,21 +479,20 @@ def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
 def _strategy_of(lesson: Lesson, text: str) -> Lesson:
     """Return the strategy with this text that belongs to a lesson."""
     text = text[:MAX_EXAMPLE_TEXT_CHARS]
-    importance = round(lesson.importance * STRATEGY_IMPORTANCE_FACTOR, 6)
     return replace(
         lesson,
         kind="strategy",
         signature=strategy_signature(lesson.signature, text),
         text=text,
         sighting=text,
-        importance=min(1.0, importance),
-        tags=tuple(dict.fromkeys((*lesson.tags, "strategy"))),
+        importance=_strategy_importance(lesson.importance),
+        tags=_strategy_tags(lesson.tags),
     )
 
 
 async def query_reflections(
-    tenant_id: str,
-    project_id: str,
+    tenant_id: str | UUID,
+    project_id: str | UUID,
     query_text: str | None = None,
     k: int = 5,
     min_importance: float = 0.5,
@@ -366,7 +505,8 @@ async def query_reflections(
     """Return at most `k` reflections and strategies for a query, best first.
 
     Without `query_text`, return the most important lessons. With `tags`, a lesson needs
-    any of them, or all of them with `match="all"`. Lessons in quarantine are returned,
+    any of them, or all of them with `match="all"`; behind those that fit the text come
+    those that only have the tags. Lessons in quarantine are returned,
     too, unless `waiting` is False; their `state` marks them, and `release` is the
     command that releases them. Never put them into a prompt. `importance` and
     `confidence` of a record are those of its author, `heedful_importance` is heedful's
@@ -386,6 +526,20 @@ async def query_reflections(
         kind=EPISODE_LESSON_KINDS,
         waiting=waiting,
     )
+    # Whoever names tags is answered by them, too, if the words fit nothing more.
+    if tags and query_text and len(matches) < k:
+        tagged = await memory.query(
+            "",
+            k,
+            tags=tags,
+            match=match,
+            importance=min_importance,
+            kind=EPISODE_LESSON_KINDS,
+            waiting=waiting,
+        )
+        known = {found.lesson_id for found in matches}
+        others = [found for found in tagged if found.lesson_id not in known]
+        matches = [*matches, *others][:k]
     return [_record_of(match) for match in matches]
 
 
@@ -416,6 +570,7 @@ def _record_of(match: Match) -> dict[str, Any]:
         "state": older_state(match.state),
         "trust": match.trust,
         "release": match.release,
+        "model_error": _meta_value(match, "model_error", "") or None,
         "generated_at": iso(match.at),
     }
 
@@ -435,7 +590,8 @@ class Reflector:
     They are `generate_reflection`, `store_reflection` and `query_reflections`.
     `prompts` is a mapping with `failure`, `success` or `partial`. `score(draft,
     episode)` returns the importance, 0..1. A `memory_repository` is used instead of
-    `store`. `trust` says who wrote the tasks and the users' messages. Raises
+    `store`. `trust` says who wrote the tasks and the users' messages. A `pool` of
+    connections is refused: name the database, such as "postgresql://…". Raises
     InvalidInput.
     """
 
@@ -448,7 +604,10 @@ class Reflector:
         score: Score | None = None,
         *,
         trust: Trust = "external",
+        pool: object = None,
     ) -> None:
+        allowed = "left out: heedful connects by itself; name the database as `store`"
+        require(pool is None, "pool", pool, allowed)
         repository = store if memory_repository is None else memory_repository
         if not isinstance(repository, Memory | Store | str):
             name = "store" if repository is store else "memory_repository"
@@ -472,12 +631,14 @@ ReflectionEngine = Reflector
 ReflectionEngineV2 = Reflector
 
 
-def _memory(store: Memory | Store | str, tenant: str, project: str) -> Memory:
+def _memory(
+    store: Memory | Store | str, tenant: str | UUID, project: str | UUID
+) -> Memory:
     """Return the memory of this scope.
 
     If `store` is a Memory of another scope, the new one has its store and settings.
     """
-    scope = Scope(tenant, project)
+    scope = Scope(id_text("tenant_id", tenant), id_text("project_id", project))
     if not isinstance(store, Memory) or store.scope == scope:
         return Memory.of(store, scope)
     return Memory(
@@ -503,15 +664,48 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 
     if not isinstance(value, dict):
         raise InvalidInput("context", kind, "a ReflectionContext, or a mapping")
+    if isinstance(value.get("events"), list):
+        value["events"] = [_plain_event(event) for event in value["events"]]
     return value
 
 
+def _plain_event(event: Any) -> Any:
+    """Return an event with its code as text, its time in seconds, and its tool.
+
+    Codes of HTTP are numbers, JavaScript counts milliseconds, and earlier systems noted
+    the tool in the metadata.
+    """
+    if not isinstance(event, dict):
+        return event
+
+    error = event.get("error")
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        event["error"] = {**error, "code": str(error["code"])}
+
+    for name in ("timestamp", "at"):
+        moment = event.get(name)
+        if isinstance(moment, int | float) and moment >= MIN_MILLISECONDS:
+            event[name] = moment / 1_000
+
+    metadata = event.get("metadata")
+    if isinstance(metadata, dict) and not event.get("tool_name"):
+        tool = metadata.get("tool")
+        if isinstance(tool, str) and tool:
+            event["tool_name"] = tool
+    return event
+
+
 def _fields_or_text(value: Any) -> Any:
-    """Return the fields of an object, without those that are None, or else its text."""
+    """Return the fields of an object, without those that are None, or else its text.
+
+    A generator, a set and the like become a list.
+    """
     if isinstance(value, Enum):
         return str(value.value)
 
     fields = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
-    if not fields:
-        return str(value)
-    return {name: field for name, field in fields.items() if field is not None}
+    if fields:
+        return {name: field for name, field in fields.items() if field is not None}
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    return str(value)

@@ -6,8 +6,9 @@ an episode that waits in the store. A lesson gets the lowest trust of what it is
 from, and the words of a stored lesson about the same failure, unless its own are
 better.
 
-Spans of traces arrive in pieces and in any order: `receive` stores them, and `gather`
-makes an episode of each complete trace.
+A service does not wait for a model: it stores the words of the rules and keeps the
+episode (`keep` with `awaits`), and a job lets the model word the lessons anew
+(`reword`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ import asyncio
 import json
 import logging
 import sys
-import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, ModelError, StoreError
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, StoreError
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.lesson import (
@@ -59,17 +58,14 @@ from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
-from heedful.store import dreams, episodes, exposures, lessons, patterns
+from heedful.store import dreams, episodes, exposures, lessons, patterns, versions
 from heedful.store.connection import Db, resumable, storable
-from heedful.store.episodes import Bounds
 from heedful.store.quarantine import quarantined
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
-from heedful.traces import spans as trace_spans
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Limits
 from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
-from heedful.traces.otlp import from_json, from_request
 from heedful.traces.reading import read
 from heedful.traces.signals import Course, Signal, given_to
 from heedful.validation import check_sequence, check_share, require
@@ -80,7 +76,10 @@ MAX_STORED_EVENTS = 2_000
 # A strategy, which can be followed, is more important than its reflection.
 STRATEGY_IMPORTANCE_FACTOR = 1.1
 MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
-REFLECTION_FAILURE_EVENT = "reflection_generation_failed"  # the event in the log
+# The events in the log.
+REFLECTION_STARTED_EVENT = "reflection_generation_started"
+REFLECTION_GENERATED_EVENT = "reflection_generated"
+REFLECTION_FAILURE_EVENT = "reflection_generation_failed"
 # The states of lessons that may be recalled.
 LIVE_LESSON_STATES = ("unverified", "verified")
 # The metadata that a lesson takes over with the words of a stored one.
@@ -307,7 +306,8 @@ async def reflect_waiting(
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a
     host can call this until it returns None. `digest` selects one episode. If the model
-    fails, the error is raised and the episode waits. Raises ModelError, StoreError.
+    fails, the error is raised and the episode waits; if its answer is refused, the
+    rules write the reflection. Raises ModelError, StoreError.
     """
     memory = Memory.of(memory, None)
     reflector = _Reflector(
@@ -316,6 +316,7 @@ async def reflect_waiting(
         prompts=prompts,
         score=by_outcome,
         on_model_error="raise",
+        waited=True,
     )
     entry = await memory.store.write(memory.scope, episodes.take, before, digest)
     if entry is None:
@@ -326,13 +327,54 @@ async def reflect_waiting(
     return await reflector.write(memory, episode, entry.digest, trust)
 
 
+async def reword(
+    memory: Memory | Store | str, digest: str, model: Model
+) -> Reflected | None:
+    """Let a model word the lessons of an episode anew, which await it since `keep`.
+
+    Its words become a new version of the lessons. If they leave out what the rules
+    found, the lessons keep their words, and `error` says why. Return None if the
+    episode awaits no model, or if another process asks one. If the model fails, the
+    error is raised and the lessons wait on. Raises ModelError, StoreError.
+    """
+    memory = Memory.of(memory, None)
+    entry = await memory.store.write(memory.scope, episodes.take_draft, digest)
+    if entry is None:
+        return None
+
+    reflector = _Reflector(
+        memory=memory,
+        model=model,
+        prompts=OUTCOME_PROMPTS,
+        score=by_outcome,
+        on_model_error="raise",
+        keys=tuple(entry.via.split()),
+    )
+    episode, trust = await asyncio.to_thread(from_stored_episode, entry)
+    renewal = asyncio.create_task(_renew_claim(memory, digest))
+    is_settled = False
+    try:
+        reflection = await reflector.reword(memory, episode, digest, trust)
+        is_settled = True
+    finally:
+        renewal.cancel()
+        # Not only errors: the task may also have been cancelled.
+        if not is_settled:
+            work = episodes.record_draft_failure
+            await _record_failure(memory, digest, sys.exception(), work)
+    return reflection
+
+
 async def keep(
-    reflection: Reflected, memory: Memory | Store | str
+    reflection: Reflected,
+    memory: Memory | Store | str,
+    awaits: StoredEpisode | None = None,
 ) -> tuple[Remembered, ...]:
     """Store a reflection made with `store=False`; an episode is stored once.
 
     If it was stored before, return the answers of its lessons, and count no sighting.
-    Raises StoreError, QuotaExceeded.
+    With `awaits`, the episode, its lessons await the words of a model, which `reword`
+    gives them. Raises StoreError, QuotaExceeded.
     """
     memory = Memory.of(memory, None)
     meta = reflection.lesson.meta
@@ -348,7 +390,8 @@ async def keep(
     for _ in range(40):
         state = await memory.store.write(memory.scope, episodes.admit, entry)
         if state is None:
-            return await _write_lessons(memory, entry.digest, reflection)
+            draft = awaits.record if awaits else None
+            return await _write_lessons(memory, entry.digest, reflection, draft)
         if state == "reflected":
             break
         await asyncio.sleep(0.05)
@@ -366,7 +409,11 @@ async def _read_answers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reflector:
-    """The arguments of `reflect`, and the `keys` of a service that sent the episode."""
+    """The arguments of `reflect`, and the `keys` of a service that sent the episode.
+
+    An episode that has `waited` in the store is tried again if the model fails, but not
+    if its answer is refused: the same model would answer the same.
+    """
 
     memory: Memory | None
     model: Model | None
@@ -375,6 +422,7 @@ class _Reflector:
     on_model_error: str
     related: Sequence[str] = ()
     keys: tuple[str, ...] = ()
+    waited: bool = False
 
     def __post_init__(self) -> None:
         if self.model is not None and not isinstance(self.model, Model):
@@ -415,6 +463,8 @@ class _Reflector:
         The model writes the reflection. The rules do if there is no model, if it fails,
         or if memory has seen the failure before.
         """
+        about = {"outcome": episode.outcome, "events": len(episode.events)}
+        _log.info(REFLECTION_STARTED_EVENT, extra=about)
         study = await self.study(episode, trust)
         sightings = 0
         if self.memory is not None:
@@ -427,20 +477,77 @@ class _Reflector:
         usage = NO_USAGE
         error = ""
         if self.model is not None and sightings == 0:
-            prompts = {**OUTCOME_PROMPTS, **self.prompts}
-            instruction = prompts.get(episode.outcome, prompts["failure"])
             try:
-                answer, usage = await by_model(study, self.model, instruction)
-                draft = keep_essentials(answer, draft, study)
+                draft, usage = await self._ask(study, draft)
             except ModelError as failed:
-                if self.on_model_error == "raise":
+                is_refused = isinstance(failed, MalformedAnswer)
+                if self.on_model_error == "raise" and not (self.waited and is_refused):
                     raise
                 log_failure(REFLECTION_FAILURE_EVENT, failed)
                 usage = getattr(failed, "usage", None) or usage
                 error = f"{type(failed).__name__}: {failed}"
 
         reflection = await self.lessons(study, draft, digest)
-        return replace(reflection, usage=usage, known=sightings, error=error)
+        lesson = reflection.lesson
+        if error:
+            lesson = replace(lesson, meta={**lesson.meta, "model_error": error})
+        result = {
+            "by": reflection.by,
+            "importance": reflection.importance,
+            "has_strategy": reflection.strategy is not None,
+        }
+        _log.info(REFLECTION_GENERATED_EVENT, extra=about | result)
+        return replace(
+            reflection, lesson=lesson, usage=usage, known=sightings, error=error
+        )
+
+    async def reword(
+        self, memory: Memory, episode: Episode, digest: str, trust: Trust
+    ) -> Reflected:
+        """Store the model's version of an episode's lessons, or why there is none."""
+        study = await self.study(episode, trust)
+        rules = by_rules(study)
+        before = await self.lessons(study, rules, digest, by_stored_words=False)
+        try:
+            draft, usage = await self._ask(study, rules)
+        except MalformedAnswer as refused:
+            log_failure(REFLECTION_FAILURE_EVENT, refused)
+            reason = f"{type(refused).__name__}: {refused}"
+            await memory.store.write(
+                memory.scope,
+                versions.refuse,
+                digest,
+                signature=before.lesson.signature.digest,
+                error=reason,
+            )
+            return replace(before, error=reason)
+
+        version = await self.lessons(study, draft, digest, by_stored_words=False)
+        replaced = {
+            lesson.kind: lesson.signature.digest
+            for lesson in (before.lesson, before.strategy)
+            if lesson is not None
+        }
+        pair = [version.lesson, version.strategy]
+        new_lessons = [lesson for lesson in pair if lesson is not None]
+        await write_lessons(memory, new_lessons, versions.reword, digest, replaced)
+        return replace(version, usage=usage)
+
+    async def _ask(self, study: Study, rules: Draft) -> tuple[Draft, Usage]:
+        """Return the model's draft, which keeps what the rules found, and its usage.
+
+        Raises MalformedAnswer, ModelError.
+        """
+        if self.model is None:
+            return rules, NO_USAGE
+        prompts = {**OUTCOME_PROMPTS, **self.prompts}
+        instruction = prompts.get(study.episode.outcome, prompts["failure"])
+        answer, usage = await by_model(study, self.model, instruction)
+        try:
+            return keep_essentials(answer, rules, study), usage
+        except MalformedAnswer as refused:
+            refused.usage = usage
+            raise
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without the texts that heedful put into its prompts."""
@@ -464,12 +571,23 @@ class _Reflector:
         stated = await self.memory.stated_trust()
         return await asyncio.to_thread(Study.of, episode, trust, stated)
 
-    async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
-        """Return the lessons of a draft with their trust, importance and metadata."""
+    async def lessons(
+        self, study: Study, draft: Draft, digest: str, *, by_stored_words: bool = True
+    ) -> Reflected:
+        """Return the lessons of a draft with their trust, importance and metadata.
+
+        With `by_stored_words`, a lesson has the words of a stored one about the same
+        failure, unless its own are better.
+        """
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
+        if self.score is not by_outcome:
+            # The caller's own score counts, whatever the model claims.
+            draft = replace(draft, rated=None)
 
         writer = await self._writer(study, draft, digest)
+        if not by_stored_words:
+            writer = replace(writer, rows=())
         text = draft.text(study.episode)
         reflection = writer.write("reflection", text, draft.trust, importance)
 
@@ -715,11 +833,14 @@ def _record(
     scope: Scope,
     digest: str,
     steps: Sequence[Step],
+    draft: Mapping[str, Any] | None,
     new_lessons: Sequence[Lesson],
     **limits: Any,
 ) -> list[Remembered]:
     """Write an episode's lessons; a strategy supersedes older ones worth less."""
-    answers = episodes.record_lessons(db, scope, digest, new_lessons, **limits)
+    answers = episodes.record_lessons(
+        db, scope, digest, new_lessons, draft=draft, **limits
+    )
 
     # A step that the lessons are about has 1 as its lesson so far, another step 0.
     lesson_id = answers[0].id
@@ -775,13 +896,19 @@ def _as_dream_lesson(row: Mapping[str, Any]) -> DreamLesson:
 
 
 async def _write_lessons(
-    memory: Memory, digest: str, reflection: Reflected
+    memory: Memory,
+    digest: str,
+    reflection: Reflected,
+    draft: Mapping[str, Any] | None = None,
 ) -> tuple[Remembered, ...]:
-    """Store the lessons of an episode with its steps; return the answers."""
+    """Store the lessons of an episode with its steps; return the answers.
+
+    With `draft`, the record of the episode, they await the words of a model.
+    """
     lesson_pair = (reflection.lesson, reflection.strategy)
     new_lessons = [lesson for lesson in lesson_pair if lesson is not None]
     answers = await write_lessons(
-        memory, new_lessons, _record, digest, reflection.steps
+        memory, new_lessons, _record, digest, reflection.steps, draft
     )
     fields = {"id": answers[0].id, "importance": reflection.lesson.importance}
     _log.info("reflection_stored", extra=fields)
@@ -830,98 +957,18 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
 
 
 async def _record_failure(
-    memory: Memory, digest: str, error: BaseException | None
+    memory: Memory,
+    digest: str,
+    error: BaseException | None,
+    work: Callable[..., None] = episodes.record_failure,
 ) -> None:
-    """Record and log an error; if work was only interrupted, release the episode."""
+    """Record and log an error; if work was only interrupted, release the episode.
+
+    `work` is the store's function that does so.
+    """
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
         log_failure(REFLECTION_FAILURE_EVENT, error)
     with suppress(StoreError):  # the first error is raised
-        await memory.store.write(memory.scope, episodes.record_failure, digest, words)
-
-
-# Spans of a request; an exporter sends hundreds, a collector thousands.
-MAX_REQUEST_SPANS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long to wait for the rest of a trace: seconds since its last span, above 0.
-
-    A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters
-    send spans every 5 s. A trace whose root does not arrive is complete after `ending`.
-    """
-
-    settled: float = 15.0
-    ending: float = 3_600.0
-
-
-async def receive(
-    store: Store,
-    scope: Scope,
-    body: Any,
-    trust: Literal["external", "operator"] = "external",
-    bounds: Bounds = Bounds(),
-) -> Counter[str]:
-    """Store the spans of an export request; return how many were refused, by reason.
-
-    `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
-    """
-    pieces, refused = await asyncio.to_thread(_read_pieces, body)
-    dropped = await store.write(
-        scope, episodes.put_spans, pieces, trust=trust, bounds=bounds
-    )
-    refused.update(dropped)
-    return refused
-
-
-def _read_pieces(body: Any) -> tuple[list[trace_spans.Piece], Counter[str]]:
-    """Return the spans of a request, and how many were refused, by reason."""
-    if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
-        body = {"resourceSpans": [], **body}
-
-    try:
-        if isinstance(body, bytes):
-            spans = from_request(body, trace_spans.MAX_SPAN_BYTES)
-        else:
-            spans = from_json(body)
-        pieces, refused = trace_spans.pieces(islice(spans, MAX_REQUEST_SPANS))
-        has_more = next(spans, None) is not None
-    except RecursionError as error:
-        raise InvalidInput(
-            "spans", "nested too deeply", "nested less deeply"
-        ) from error
-
-    if has_more:
-        raise InvalidInput(
-            "spans",
-            f"more than {MAX_REQUEST_SPANS}",
-            f"at most {MAX_REQUEST_SPANS} in a request",
-        )
-    return pieces, refused
-
-
-async def gather(
-    store: Store, scope: Scope, patience: Patience = Patience()
-) -> tuple[str, ...]:
-    """Make episodes of ended traces; return the new ones' digests. Raises StoreError.
-
-    Several processes may do so at once. A trace without steps of an agent makes no
-    episode.
-    """
-    now = time.time()
-    settled = now - patience.settled
-    ending = now - patience.ending
-    digests: list[str] = []
-    for trace in await store.read(scope, episodes.ended_traces, settled, ending):
-        spans = await store.read(scope, episodes.spans, trace.id)
-        built = await asyncio.to_thread(trace_spans.episodes, spans)
-        entry = None
-        if built:
-            entry = await asyncio.to_thread(to_stored_episode, built[0], trace.trust)
-
-        is_new = await store.write(scope, episodes.finish_trace, trace, entry)
-        if entry and is_new:
-            digests.append(entry.digest)
-    return tuple(digests)
+        await memory.store.write(memory.scope, work, digest, words)

@@ -100,8 +100,73 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @resumable(result=None)
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of this worker on an episode."""
-    key = {**_episode_key(scope, digest), "state": "waiting"}
-    db.update("episode", key, {"taken": time.time()})
+    db.update("episode", _episode_key(scope, digest), {"taken": time.time()})
+
+
+def _stored_episode_or_none() -> Any:
+    # The type of the result of `take_draft`.
+    from heedful.store.records import StoredEpisode
+
+    return StoredEpisode | None
+
+
+@resumable(result=_stored_episode_or_none)
+def take_draft(db: Db, scope: Scope, digest: str) -> StoredEpisode | None:
+    """Claim and return an episode whose lessons await the words of a model.
+
+    Return None if it awaits none, or if another worker has claimed it.
+    """
+    from heedful.store.records import StoredEpisode
+
+    row = db.one(
+        "take_draft",
+        scope,
+        digest=digest,
+        now=time.time(),
+        lease=EPISODE_LEASE_SECONDS,
+    )
+    return from_row(StoredEpisode, row) if row is not None else None
+
+
+def drafts_left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
+    """Return the digests of episodes that await a model, oldest first.
+
+    Episodes that a worker has claimed are left out and, without `failed`, those where
+    the model failed.
+    """
+    rows = db.all(
+        "drafts_left",
+        scope,
+        limit=limit,
+        failed=failed,
+        now=time.time(),
+        lease=EPISODE_LEASE_SECONDS,
+    )
+    return [row["digest"] for row in rows]
+
+
+def awaits_model(db: Db, scope: Scope, digest: str) -> bool:
+    """Return whether the lessons of an episode await the words of a model."""
+    key = {**_episode_key(scope, digest), "awaits_model": True}
+    return bool(db.select("1", "episode", key))
+
+
+@resumable(result=None)
+def record_draft_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
+    """Record why a model gave no words; with an empty `error`, only end the claim."""
+    key = {**_episode_key(scope, digest), "awaits_model": True}
+    reason = storable(error)[:MAX_FAILURE_CHARS]
+    db.update("episode", key, {"error": reason, "taken": 0.0})
+
+
+def settle_draft(db: Db, scope: Scope, digest: str, error: str) -> bool:
+    """End the wait for a model; return False if it has ended before.
+
+    `error` says why its words are not used.
+    """
+    key = {**_episode_key(scope, digest), "awaits_model": True}
+    reason = storable(error)[:MAX_FAILURE_CHARS]
+    return db.update("episode", key, {"awaits_model": False, "error": reason}) > 0
 
 
 def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
@@ -134,12 +199,14 @@ def record_lessons(
     digest: str,
     new_lessons: Sequence[Lesson],
     *,
+    draft: Mapping[str, Any] | None = None,
     most: int = 0,
     quota: int | None = None,
 ) -> list[Remembered]:
     """Write the lessons of an episode.
 
-    The first lesson is linked to the others, which are its strategies. `most` and
+    The first lesson is linked to the others, which are its strategies. With `draft`,
+    the record of the episode, the lessons await the words of a model. `most` and
     `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
     its lessons already, InvalidInput, QuotaExceeded.
     """
@@ -148,6 +215,9 @@ def record_lessons(
         raise Conflict(
             f"episode {digest[:16]} has its lessons already; nothing was added"
         )
+    if draft is not None:
+        changes = {"record": json.dumps(dict(draft)), "awaits_model": True, "taken": 0}
+        db.update("episode", _episode_key(scope, digest), changes)
 
     answers = lessons.upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
 

@@ -451,7 +451,7 @@ def _write_texts(db: Db, values: Plain, lesson: Lesson, row: Row) -> str:
     # lessons.
     lesson_words = ""
     if not (has_author and shows_text):
-        lesson_words = _lesson_words(values["text"], values["pattern"])
+        lesson_words = search_text(values["text"], values["pattern"])
 
     values = {**values, "about": lesson_words}
 
@@ -529,7 +529,7 @@ def _add_author(
     return digest
 
 
-def _lesson_words(text: str, pattern: str) -> str:
+def search_text(text: str, pattern: str) -> str:
     """Return the text and the pattern of a lesson for searches, without masks."""
     return f"{text}\n{MASK_PATTERN.sub(' ', pattern)}"
 
@@ -940,7 +940,7 @@ def edit(
         "memory_key": "",
         "now": now,
         "source": db.actor.via or f"operator:{by}",
-        "about": _lesson_words(text, lesson["pattern"]),
+        "about": search_text(text, lesson["pattern"]),
     }
 
     digests = refusable_digests(lesson["kind"], text, example=None, with_task=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from fastapi import APIRouter, Path, Request, Response
@@ -18,13 +19,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
+from heedful.errors import StoreError
 from heedful.lessons.lesson import release_command
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
 from heedful.service.review import may_review
 from heedful.service.schemas import LOOP_NAME_VALIDATOR, Name, Share
-from heedful.store import lessons
+from heedful.store import episodes, lessons
 from heedful.traces.episode import Ended
 
 OVERRIDE_FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
@@ -100,8 +102,8 @@ class FinishedRun(TenantBody):
     `metadata`, `tool_name` and an `error`. The service adds a missing id or time. The
     `error` of the run has an `error_category`, an `error_message` and a `context`.
 
-    If the model fails, rules write the lesson; with `on_model_error: raise` the call
-    fails.
+    Rules write the lesson at once. If the service has a model, a job asks it for a
+    version of its own later.
     """
 
     events: list[dict[str, Any]]
@@ -112,7 +114,6 @@ class FinishedRun(TenantBody):
     session_id: str | None = None
     related_memory_ids: list[Identifier] | None = None
     store: bool = True
-    on_model_error: Literal["keep", "raise"] = "keep"
 
 
 class ReflectionQuery(TenantBody):
@@ -259,6 +260,8 @@ def _loops(caller: Caller, overrider: str = "") -> guardrails.GuardedLoops:
     )
 
 
+# Why an answer that stores nothing has no words of a model.
+NOT_ASKED_REASON = "no request waits for a model, and a job needs a stored reflection"
 reflections: APIRouter = APIRouter(
     prefix="/api/v1/reflections", tags=["compatible"], route_class=LenientRoute
 )
@@ -269,8 +272,10 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store its lessons; a repeated call stores nothing
     more.
 
-    If the key lacks the permission `approve`, the lessons wait in quarantine; the
-    command `release` releases them.
+    Rules write the lessons, and no request waits for a model. While `awaits_model` is
+    true, a job lets the model word them anew; the lessons note as `model_error` why its
+    words are not used. If the key lacks the permission `approve`, the lessons wait in
+    quarantine; the command `release` releases them.
     """
     if not caller.setup.reflections:
         raise Problem(
@@ -285,21 +290,24 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     if "approve" in caller.key.may:
         trust = "operator"
 
-    context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
+    context = run.model_dump(exclude={"store"}, exclude_none=True)
     reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
-        model=caller.setup.model,
         trust=trust,
-        on_model_error=run.on_model_error,
     )
+    has_model = caller.setup.model is not None
     if not run.store:
+        reflection.model_error = NOT_ASKED_REASON if has_model else None
         return reflection
 
-    storage = await engine.store_reflection(
-        reflection, scope.tenant, scope.project, store=memory
-    )
-    return {**reflection, **storage}
+    storage = await engine.keep_reflection(reflection, memory, awaits_model=has_model)
+    digest = reflection.run_digest
+    awaits_model = await caller.read(episodes.awaits_model, digest)
+    if awaits_model:
+        with suppress(StoreError):  # the next sweep queues it
+            await caller.setup.work.defer("reword", scope, digest=digest)
+    return {**reflection, **storage, "awaits_model": awaits_model}
 
 
 @reflections.post("/query", response_model=dict[str, Any])

@@ -22,7 +22,8 @@ from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import source_trust
-from heedful.memory.reflect import receive, to_stored_episode
+from heedful.memory.arrivals import receive
+from heedful.memory.reflect import to_stored_episode
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service import review, schemas

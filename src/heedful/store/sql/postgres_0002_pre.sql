@@ -131,11 +131,16 @@ begin
   end if;
   return met;
 end $$;
+-- Episodes whose lessons a model words anew.
+alter table episode add column awaits_model boolean not null default false;
+create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 create or replace function scopes_there(waiting boolean) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$
   select distinct r.tenant, r.project from lesson r where not waiting
   union
   select distinct e.tenant, e.project from episode e where waiting and e.state <> 'reflected'
+  union
+  select distinct d.tenant, d.project from episode d where waiting and d.awaits_model
   union
   select distinct t.tenant, t.project from trace t where waiting and t.state = 'open'
 $$;

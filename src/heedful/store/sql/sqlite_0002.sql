@@ -19,6 +19,10 @@ drop trigger vector_added;
 drop trigger vector_changed;
 drop view recallable;
 
+-- Episodes whose lessons a model words anew.
+alter table episode add column awaits_model boolean not null default false;
+create index episode_awaiting on episode (tenant, project, at) where awaits_model;
+
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
 -- has put another file in its place.
 create table identity (id text not null);

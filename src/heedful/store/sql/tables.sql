@@ -290,7 +290,8 @@ create table taught (
   primary key (tenant, project, loop)
 ) without rowid;
 
--- A run of an agent, stored once. `error` says why reflecting on it failed. A worker claimed a waiting episode at `taken`.
+-- A run of an agent, stored once. `error` says why reflecting on it failed, or why a model's words are not used. A worker
+-- claimed a waiting episode at `taken`. While `awaits_model`, its lessons have the words of the rules.
 create table episode (
   id integer primary key,
   tenant text not null,
@@ -306,8 +307,10 @@ create table episode (
   record text not null,
   via text not null default '',
   at real not null,
+  awaits_model boolean not null default false,
   unique (tenant, project, digest)
 );
+create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 create index episode_newest on episode (tenant, project, id);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 

@@ -1,0 +1,175 @@
+"""New words for the lessons of an episode: the version by a model.
+
+The lessons of an episode first have the words of rules. When a model has worded them
+anew, its words take their place in one transaction, which also ends the wait for the
+model, so that it happens once. The old words stay as a superseded text, and a ruling
+records the change. What a person, a proof or another run has changed since stays as it
+is, and the episode says why.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+
+from heedful.lessons.lesson import Example, Lesson, Remembered, Scope
+from heedful.lessons.trust import lowest_trust
+from heedful.store import episodes, lessons
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    Row,
+    key_of,
+    resumable,
+    storable,
+    storable_json,
+)
+from heedful.store.search import blob, placed
+
+LIVE_OR_WAITING_STATES = ("unverified", "quarantined")
+
+
+@resumable(result=list[Remembered])
+def reword(
+    db: Db,
+    scope: Scope,
+    digest: str,
+    replaced: Mapping[str, str],
+    new_lessons: Sequence[Lesson],
+    *,
+    most: int = 0,
+    quota: int | None = None,
+) -> list[Remembered]:
+    """Give the lessons of an episode the words of a model; return what was added.
+
+    `replaced` has the signature of the lesson to change, by its kind. A strategy is
+    added if the episode has none, or one that is trusted more. If the wait for the model has ended, nothing is done.
+    `most` and `quota` are limits as in `exposures.remember`. Raises QuotaExceeded.
+    """
+    rows: dict[str, Row] = {}
+    added: list[Lesson] = []
+    reasons: list[str] = []
+    for lesson in new_lessons:
+        if lesson.kind not in replaced:
+            added.append(lesson)
+            continue
+        name = {"kind": lesson.kind, "signature": replaced[lesson.kind]}
+        stored = db.select("*", "lesson", {**key_of(scope), **name})
+        reason = _obstacle(stored, lesson)
+        if not reason and _is_less_trusted(stored[0], lesson):
+            reason = f"the new ones have only the trust {lesson.trust}"
+            if lesson.kind == "strategy":  # it waits beside the other
+                added.append(lesson)
+        if reason:
+            reasons.append(f"the {lesson.kind} keeps its words: {reason}")
+        else:
+            rows[lesson.kind] = stored[0]
+
+    if not episodes.settle_draft(db, scope, digest, "; ".join(reasons)):
+        return []
+
+    for lesson in new_lessons:
+        if lesson.kind in rows:
+            _replace_words(db, scope, rows[lesson.kind], lesson)
+    now = time.time()
+    answers = lessons.upsert(db, scope, lessons=added, now=now, quota=quota)
+    for lesson in added:
+        link = {
+            "child": f"{lesson.kind}/{lesson.signature.digest}",
+            "relation": "strategy",
+            "parent": f"reflection/{replaced['reflection']}",
+        }
+        db.insert("link", {**key_of(scope), **link}, CONFLICT_SKIP_SQL)
+    return lessons.evict(db, scope, answers, most)
+
+
+@resumable(result=None)
+def refuse(db: Db, scope: Scope, digest: str, signature: str, error: str) -> None:
+    """End the wait for the words of a model; the lesson notes why they are not used."""
+    if not episodes.settle_draft(db, scope, digest, error):
+        return
+    key = {**key_of(scope), "kind": "reflection", "signature": signature}
+    for row in db.select("id, meta", "lesson", key):
+        meta = {**json.loads(row["meta"]), "model_error": error}
+        db.update("lesson", {"id": row["id"]}, {"meta": storable_json(meta)})
+
+
+def _obstacle(stored: Sequence[Row], lesson: Lesson) -> str:
+    """Return why the words of a lesson may not be replaced; "" if they may."""
+    if not stored:
+        return "it was deleted"
+
+    row = stored[0]
+    written_by_rules = '"by": "rules"' in row["meta"]
+    if not written_by_rules or row["pinned"]:
+        return "somebody has changed or pinned it since"
+    if row["state"] not in LIVE_OR_WAITING_STATES:
+        return f"it is {row['state']}"
+    return ""
+
+
+def _is_less_trusted(row: Row, lesson: Lesson) -> bool:
+    """Return whether the new words are trusted less than those of the lesson."""
+    return lowest_trust((row["trust"], lesson.trust)) != row["trust"]
+
+
+def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:
+    """Give the lesson in `row` the words, tags and metadata of `lesson`.
+
+    The text that waits in quarantine gets a new id: whoever releases the old one has
+    not read the new words.
+    """
+    text = storable(lesson.text)
+    example = lesson.example or Example(text, "")
+    digest = lessons.words_digest(text)
+    if lesson.example is not None:
+        digest = example.digest
+
+    # The old text gives the name of its row to the new one.
+    old_digest = f"{lessons.words_digest(row['text'])} {row['author']}"
+    old = {"digest": old_digest, "state": "superseded"}
+    db.update("example", {"id": row["author"]}, old)
+
+    now = time.time()
+    values = {
+        **lessons.scope_key(scope),
+        "kind": row["kind"],
+        "signature": row["signature"],
+        "lesson_id": row["id"],
+        "text": text,
+        "state": row["state"],
+        "trust": row["trust"],
+        "source": storable(lesson.source),
+        "sources": lesson.sources,
+        "parents": json.dumps(lesson.parents),
+        "memory_key": lesson.memory_key,
+        "about": lessons.search_text(text, row["pattern"]),
+        "digest": digest,
+        "now": now,
+    }
+    place = None
+    if lesson.vector is not None:
+        place = placed(db, lesson.space, blob(lesson.vector))
+    lessons.add_example(db, values, example, context="", place=place)
+
+    key = {"lesson_id": row["id"], "digest": digest}
+    author = db.select("id", "example", key)[0]["id"]
+    lessons.set_author(db, values, author, "")
+    changes = {
+        "tags": json.dumps([storable(tag) for tag in lesson.tags]),
+        "importance": row["importance"],
+        "meta": storable_json(lesson.meta),
+    }
+    db.update("lesson", {"id": row["id"]}, changes)
+
+    lessons.rule(
+        db,
+        scope,
+        action="reword",
+        subject=lessons.name_of(row),
+        by=str(lesson.meta["by"]),
+        why="a model's version, which keeps what the rules found",
+        now=now,
+        record={"was": row["author"], "example": author},
+    )
