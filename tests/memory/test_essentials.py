@@ -1,13 +1,19 @@
-"""What a model's words must keep of a run, on runs with an error, a cure, or neither."""
+"""What a model's words must keep of a run: the failed call, the error, the cure."""
 
 import json
+from typing import Any
 
 import pytest
 
-from heedful import Episode, Event, Fault, reflect
+import heedful
+from heedful import Episode, Event, Fault
 from heedful.memory.citations import find_unsupported
 from heedful.testing import ScriptedModel
 from tests.memory.reflections import answer
+
+
+async def reflected_on(run: Episode, **options: Any) -> Any:
+    return await heedful.reflect(run, **options)
 
 
 def called(number, tool, result="", error="", **arguments):
@@ -77,7 +83,9 @@ KEEPS = [
 
 @pytest.mark.parametrize(("run", "text", "rule"), KEEPS)
 async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule):
-    reflected = await reflect(run, model=ScriptedModel(answer(text, strategy=rule)))
+    reflected = await reflected_on(
+        run, model=ScriptedModel(answer(text, strategy=rule))
+    )
     assert reflected.error == ""
     assert reflected.text == text
     assert reflected.strategy.text == rule
@@ -117,8 +125,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("run", "text", "reason"), REFUSED)
 async def test_a_text_without_it_is_refused_with_the_reason(run, text, reason):
-    rules = await reflect(run)
-    reflected = await reflect(run, model=ScriptedModel(answer(text)))
+    rules = await reflected_on(run)
+    reflected = await reflected_on(run, model=ScriptedModel(answer(text)))
     assert reflected.by == "rules"
     assert reflected.text == rules.text
     assert reason in reflected.error
@@ -131,9 +139,9 @@ async def test_a_strategy_without_the_cure_gives_way_to_that_of_the_rules():
         "until apt-get install had put libssl-dev and pkg-config there."
     )
     rule = "Always build carefully."
-    rules = await reflect(BUILD)
+    rules = await reflected_on(BUILD)
     reply = answer(text, "The agent was diligent.", strategy=rule, importance=1.0)
-    reflected = await reflect(BUILD, model=ScriptedModel(reply))
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
     assert reflected.text == text
     assert reflected.strategy.text == rules.strategy.text
     reasons = {claim.text: claim.why for claim in reflected.dropped}
@@ -162,7 +170,7 @@ async def test_an_answer_in_a_fence_is_read_at_once(language):
     text = "cargo build failed to run the custom build command of openssl-sys."
     rule = "Do apt-get install libssl-dev first."
     reply = f"```{language}\n{answer(text, strategy=rule)}\n```\n"
-    reflected = await reflect(BUILD, model=ScriptedModel(reply))
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
     assert reflected.usage.calls == 1
     assert reflected.text == text
 
@@ -170,5 +178,5 @@ async def test_an_answer_in_a_fence_is_read_at_once(language):
 async def test_a_fence_beside_other_words_is_no_answer():
     words = json.loads(answer("cargo build failed."))
     reply = f"Here it is:\n```json\n{json.dumps(words)}\n```\nAnd more."
-    reflected = await reflect(BUILD, model=ScriptedModel(reply, reply))
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply, reply))
     assert "MalformedAnswer" in reflected.error

@@ -242,8 +242,7 @@ def test_any_episode_is_reflected_on_and_stored_once(episode, outcome, task):
 # A model
 
 BY_RULES = (
-    "Do not repeat price `pot` without a change: it failed with "
-    "“Error: 3 items match”."
+    "Do not repeat price `pot` without a change: it failed with “Error: 3 items match”."
 )
 UNHELD = answer(
     "buyer called price: 3 items match.",

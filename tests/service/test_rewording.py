@@ -111,7 +111,8 @@ def work_off(api: Api) -> None:
     assert isinstance(api.setup.work, Handed)
     tools = Tools(store=api.setup.store, model=api.setup.model)
     for task, scope, arguments in api.setup.work.jobs:
-        api.run(jobs.TASKS[task].run(tools, scope, **arguments))
+        assert task == "reword"
+        api.run(jobs.reword(tools, scope, **arguments))
 
 
 @pytest.mark.both
@@ -185,6 +186,23 @@ def test_what_a_person_has_changed_keeps_its_words(serve):
     assert row["text"] == "A kettle costs more."
     (episode,) = read_data(api.get("/v1/episodes"))["items"]
     assert "somebody has changed or pinned it since" in episode["error"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"tags": ["weather"]}, id="tags alone"),
+        pytest.param(
+            {"tags": ["weather"], "query_text": "rain tomorrow"},
+            id="beside other words",
+        ),
+    ],
+)
+def test_a_query_by_tags_finds_the_tool_of_a_run(api, query):
+    answer = generated(api)
+    found = read_data(api.post(QUERY, json={**ASKED, **query}))["reflections"]
+    texts = [reflection["content"] for reflection in found]
+    assert answer["reflection_text"] in texts
 
 
 def test_without_storing_no_model_is_asked_and_the_answer_says_so(api):

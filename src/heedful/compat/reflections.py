@@ -537,8 +537,8 @@ async def query_reflections(
             kind=EPISODE_LESSON_KINDS,
             waiting=waiting,
         )
-        known = {found.lesson_id for found in matches}
-        others = [found for found in tagged if found.lesson_id not in known]
+        ids = {reflection.lesson_id for reflection in matches}
+        others = [tag_match for tag_match in tagged if tag_match.lesson_id not in ids]
         matches = [*matches, *others][:k]
     return [_record_of(match) for match in matches]
 

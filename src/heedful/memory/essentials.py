@@ -86,13 +86,13 @@ def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
         if claim not in claims
     ]
 
-    found = essentials(study, rules)
-    cures = [essential for essential in found if essential.name == CURE]
+    parts = essentials(study, rules)
+    cures = [essential for essential in parts if essential.name == CURE]
     reason = _strategy_reason(draft.strategy, run, cures)
     strategy = "" if reason else draft.strategy
     text = " ".join([*(claim.text for claim in claims), strategy])
 
-    lost = [essential.reason for essential in found if not essential.is_kept(text)]
+    lost = [essential.reason for essential in parts if not essential.is_kept(text)]
     if not claims:
         lost.insert(0, f"{NO_WORDS_REASON}: no sentence has words of its events")
     if lost:
@@ -150,12 +150,12 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
         cure = rules.strategy
         cure_stems = (_content(done) & stems(cure)) - stems(call) - stems(error)
 
-    found = [
+    parts = [
         Essential(name="the failed call", text=call, stems=call_stems),
         Essential(name="the error", text=error, stems=error_stems),
         Essential(name=CURE, text=cure, stems=cure_stems),
     ]
-    return [essential for essential in found if essential.stems]
+    return [essential for essential in parts if essential.stems]
 
 
 def _action_words(event: Event) -> str:

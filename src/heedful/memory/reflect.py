@@ -463,8 +463,8 @@ class _Reflector:
         The model writes the reflection. The rules do if there is no model, if it fails,
         or if memory has seen the failure before.
         """
-        about = {"outcome": episode.outcome, "events": len(episode.events)}
-        _log.info(REFLECTION_STARTED_EVENT, extra=about)
+        run_fields = {"outcome": episode.outcome, "events": len(episode.events)}
+        _log.info(REFLECTION_STARTED_EVENT, extra=run_fields)
         study = await self.study(episode, trust)
         sightings = 0
         if self.memory is not None:
@@ -496,7 +496,7 @@ class _Reflector:
             "importance": reflection.importance,
             "has_strategy": reflection.strategy is not None,
         }
-        _log.info(REFLECTION_GENERATED_EVENT, extra=about | result)
+        _log.info(REFLECTION_GENERATED_EVENT, extra=run_fields | result)
         return replace(
             reflection, lesson=lesson, usage=usage, known=sightings, error=error
         )

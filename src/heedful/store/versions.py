@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from heedful.lessons.lesson import Example, Lesson, Remembered, Scope
+from heedful.lessons.lesson import Example, Lesson, Remembered, Scope, Trust
 from heedful.lessons.trust import lowest_trust
 from heedful.store import episodes, lessons
 from heedful.store.connection import (
@@ -44,8 +44,9 @@ def reword(
     """Give the lessons of an episode the words of a model; return what was added.
 
     `replaced` has the signature of the lesson to change, by its kind. A strategy is
-    added if the episode has none, or one that is trusted more. If the wait for the model has ended, nothing is done.
-    `most` and `quota` are limits as in `exposures.remember`. Raises QuotaExceeded.
+    added if the episode has none, or one that is trusted more. If the wait for the
+    model has ended, nothing is done. `most` and `quota` are limits as in
+    `exposures.remember`. Raises QuotaExceeded.
     """
     rows: dict[str, Row] = {}
     added: list[Lesson] = []
@@ -55,16 +56,16 @@ def reword(
             added.append(lesson)
             continue
         name = {"kind": lesson.kind, "signature": replaced[lesson.kind]}
-        stored = db.select("*", "lesson", {**key_of(scope), **name})
-        reason = _obstacle(stored, lesson)
-        if not reason and _is_less_trusted(stored[0], lesson):
+        matches = db.select("*", "lesson", {**key_of(scope), **name})
+        reason = _obstacle(matches)
+        if not reason and _is_less_trusted(matches[0], lesson):
             reason = f"the new ones have only the trust {lesson.trust}"
             if lesson.kind == "strategy":  # it waits beside the other
                 added.append(lesson)
         if reason:
             reasons.append(f"the {lesson.kind} keeps its words: {reason}")
         else:
-            rows[lesson.kind] = stored[0]
+            rows[lesson.kind] = matches[0]
 
     if not episodes.settle_draft(db, scope, digest, "; ".join(reasons)):
         return []
@@ -95,12 +96,12 @@ def refuse(db: Db, scope: Scope, digest: str, signature: str, error: str) -> Non
         db.update("lesson", {"id": row["id"]}, {"meta": storable_json(meta)})
 
 
-def _obstacle(stored: Sequence[Row], lesson: Lesson) -> str:
+def _obstacle(matches: Sequence[Row]) -> str:
     """Return why the words of a lesson may not be replaced; "" if they may."""
-    if not stored:
+    if not matches:
         return "it was deleted"
 
-    row = stored[0]
+    row = matches[0]
     written_by_rules = '"by": "rules"' in row["meta"]
     if not written_by_rules or row["pinned"]:
         return "somebody has changed or pinned it since"
@@ -111,7 +112,8 @@ def _obstacle(stored: Sequence[Row], lesson: Lesson) -> str:
 
 def _is_less_trusted(row: Row, lesson: Lesson) -> bool:
     """Return whether the new words are trusted less than those of the lesson."""
-    return lowest_trust((row["trust"], lesson.trust)) != row["trust"]
+    trust: Trust = row["trust"]
+    return lowest_trust((trust, lesson.trust)) != trust
 
 
 def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:

@@ -1,0 +1,290 @@
+"""Runs and results of the reflection engine, as its callers write and change them."""
+
+import dataclasses
+import json
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from heedful.compat import (
+    ErrorCategory,
+    ErrorInfo,
+    Event,
+    EventType,
+    OutcomeType,
+    ReflectionContext,
+    ReflectionEngineV2,
+    ReflectionResult,
+)
+from heedful.errors import InvalidInput
+from tests.compat.shapes import run_async
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+SPOKEN = Event("1", EventType.LLM_RESPONSE, NOW, "It costs 4.")
+ANSWER = {
+    "reflection": "The database query with a complex JOIN timed out without an index.",
+    "strategy": "Use indexed columns in a JOIN, and read large tables in pages.",
+    "importance": 0.85,
+    "confidence": 0.9,
+    "tags": ["performance", "database", "optimization"],
+}
+
+
+def talked(**fields: Any) -> ReflectionContext:
+    """A run without tools, whose lesson needs nobody to release it."""
+    run: dict[str, Any] = {
+        "events": [SPOKEN],
+        "outcome": OutcomeType.FAILURE,
+        "tenant_id": "t",
+        "project_id": "p",
+        "task_description": "What does the blue kettle cost?",
+    }
+    return ReflectionContext(**{**run, **fields})
+
+
+def slow_query() -> ReflectionContext:
+    """The run of the first example of such engines; the tool is in its metadata."""
+    events = [
+        Event(
+            event_id="evt_001",
+            event_type=EventType.TOOL_CALL,
+            timestamp=NOW,
+            content="Called database query with complex JOIN",
+            metadata={"tool": "database"},
+        ),
+        Event(
+            event_id="evt_002",
+            event_type=EventType.ERROR_EVENT,
+            timestamp=NOW,
+            content="Query timeout after 30 seconds",
+            metadata={"tool": "database"},
+            error={"message": "Timeout", "code": 504},
+        ),
+    ]
+    error = ErrorInfo(ErrorCategory.TIMEOUT_ERROR, "Query exceeded 30 s")
+    return ReflectionContext(
+        events, OutcomeType.FAILURE, "t", "p", error=error, task_goal="A report"
+    )
+
+
+def engine_of(store: Any, *answers: Any, **options: Any) -> ReflectionEngineV2:
+    lines = [json.dumps(answer) for answer in answers]
+    model = (lambda messages: lines.pop(0)) if lines else None
+    return ReflectionEngineV2(store, model, trust="operator", **options)
+
+
+def stored(engine: Any, result: Any, **options: Any) -> list[dict[str, Any]]:
+    """Store a result; return what a query for everything finds."""
+    run_async(engine.store_reflection(result, "t", "p", **options))
+    found: list[dict[str, Any]] = run_async(
+        engine.query_reflections("t", "p", min_importance=0)
+    )
+    return found
+
+
+def test_what_a_caller_changes_in_a_result_is_stored(store):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(talked()))
+    result.importance = 0.95
+    result.tags = ["mine"]
+    result.confidence = 0.4
+    result.error_category = "price_error"
+    (record,) = stored(engine, result)
+    assert record["importance"] == 0.95
+    assert record["heedful_importance"] == 0.95
+    assert record["tags"] == ["mine"]
+    assert record["confidence"] == 0.4
+    assert record["error_category"] == "price_error"
+    # heedful's own words keep their trust.
+    assert record["trust"] == "model"
+    assert record["state"] == "candidate"
+
+
+def test_a_change_reaches_the_strategy(store):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(slow_query()))
+    result.importance = 0.9
+    result.tags = ["mine"]
+    records = {record["kind"]: record for record in stored(engine, result)}
+    assert records["strategy"]["tags"] == ["mine", "strategy"]
+    assert records["strategy"]["importance"] == 0.99
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("importance", 7, id="importance"),
+        pytest.param("confidence", "high", id="confidence"),
+        pytest.param("tags", [7], id="a number as tag"),
+        pytest.param("error_category", 7, id="category"),
+    ],
+)
+def test_a_change_that_cannot_be_stored_is_refused(store, name, value):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(talked()))
+    setattr(result, name, value)
+    with pytest.raises(InvalidInput) as caught:
+        run_async(engine.store_reflection(result, "t", "p"))
+    assert caught.value.field == name
+    result = run_async(engine.generate_reflection(talked()))
+    assert stored(engine, result) != []
+
+
+def test_a_replaced_result_is_stored_as_a_callers_own(store):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(talked()))
+    copy = dataclasses.replace(result, importance=0.9, tags=["mine"])
+    assert isinstance(copy, ReflectionResult)
+    (record,) = stored(engine, copy)
+    assert record["importance"] == 0.9
+    assert record["tags"] == ["mine"]
+    assert record["state"] == "quarantined"
+
+
+def test_ids_may_be_of_type_uuid(store):
+    engine = engine_of(store)
+    tenant, project, session = (uuid4() for _ in range(3))
+    run = talked(
+        tenant_id=tenant,
+        project_id=project,
+        session_id=uuid4(),
+        related_memory_ids=[uuid4()],
+    )
+    result = run_async(engine.generate_reflection(run))
+    result.source_event_ids = [session]
+    run_async(engine.store_reflection(result, tenant, project, session_id=session))
+    query = engine.query_reflections(tenant, project, min_importance=0)
+    (record,) = run_async(query)
+    assert record["metadata"]["session_id"] == str(session)
+    assert record["source_event_ids"] == [str(session)]
+    query = engine.query_reflections(str(tenant), str(project), min_importance=0)
+    assert len(run_async(query)) == 1
+    with pytest.raises(InvalidInput, match="session_id is 7"):
+        run_async(engine.store_reflection(result, tenant, project, session_id=7))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(iter, id="a generator"),
+        pytest.param(deque, id="a deque"),
+        pytest.param(tuple, id="a tuple"),
+    ],
+)
+def test_events_may_be_any_iterable(store, kind: Any):
+    result = run_async(
+        engine_of(store).generate_reflection(talked(events=kind([SPOKEN])))
+    )
+    assert result.metadata["event_count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("moment", "seconds"),
+    [
+        pytest.param(1_769_857_200_250, 1_769_857_200.25, id="milliseconds"),
+        pytest.param(1_769_857_200.25, 1_769_857_200.25, id="seconds"),
+    ],
+)
+def test_times_may_be_milliseconds(store, moment, seconds):
+    event = Event("1", EventType.LLM_RESPONSE, moment, "It costs 4.")
+    result = run_async(engine_of(store).generate_reflection(talked(events=[event])))
+    assert result.episode.events[0].at == seconds
+
+
+def test_a_code_of_http_is_a_number(store):
+    error = {"message": "Too Many Requests", "code": 429}
+    event = Event("1", EventType.TOOL_RESPONSE, NOW, "", tool_name="get", error=error)
+    result = run_async(engine_of(store).generate_reflection(talked(events=[event])))
+    assert result.episode.events[0].code == "429"
+    assert "Too Many Requests" in result.reflection_text
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [pytest.param([], id="without a model"), pytest.param([ANSWER], id="with one")],
+)
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param({"query_text": "database optimization"}, id="its words"),
+        pytest.param({"tags": ["performance", "database"]}, id="its tags"),
+        pytest.param(
+            {
+                "query_text": "how to make reports fast",
+                "tags": ["performance", "database"],
+            },
+            id="its tags beside other words",
+        ),
+        pytest.param(
+            {
+                "query_text": "database optimization",
+                "tags": ["performance", "database"],
+                "min_importance": 0.5,
+            },
+            id="both",
+        ),
+    ],
+)
+def test_the_first_example_of_such_engines_is_found_by_its_own_query(
+    store, answers, query
+):
+    engine = engine_of(store, *answers)
+    result = run_async(engine.generate_reflection(slow_query()))
+    run_async(engine.store_reflection(result, "t", "p"))
+    found = run_async(engine.query_reflections("t", "p", k=5, **query))
+    texts = [record["content"] for record in found]
+    assert result.reflection_text in texts
+    assert "database" in result.tags
+    if answers:
+        assert result.model_error is None
+        assert result.strategy_text == ANSWER["strategy"]
+    else:
+        assert "JOIN" in result.reflection_text
+
+
+def test_a_place_in_a_prompt_of_ones_own_is_filled(store):
+    prompts: list[str] = []
+
+    def model(messages: Any) -> str:
+        prompts.append(messages[0].content)
+        return json.dumps(ANSWER)
+
+    instruction = "Goal: {task_goal} Why: {error_message} Keep: {other} {}"
+    engine = ReflectionEngineV2(store, model, prompts={"failure": instruction})
+    run_async(engine.generate_reflection(slow_query()))
+    filled = prompts[0].partition("What stands between")[0]
+    assert ">\nA report\n</task_goal " in filled
+    assert ">\nQuery exceeded 30 s\n</error_message " in filled
+    assert "Keep: {other} {}" in filled
+
+
+def test_a_score_of_ones_own_is_the_importance(store):
+    engine = engine_of(store, ANSWER, score=lambda draft, episode: 0.65)
+    result = run_async(engine.generate_reflection(slow_query()))
+    assert result.importance == 0.65
+    assert result.heedful_importance == 0.65
+    records = stored(engine, result)
+    assert {record["importance"] for record in records} == {0.65, 0.715}
+
+
+def test_a_category_has_a_value_and_is_text(store):
+    result = run_async(engine_of(store).generate_reflection(slow_query()))
+    assert result.error_category.value == "timeout_error"
+    assert result.error_category == "timeout_error"
+    assert ErrorCategory("quota_error").value == "quota_error"
+    assert datetime.fromisoformat(result.generated_at).tzinfo == UTC
+
+
+def test_a_pool_of_connections_is_refused_with_what_to_pass():
+    with pytest.raises(InvalidInput, match="name the database as `store`"):
+        ReflectionEngineV2(pool=object())
+
+
+def test_an_importance_of_one_for_everything_is_not_believed(store):
+    engine = engine_of(store, {**ANSWER, "importance": 1.0})
+    result = run_async(engine.generate_reflection(slow_query()))
+    assert result.reflection_text == ANSWER["reflection"]
+    assert result.importance == result.heedful_importance == 0.7
