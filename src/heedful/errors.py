@@ -382,6 +382,10 @@ class MalformedAnswer(ModelError):
         super().__init__(f"{what}; it began: {_shorten(answer)}")
 
 
+class AnswerRefused(MalformedAnswer):
+    """The answer is a reflection that leaves out what the events of the run show."""
+
+
 class PromptTooLong(ModelError):
     """The prompt has more tokens than the model's context holds."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from heedful.errors import MalformedAnswer
+from heedful.errors import AnswerRefused
 from heedful.lessons.words import words
 from heedful.memory.citations import Claim, event_words, plain_words, stems
 from heedful.memory.draft import Draft, excerpt
@@ -75,7 +75,7 @@ def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
     """Return a model's draft without what says nothing, as good as that of the rules.
 
     If its strategy leaves out the cure, or says nothing of the run, that of the rules
-    takes its place. An importance of 1.0 is not believed. Raises MalformedAnswer with
+    takes its place. An importance of 1.0 is not believed. Raises AnswerRefused with
     the reason if the text leaves out what the rules found.
     """
     run = _run_stems(study)
@@ -97,7 +97,7 @@ def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
         lost.insert(0, f"{NO_WORDS_REASON}: no sentence has words of its events")
     if lost:
         message = f"the text of model {draft.by!r} is not used: {'; '.join(lost)}"
-        raise MalformedAnswer(message, draft.text(study.episode))
+        raise AnswerRefused(message, draft.text(study.episode))
 
     if draft.strategy and reason:
         platitudes.append(Claim(draft.strategy, reason=reason, part="strategy"))

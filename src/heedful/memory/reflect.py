@@ -23,7 +23,13 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError, StoreError
+from heedful.errors import (
+    AnswerRefused,
+    InvalidInput,
+    MalformedAnswer,
+    ModelError,
+    StoreError,
+)
 from heedful.lessons.action import Step, action
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.lesson import (
@@ -246,8 +252,9 @@ async def reflect(
     If memory has seen the failure before, it counts one more sighting, and no model is
     asked. Each episode is reflected on once, even if several processes pass it in
     several times. If the model fails, or the events do not support its sentences, the
-    rules write the reflection, and `error` says so. With `on_model_error="raise"` the
-    error is raised, and the episode is tried again later. `prompts` are instructions
+    rules write the reflection, and `error` says so; also if the text leaves out what
+    the rules found. With `on_model_error="raise"` the error of a model that fails is
+    raised, and the episode is tried again later. `prompts` are instructions
     for the model about a "failure" (also an error or a timeout), a "success", or a
     "partial" result; heedful adds the data and the format of the answer. `score`
     returns the importance, 0..1. With `store=False` nothing is written. `trust` is the
@@ -480,8 +487,10 @@ class _Reflector:
             try:
                 draft, usage = await self._ask(study, draft)
             except ModelError as failed:
-                is_refused = isinstance(failed, MalformedAnswer)
-                if self.on_model_error == "raise" and not (self.waited and is_refused):
+                is_refused = isinstance(failed, AnswerRefused)
+                if self.waited:
+                    is_refused = isinstance(failed, MalformedAnswer)
+                if self.on_model_error == "raise" and not is_refused:
                     raise
                 log_failure(REFLECTION_FAILURE_EVENT, failed)
                 usage = getattr(failed, "usage", None) or usage
@@ -536,7 +545,7 @@ class _Reflector:
     async def _ask(self, study: Study, rules: Draft) -> tuple[Draft, Usage]:
         """Return the model's draft, which keeps what the rules found, and its usage.
 
-        Raises MalformedAnswer, ModelError.
+        Raises AnswerRefused, ModelError.
         """
         if self.model is None:
             return rules, NO_USAGE
@@ -545,7 +554,7 @@ class _Reflector:
         answer, usage = await by_model(study, self.model, instruction)
         try:
             return keep_essentials(answer, rules, study), usage
-        except MalformedAnswer as refused:
+        except AnswerRefused as refused:
             refused.usage = usage
             raise
 
