@@ -8,6 +8,8 @@ such as the goals of a loop, stand in the room of that record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Number
+from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
 
@@ -28,6 +30,13 @@ def check_number(field: str, value: object, low: float, high: float) -> None:
         or not low <= value <= high
     ):
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
+
+
+def as_float(value: Any) -> Any:
+    """Return a Decimal or a number of numpy as a float, any other value unchanged."""
+    if isinstance(value, int | float) or not isinstance(value, Number):
+        return value
+    return float(value) if hasattr(value, "__float__") else value  # type: ignore[arg-type]
 
 
 def check_share(field: str, value: object) -> None:
@@ -56,7 +65,9 @@ def check_texts(**arguments: object) -> None:
         require(isinstance(value, str), name, value, "a text")
 
 
-def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
+def check_sequence(
+    field: str, values: object, kind: type | tuple[type, ...], allowed: str
+) -> None:
     """Raise InvalidInput unless `values` is a sequence of `kind`, and not text."""
     if (
         isinstance(values, str | bytes)

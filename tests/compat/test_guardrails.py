@@ -1,9 +1,13 @@
 """Loop guardrails under the names that callers of earlier systems rely on."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from heedful.compat.guardrails import (
@@ -209,6 +213,102 @@ def test_what_cannot_be_told_is_named(store, changes, field):
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("alignment", "drift"),
+    [
+        pytest.param(np.float32(0.5), np.float32(0.25), id="float32 of numpy"),
+        pytest.param(np.float64(0.5), np.float64(0.25), id="float64 of numpy"),
+        pytest.param(np.int64(1), np.int64(0), id="int64 of numpy"),
+        pytest.param(Decimal("0.5"), Decimal("0.25"), id="Decimal"),
+        pytest.param(Fraction(1, 2), Fraction(1, 4), id="Fraction"),
+    ],
+)
+def test_scores_and_severities_are_numbers_of_any_library(store, alignment, drift):
+    bias = {"tag": "anchoring", "severity": drift}
+    answer = complete(
+        store,
+        "loop_001",
+        {"alignment_score": alignment, "drift_score": drift, "bias_tags": [bias]},
+    )
+    reflected = answer["reflection_result"]
+    assert reflected["alignment_score"] == float(alignment)
+    assert reflected["drift_score"] == float(drift)
+    json.dumps(answer)
+    fatigue = run_async(
+        calculate_fatigue_score("loop_001", alignment, drift, drift, store=store)
+    )
+    assert fatigue["previous_fatigue"] == float(drift)
+
+
+def test_bias_tags_may_be_plain_texts(store):
+    answer = complete(store, "loop_001", POOR, bias_tags=["overconfidence"])
+    pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
+    assert pessimist["bias_analysis"]["bias_tags_detail"] == [
+        {"tag": "overconfidence", "severity": 0.5}
+    ]
+    tracked = run_async(track_bias("loop_002", ["overconfidence"], store=store))
+    assert tracked["repetition_counts"] == {"overconfidence": 2}
+    repetition = run_async(
+        detect_bias_repetition("loop_003", ["overconfidence"], store=store)
+    )
+    assert repetition["repetition_counts"] == {"overconfidence": 3}
+
+
+def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
+    tags = [{**TAG, "source": "a reviewer"}]
+    warnings = ["ignored: 'source' is no field of a bias tag (tag, severity)"]
+    assert complete(store, "loop_001", POOR, bias_tags=tags)["warnings"] == warnings
+    tracked = run_async(track_bias("loop_002", tags, store=store))
+    assert tracked["warnings"] == warnings
+    repetition = run_async(detect_bias_repetition("loop_003", tags, store=store))
+    assert repetition["warnings"] == warnings
+    assert caplog.messages == warnings * 3
+
+
+# -- limits of one loop
+
+
+def test_a_loop_may_have_its_own_limit_of_reruns(store):
+    first = complete(store, "loop_001", POOR, max_reruns=1)["decision_result"]
+    assert first["max_reruns"] == 1
+    last = complete(store, first["new_loop_id"], POOR)["decision_result"]
+    assert last["decision"] == "finalize"
+    assert last["rerun_reason"] == "max_reruns_reached"
+    other = complete(store, "loop_002", POOR)["decision_result"]
+    assert other["max_reruns"] == 3
+
+
+def test_a_later_completion_may_change_the_limit_of_its_loop(store, monkeypatch):
+    first = complete(store, "loop_001", POOR)["decision_result"]
+    second = complete(store, first["new_loop_id"], POOR, max_reruns=1)
+    assert second["decision_result"]["max_reruns"] == 1
+    assert second["decision_result"]["decision"] == "finalize"
+    monkeypatch.setitem(RERUN_CONFIG, "max_reruns", 5)
+    limits = run_async(enforce_rerun_limits("loop_001", store=store))
+    assert limits["max_reruns"] == 1
+
+
+def test_a_loop_opened_with_its_own_policy_keeps_its_limit(store):
+    run_async(open_loop("loop_001", "Sum up", policy=orchestrator, store=store))
+    assert complete(store, "loop_001", POOR, max_reruns=3)["status"] == "success"
+    with pytest.raises(Conflict, match="its own"):
+        complete(store, "loop_001_r1", POOR, max_reruns=7)
+
+
+def test_a_limit_of_reruns_is_a_count(store):
+    with pytest.raises(InvalidInput) as caught:
+        complete(store, "loop_001", POOR, max_reruns=-1)
+    assert caught.value.field == "max_reruns"
+
+
+def test_the_persona_who_reflects_may_be_given(store):
+    answer = complete(store, "loop_001", POOR, reflection_persona="NOVA")
+    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
+    assert answer["orchestrator_persona"] == "SAGE"
+    trace = run_async(get_loop_trace("loop_001", store=store))
+    assert trace["reflection_persona"] == "NOVA"
+
+
 # -- scores that are judged
 
 
@@ -243,6 +343,16 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
     tags = reflected["agent_results"]["pessimist"]["bias_analysis"]["bias_tags_detail"]
     assert tags == [TAG]
     assert answer["decision_result"]["decision"] == decision
+
+
+def test_a_plain_function_judges(store):
+    def judge(messages: list[Any]) -> str:
+        return JUDGED.replace("VALID", "true")
+
+    loops = GuardedLoops(store=store, judge=judge)
+    answer = complete(loops, "loop_001", {"summary": "All is well."})
+    assert answer["reflection_result"]["alignment_score"] == 0.9
+    assert answer["decision_result"]["decision"] == "finalize"
 
 
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
@@ -466,12 +576,21 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     assert fewer == {
         "bias_repetition": False,
         "repeated_tags": [],
-        "repetition_counts": {"overconfidence": 3},
+        "repetition_counts": {"overconfidence": 2},
         "threshold": 4,
         "bias_echo": False,
         "trigger": None,
         "action": None,
     }
+
+
+def test_repetition_after_a_completion_agrees_with_the_completion(store):
+    complete(store, "loop_001", POOR, bias_tags=[TAG])
+    completed = complete(store, "loop_002", POOR, bias_tags=[TAG])
+    repetition = run_async(detect_bias_repetition("loop_002", [TAG], store=store))
+    reflected = completed["reflection_result"]
+    assert repetition["repetition_counts"] == reflected["repetition_counts"]
+    assert repetition["bias_echo"] is reflected["bias_echo"] is False
 
 
 def test_a_fatigue_score_is_that_of_the_next_attempt(store):
@@ -579,6 +698,48 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
 
 
 @pytest.mark.both
+def test_the_status_has_the_logged_reasons(store):
+    complete(store, "loop_001", POOR)
+    run_async(
+        log_rerun_reasoning(
+            "loop_001",
+            ["vague"],
+            "the draft is too vague",
+            reflection_persona="NOVA",
+            store=store,
+        )
+    )
+    answer = run_async(get_guardrails_status("loop_001", store=store))
+    status = answer["guardrails_status"]
+    assert status["rerun_reason"] == "the draft is too vague"
+    assert status["rerun_trigger"] == ["vague"]
+    assert status["reflection_persona"] == "NOVA"
+    pending = run_async(get_guardrails_status("loop_001_r1", store=store))
+    assert pending["guardrails_status"]["rerun_reason"] == "alignment_threshold_not_met"
+    complete(store, "loop_001_r1", POOR)
+    answer = run_async(get_guardrails_status("loop_001", store=store))
+    assert answer["guardrails_status"]["rerun_trigger"] == ["alignment", "drift"]
+
+
+def test_an_override_needs_no_name(store):
+    name = rerun_times(store, "loop_001", count=3)[-1]["loop_id"]
+    status = run_async(enforce_rerun_limits(name, True, store=store))
+    assert status["overridden"]
+    assert status["overridden_by"] is None
+    complete(store, "loop_001_r4", POOR)
+    completed = complete(store, "loop_001_r4", POOR, override_max_reruns=True)
+    decided = completed["decision_result"]
+    assert decided["overridden"]
+    assert decided["overridden_by"] is None
+    given = run_async(
+        override_guardrails("loop_001", override_fatigue=True, store=store)
+    )
+    assert given["overridden_by"] is None
+    stored = run_async(store.read(Scope(), loop_store.read, "loop_001"))
+    actors = {override.by for override in stored.loop.overrides}
+    assert actors == {"an unnamed caller"}
+
+
 def test_a_tracked_bias_counts_once_a_loop_and_with_its_completion(store):
     def track(name: str, *tags: str) -> dict[str, Any]:
         answer = run_async(

@@ -2,12 +2,17 @@
 rely on.
 """
 
+import copy
 import hashlib
 import logging
+import pickle
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pytest
 
 import heedful
@@ -161,6 +166,13 @@ def test_one_signature_is_one_lesson_of_each_type(memory):
     assert mistake["seen"] == 3
 
 
+def finish_without_loop(coroutine: Any) -> Any:
+    """Return the result of a coroutine that never waits."""
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    return ended.value.value
+
+
 class Manager:
     """A memory of somebody else, which keeps what it is given."""
 
@@ -208,6 +220,77 @@ def test_a_memory_manager_of_somebody_else_is_enough():
     )
     with pytest.raises(InvalidInput, match="memory_manager"):
         run_async(compat.has_seen_error_before("abc123", "heedful.db"))
+
+
+class PlainManager(Manager):
+    """A memory manager whose methods are plain functions."""
+
+    def remember(self, **entry: Any) -> Any:
+        return run_async(Manager.remember(self, **entry))
+
+    def recall(self, **question: Any) -> Any:
+        return run_async(Manager.recall(self, **question))
+
+
+def test_the_methods_of_a_memory_manager_may_be_plain_functions():
+    manager = PlainManager()
+    # The methods of this test double wait for coroutines, so they run outside a loop.
+    persisted = compat.persist_reflection(ONE, manager, changed_behavior=True)
+    assert finish_without_loop(persisted) == "m0"
+    assert finish_without_loop(compat.has_seen_error_before("abc123", manager))
+
+
+@dataclass
+class OwnReflection:
+    """A reflection as a caller declares it."""
+
+    error_type: str
+    error_signature: str
+    content: str
+    context: str
+    query: str
+    iteration: int
+    quality_delta: float
+
+
+def test_a_dataclass_of_the_caller_is_a_reflection(memory):
+    own = OwnReflection(**asdict(ONE))
+    id = run_async(compat.persist_reflection(own, memory, changed_behavior=True))
+    (entry,) = run_async(compat.retrieve_similar_reflections("abc123", memory))
+    assert entry["id"] == id
+    assert entry["content"] == ONE.content
+
+
+def test_a_reflection_may_be_changed_before_it_is_stored(memory):
+    changed = replace(ONE)
+    changed.content = "Detected conflict: the table says 7"
+    run_async(compat.persist_reflection(changed, memory, changed_behavior=True))
+    (entry,) = run_async(compat.retrieve_similar_reflections("abc123", memory))
+    assert entry["content"] == changed.content
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(copy.copy, id="copy"),
+        pytest.param(copy.deepcopy, id="deepcopy"),
+        pytest.param(lambda id: pickle.loads(pickle.dumps(id)), id="pickle"),
+    ],
+)
+def test_an_id_can_be_copied(memory, again: Callable[[Any], Any]):
+    id = run_async(compat.persist_reflection(ONE, memory, changed_behavior=True))
+    assert again(id) == id
+    assert vars(again(id)) == vars(id)
+
+
+def test_qualities_are_numbers_of_any_library(memory):
+    learnt = compat.create_reflection_from_evaluation(
+        "better", None, "q", "c", 1, np.float32(0.25), Decimal("0.75")
+    )
+    assert learnt is not None
+    assert learnt.quality_delta == 0.5
+    changed = replace(ONE, quality_delta=np.float32(0.5))
+    assert run_async(compat.persist_reflection(changed, memory, changed_behavior=True))
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(

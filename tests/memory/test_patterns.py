@@ -160,3 +160,19 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(moves):
 
     with opened(":memory:") as store:
         asyncio.run(scenario(Memory(store)))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param("Do not touch the lock file.", 1, id="a final dot more"),
+        pytest.param("do not touch the Lock file", 1, id="another case"),
+        pytest.param("Do not touch the 'app' file", 0, id="another word"),
+        pytest.param("KeyError: 'total'", 1, id="the same key"),
+        pytest.param("KeyError: 'Total'", 0, id="a key in another case"),
+    ],
+)
+async def test_a_text_is_known_by_another_case_or_with_a_final_dot(memory, text, count):
+    await memory.remember("note", "Do not touch the lock file")
+    await memory.remember("note", "KeyError: 'total'")
+    assert (await memory.seen("note", text)).count == count

@@ -302,3 +302,26 @@ def test_unknown_fields_are_ignored_and_named(api, path, body):
         if any(name in warning for warning in data["warnings"])
     ] == ["agent_version", "nøise"]
     assert len(data["warnings"]) == 2
+
+
+def test_a_completion_may_set_the_reruns_and_the_persona_of_its_loop(api):
+    body = {"max_reruns": 0, "reflection_persona": "NOVA", **POOR}
+    answer = completed(api, body)
+    assert answer["decision_result"]["max_reruns"] == 0
+    assert answer["decision_result"]["rerun_reason"] == "max_reruns_reached"
+    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
+
+
+def test_bias_tags_may_be_texts_and_their_other_fields_are_named(api):
+    tags = ["anchoring", {**TAG, "source": "a reviewer"}]
+    body = {**DOCUMENTED, **POOR, "bias_tags": tags, "agent_version": 2}
+    answer = api.post(COMPLETE, json=body).json()
+    pessimist = answer["reflection_result"]["agent_results"]["pessimist"]
+    assert pessimist["bias_analysis"]["bias_tags_detail"] == [
+        {"tag": "anchoring", "severity": 0.5},
+        TAG,
+    ]
+    assert answer["warnings"] == [
+        "ignored: 'agent_version' is no field of this route",
+        "ignored: 'source' is no field of a bias tag (tag, severity)",
+    ]

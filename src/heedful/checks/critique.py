@@ -24,6 +24,7 @@ from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_model
 from heedful.models.call import ask_for_json, closed_object, text_schema
 from heedful.models.contract import Model
+from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.validation import check_integer, check_number, check_share, require
@@ -426,7 +427,7 @@ class Critic:
 
 def critic(
     role: str | Role | Mapping[str, Any],
-    model: Model | str | None = None,
+    model: Model | str | Callable[..., Any] | None = None,
     goal: str = "",
     temperature: float = 0.0,
     seed: int = 0,
@@ -435,10 +436,10 @@ def critic(
 
     `role` is a name in `ROLES`, a `Role`, or a mapping of the fields of a role. A
     critic is a check and an evaluator. It returns an Evaluation with scores in 0..1 and
-    the reason as a finding. `model`, which is required, is a Model or a name for
-    `open_model`, opened once for all critics. It sees the task, the `goal`,
-    `Context.data` and the candidate: at most `MAX_CRITIC_TEXT_CHARS` characters of
-    each. Alignment is judged by the goal, or by the task if the goal is empty. After a
+    the reason as a finding. `model`, which is required, is a Model, a function of the
+    messages, or a name for `open_model`, opened once for all critics. It sees the task,
+    the `goal`, `Context.data` and the candidate: at most `MAX_CRITIC_TEXT_CHARS`
+    characters of each. Alignment is judged by the goal, or by the task if the goal is empty. After a
     malformed answer the model is asked once more, with the next seed and a higher
     temperature (`heedful.models.call.RETRY_TEMPERATURE_STEP`). Raises InvalidInput,
     UnknownName.
@@ -455,12 +456,16 @@ def critic(
     check_number("temperature", temperature, low=0, high=1.5)
     check_integer("seed", seed, least=0)
 
-    opened_model = open_judge(model) if isinstance(model, str) else model
+    opened_model: object = model
+    if isinstance(model, str):
+        opened_model = open_judge(model)
+    elif callable(model) and not isinstance(model, Model):
+        opened_model = Function(model)
     require(
         isinstance(opened_model, Model),
         f"model of role {role.name!r}",
         model,
-        "a Model or its name",
+        "a Model, a function of the messages, or a model's name",
     )
     assert isinstance(opened_model, Model)
     judge = Judge(

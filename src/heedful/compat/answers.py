@@ -22,6 +22,8 @@ RERUN_END_REASONS: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
+# Who overrides a limit if the caller does not say; answers name nobody then.
+UNNAMED_ACTOR = "an unnamed caller"
 MIN_REPORTED_REPETITIONS = 2  # a bias tag that occurred once is not repeated
 # The names of the fields of each answer. Each field is in `LoopView.facts`, or the
 # function that gives the answer adds it.
@@ -77,6 +79,11 @@ def name_of(stored: StoredLoop, number: int) -> str:
         return stored.id
     reported_name = stored.loop.attempts[number - 1].reported_as
     return reported_name or f"{stored.id}_r{number - 1}"
+
+
+def named_actor(actor: str) -> str | None:
+    """Return who overrode a limit; None if the caller did not say."""
+    return actor if actor not in ("", UNNAMED_ACTOR) else None
 
 
 class LoopView:
@@ -175,7 +182,7 @@ class LoopView:
             "rerun_limit_reached": max_reruns is not None and rerun_count >= max_reruns,
             "force_finalize": bool(self.stopped_by),
             "overridden": bool(self._lifted_stops),
-            "overridden_by": ", ".join(actors) or None,
+            "overridden_by": ", ".join(filter(None, map(named_actor, actors))) or None,
         }
 
     def _reason_facts(self) -> dict[str, Any]:

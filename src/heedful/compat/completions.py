@@ -6,8 +6,9 @@ by a model: the alignment, the drift and the bias tags of the output, and the su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from heedful.checks import critic, critique
@@ -18,8 +19,15 @@ from heedful.loop.limits import ALIGNMENT_SCORE, DRIFT_SCORE
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
-from heedful.validation import check_sequence, check_share, require
+from heedful.validation import (
+    as_float,
+    check_integer,
+    check_sequence,
+    check_share,
+    require,
+)
 
+BIAS_TAG_FIELDS = ("tag", "severity")
 DEFAULT_BIAS_SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST_ROLE = "pessimist"
 SUMMARY_ROLE = "summary"
@@ -34,8 +42,9 @@ JUDGE_FIX = (
 class Completion:
     """One run of a loop, as a caller reports it; None means that a value is missing.
 
-    Scores are in 0..1. Each bias tag is a mapping with `tag` and, if known, `severity`
-    (0..1). Raises InvalidInput.
+    Scores are in 0..1. Each bias tag is its name, or a mapping with `tag` and, if
+    known, `severity` (0..1). `max_reruns` is the loop's own limit from this run on.
+    Raises InvalidInput.
     """
 
     task: str | None = None
@@ -44,7 +53,8 @@ class Completion:
     output: str | None = None
     alignment_score: float | None = None
     drift_score: float | None = None
-    bias_tags: Sequence[Mapping[str, Any]] | None = None
+    bias_tags: Sequence[Mapping[str, Any] | str] | None = None
+    max_reruns: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("task", "goal", "summary", "output"):
@@ -54,21 +64,43 @@ class Completion:
         for name, score in self.scores.items():
             check_share(f"{name}_score", score)
 
-        bias_tags = self.bias_tags or ()
-        allowed = "a list of objects, each with a tag"
-        check_sequence("bias_tags", bias_tags, Mapping, allowed)
-        for bias_tag in bias_tags:
+        if self.max_reruns is not None:
+            check_integer("max_reruns", self.max_reruns, least=0)
+
+        allowed = "a list of names or of objects, each with a tag"
+        check_sequence("bias_tags", self.bias_tags or (), (Mapping, str), allowed)
+        for bias_tag in self.tags:
             tag = bias_tag.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "a text that names a bias")
-            severity = bias_tag.get("severity", DEFAULT_BIAS_SEVERITY)
-            check_share(f"severity of {tag}", severity)
+            check_share(f"severity of {tag}", bias_tag["severity"])
 
     @property
     def scores(self) -> dict[str, float]:
         """The reported scores by name."""
         scores = {ALIGNMENT_SCORE: self.alignment_score, DRIFT_SCORE: self.drift_score}
-        return {name: score for name, score in scores.items() if score is not None}
+        return {
+            name: as_float(score) for name, score in scores.items() if score is not None
+        }
+
+    @property
+    def tags(self) -> list[dict[str, Any]]:
+        """The bias tags as mappings, each with a severity."""
+        tags: list[dict[str, Any]] = []
+        for bias_tag in self.bias_tags or ():
+            fields = {"tag": bias_tag} if isinstance(bias_tag, str) else bias_tag
+            severity = as_float(fields.get("severity", DEFAULT_BIAS_SEVERITY))
+            tags.append({**fields, "severity": severity})
+        return tags
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each field of a bias tag that is not stored."""
+        return [
+            f"ignored: {name!r} is no field of a bias tag (tag, severity)"
+            for name in dict.fromkeys(chain.from_iterable(self.tags))
+            if name not in BIAS_TAG_FIELDS
+        ]
 
     @property
     def missing_scores(self) -> list[str]:
@@ -80,11 +112,10 @@ class Completion:
     @property
     def evaluation(self) -> record.Evaluation | None:
         """The reported scores and bias tags, without duplicates; None without both."""
-        findings = {tag["tag"]: bias_finding(tag) for tag in self.bias_tags or ()}
-        scores = {name: float(score) for name, score in self.scores.items()}
-        if not findings and not scores:
+        findings = {tag["tag"]: bias_finding(tag) for tag in self.tags}
+        if not findings and not self.scores:
             return None
-        return record.Evaluation(tuple(findings.values()), scores)
+        return record.Evaluation(tuple(findings.values()), self.scores)
 
     @property
     def value(self) -> Any:
@@ -135,14 +166,14 @@ def bias_finding(bias_tag: Mapping[str, Any]) -> record.Finding:
         message,
         fix=BIAS_FIX,
         level="warning",
-        severity=float(bias_tag.get("severity", DEFAULT_BIAS_SEVERITY)),
+        severity=float(bias_tag["severity"]),
         key=f"{BIAS_PREFIX}{tag}",
         persistent=True,
     )
 
 
 def checks_of_missing_scores(
-    completion: Completion, judge: Model | None, goal: str
+    completion: Completion, judge: Model | Callable[..., Any] | None, goal: str
 ) -> list[Check]:
     """Return the checks that judge what was not reported; [] if no score is missing.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from inspect import isawaitable
 from typing import Any, Self
 
 from heedful.compat.answers import Record
@@ -24,7 +25,13 @@ from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import editions
-from heedful.validation import check_integer, check_number, check_share, check_texts
+from heedful.validation import (
+    as_float,
+    check_integer,
+    check_number,
+    check_share,
+    check_texts,
+)
 
 # From this cosine on, two lessons may be merged.
 MERGE_COSINE = 0.85
@@ -35,9 +42,9 @@ REFLECTION_TEXTS = ("error_type", "error_signature", "content", "context", "quer
 _log = logging.getLogger("heedful")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reflection(Record):
-    """The lesson of one self-correction.
+    """The lesson of one self-correction; callers may change its fields.
 
     `error_signature` identifies the error. `context` describes the work during which it
     occurred. `iteration` counts from 0. `quality_delta` is the quality after minus the
@@ -120,17 +127,18 @@ class StoredId(int):
 
 
 async def persist_reflection(
-    reflection: Reflection | Mapping[str, Any],
+    reflection: Reflection | Mapping[str, Any] | Any,
     memory_manager: Memory | Any,
     changed_behavior: bool,
     similarity_threshold: float = MERGE_COSINE,
 ) -> Any:
     """Store a reflection that `changed_behavior`, and return its id; else return None.
 
-    `memory_manager` is a Memory, or another system's object with the coroutines
+    `reflection` is a Reflection, or a mapping or an object with its fields.
+    `memory_manager` is a Memory, or another system's object with the methods
     `remember(category, content, rationale, tags, context)`, which returns a mapping
     with an "id", and `recall(topic, categories, tags, limit)`, which returns one with
-    "memories". Reflections of one type with the same signature are one lesson: it is
+    "memories". The methods may be coroutines or plain functions. Reflections of one type with the same signature are one lesson: it is
     counted and keeps its id. If a Memory has an embedder, lessons of the same type with
     a similarity of at least `similarity_threshold` (0..1) are logged. Raises
     InvalidInput, QuotaExceeded, StoreError.
@@ -152,7 +160,7 @@ async def persist_reflection(
         if earlier:
             return earlier[0]["id"]
         entry = as_entry(lesson.text, lesson.tags, lesson.meta)
-        stored_entry = await memory_manager.remember(**entry)
+        stored_entry = await _value_of(memory_manager.remember(**entry))
         return stored_entry["id"]
 
     # With the signature of the earlier lesson, the store counts this one as the same.
@@ -168,21 +176,30 @@ async def persist_reflection(
     return StoredId.of(remembered) if remembered.id else None
 
 
-def _lesson_of(reflection: Mapping[str, Any]) -> Lesson:
+async def _value_of(answer: Any) -> Any:
+    """Return what a method of a memory manager returns, awaited if it is awaitable."""
+    return await answer if isawaitable(answer) else answer
+
+
+def _lesson_of(reflection: Any) -> Lesson:
     """Return the lesson of a reflection without secrets. Raises InvalidInput."""
-    if not isinstance(reflection, Mapping):
-        raise InvalidInput(
-            "reflection", reflection, "a Reflection, or a mapping with its fields"
-        )
+    values = reflection
+    if not isinstance(values, Mapping):
+        names = [field.name for field in fields(Reflection)]
+        # For example a dataclass of the caller.
+        values = {name: getattr(reflection, name, None) for name in names}
+        if all(value is None for value in values.values()):
+            allowed = "a Reflection, or a mapping or an object with its fields"
+            raise InvalidInput("reflection", reflection, allowed)
 
     texts: dict[str, str] = {}
     for name in REFLECTION_TEXTS:
-        text = reflection.get(name)
+        text = values.get(name)
         check_texts(**{name: text})
         texts[name] = redact(str(text))
 
-    iteration: Any = reflection.get("iteration")
-    delta: Any = reflection.get("quality_delta")
+    iteration: Any = values.get("iteration")
+    delta: Any = as_float(values.get("quality_delta"))
     check_integer("iteration", iteration, least=0)
     check_number("quality_delta", delta, -MAX_SCORE, MAX_SCORE)
 
@@ -289,11 +306,13 @@ async def _with_signature(
             "memory_manager", manager, "a Memory, or one with remember and recall"
         )
 
-    answer = await manager.recall(
-        topic=exact,
-        categories=["reflection"],
-        tags=[tag],
-        limit=max(limit, MAX_MERGE_CANDIDATES),
+    answer = await _value_of(
+        manager.recall(
+            topic=exact,
+            categories=["reflection"],
+            tags=[tag],
+            limit=max(limit, MAX_MERGE_CANDIDATES),
+        )
     )
     if not isinstance(answer, Mapping) or "memories" not in answer:
         raise InvalidInput(

@@ -30,7 +30,7 @@ from heedful.lessons.trust import (
 )
 from heedful.loop.record import MAX_SCORE, thousandths
 from heedful.redact import redact
-from heedful.validation import check_integer, check_number, check_sequence
+from heedful.validation import as_float, check_integer, check_number, check_sequence
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
 MIN_QUALITY_RISE = 0.1
@@ -292,5 +292,6 @@ def _quality(when: str, value: float | None) -> dict[str, float]:
     """Return the scores with this quality, {} if it is unknown. Raises InvalidInput."""
     if value is None:
         return {}
+    value = as_float(value)
     check_number(f"quality_{when}", value, -MAX_SCORE, MAX_SCORE)
     return {"quality": float(value)}

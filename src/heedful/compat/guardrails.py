@@ -33,7 +33,13 @@ from heedful.store import open_store
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import check_sequence, check_share, check_texts, require
+from heedful.validation import (
+    as_float,
+    check_sequence,
+    check_share,
+    check_texts,
+    require,
+)
 
 # A name of a rerun is a loop's id with an ending such as `_r1`.
 MAX_RERUN_NAME_CHARS = report.MAX_LOOP_ID_CHARS + 20
@@ -48,6 +54,9 @@ NOT_DONE_MESSAGE = "Invalid reflection status. Must be 'done'."
 REASONING_NOTE = "reasoning"
 # The name of the policy of a loop that follows the limits of each call.
 FOLLOWING_POLICY_NAME = "guardrails"
+# The same for a loop that has a limit of reruns of its own.
+OWN_RERUNS_POLICY_NAME = "guardrails with its own max_reruns"
+FOLLOWING_POLICY_NAMES = (FOLLOWING_POLICY_NAME, OWN_RERUNS_POLICY_NAME)
 # The limits that callers find in FATIGUE_CONFIG; the others are in RERUN_CONFIG.
 FATIGUE_LIMITS = (
     "base_increment",
@@ -100,7 +109,8 @@ class GuardedLoops:
 
     Without `settings`, the limits in RERUN_CONFIG and FATIGUE_CONFIG apply, as they are
     at each call, also to loops that are already open. The `judge` gives scores that
-    callers do not report; without it, they must. With a `memory` of the same store and
+    callers do not report: a Model, or a function of the messages. Without it, callers
+    must report them. With a `memory` of the same store and
     scope, lessons of finished loops are stored. `overriding(loop_id, rule)` is called
     before an override is written. If `vouched(loop_id)` is false, reported scores do
     not count as measured, and lessons based on them are quarantined. The reason of an
@@ -110,7 +120,7 @@ class GuardedLoops:
     store: Store
     scope: Scope = Scope()
     settings: LoopLimits | None = None
-    judge: Model | None = None
+    judge: Model | Callable[..., Any] | None = None
     memory: Memory | None = None
     overriding: Callable[[str, str], None] | None = None
     vouched: Callable[[str], bool] = lambda loop: True
@@ -127,8 +137,16 @@ class GuardedLoops:
     @property
     def policy(self) -> decide.Policy:
         """The policy of a new loop."""
+        return self._policy_with(None)
+
+    def _policy_with(self, max_reruns: int | None) -> decide.Policy:
+        """Return the policy of a new loop with this limit; None for the usual one."""
         limits = self.settings or current_limits()
-        return replace(limits.policy, name=FOLLOWING_POLICY_NAME)
+        if max_reruns is None:
+            return replace(limits.policy, name=FOLLOWING_POLICY_NAME)
+
+        limits = replace(limits, max_reruns=max_reruns)
+        return replace(limits.policy, name=OWN_RERUNS_POLICY_NAME)
 
     async def complete(
         self,
@@ -234,13 +252,14 @@ class GuardedLoops:
             await report.open_loop(
                 stored_loop.id,
                 completion.task or goal or name,
-                policy=self.policy,
+                policy=self._policy_with(completion.max_reruns),
                 store=self.store,
                 scope=self.scope,
                 context={"goal": goal} if goal else None,
             )
         else:
-            await self._update_policy(stored_loop)
+            limited = self._limit_reruns(stored_loop, completion.max_reruns)
+            await self._update_policy(limited)
 
         attempt_report = report.AttemptReport(
             completion.value,
@@ -346,6 +365,10 @@ class GuardedLoops:
                 id, rule, by=by, why=why, store=self.store, scope=self.scope
             )
 
+    async def logged_reasons(self, name: str) -> dict[str, Any]:
+        """Return what `log_rerun_reasoning` wrote about the attempt `name`."""
+        return _reasons_in(await self.store.read(self.scope, loop_store.notes, name))
+
     async def earlier_echoes(self, id: str) -> dict[str, int]:
         """Count the bias tags of the scope's loops other than `id`, by their keys."""
         return await self.store.read(
@@ -359,20 +382,37 @@ class GuardedLoops:
         """
         stored_loops = await self.store.read(self.scope, loop_store.read_many, ids)
         policy = self.policy
-        goals = [codec.to_document(goal) for goal in policy.goals]
-        document = codec.policy_to(policy)
 
         for place, stored_loop in enumerate(stored_loops):
-            if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
-                head = replace(stored_loop.head, policy=document, goals=goals)
-                loop = replace(stored_loop.loop, goals=policy.goals)
-                stored_loops[place] = replace(stored_loop, head=head, loop=loop)
+            name = stored_loop.head.policy["name"]
+            if name == FOLLOWING_POLICY_NAME:
+                stored_loops[place] = _with_policy(stored_loop, policy)
+            elif name == OWN_RERUNS_POLICY_NAME:
+                own_policy = self._policy_with(_max_reruns(stored_loop))
+                stored_loops[place] = _with_policy(stored_loop, own_policy)
 
         return stored_loops
 
+    def _limit_reruns(
+        self, stored_loop: StoredLoop, max_reruns: int | None
+    ) -> StoredLoop:
+        """Return the loop with this limit of reruns; None changes nothing.
+
+        Raises Conflict if the loop has a policy of its own with another limit.
+        """
+        if max_reruns is None or max_reruns == _max_reruns(stored_loop):
+            return stored_loop
+        if stored_loop.head.policy["name"] in FOLLOWING_POLICY_NAMES:
+            return _with_policy(stored_loop, self._policy_with(max_reruns))
+
+        raise Conflict(
+            f"loop {stored_loop.id!r} was opened with a policy of its own, whose "
+            f"max_reruns is {_max_reruns(stored_loop)}, not {max_reruns}; leave it out"
+        )
+
     async def _update_policy(self, stored_loop: StoredLoop) -> None:
         """Write the policy that `_read` gave a loop, if it follows the limits."""
-        if stored_loop.head.policy["name"] == FOLLOWING_POLICY_NAME:
+        if stored_loop.head.policy["name"] in FOLLOWING_POLICY_NAMES:
             await self.store.write(
                 self.scope, loop_store.set_policy, stored_loop.id, stored_loop.head
             )
@@ -388,6 +428,29 @@ class GuardedLoops:
         return f"{stored_loop.id}{suffix}"
 
 
+def _reasons_in(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that `log_rerun_reasoning` noted about an attempt."""
+    reasons = notes.get(REASONING_NOTE, {})
+    return {name: value for name, value in reasons.items() if value is not None}
+
+
+def _max_reruns(stored_loop: StoredLoop) -> int:
+    """Return how many reruns the stored policy of a loop allows."""
+    policy = codec.policy_from(stored_loop.head.policy)
+    return decide.rule_of(policy, stop.MaxAttempts).limit - 1
+
+
+def _with_policy(stored_loop: StoredLoop, policy: decide.Policy) -> StoredLoop:
+    """Return a loop with another policy and its goals."""
+    goals = [codec.to_document(goal) for goal in policy.goals]
+    document = codec.policy_to(policy)
+    return replace(
+        stored_loop,
+        head=replace(stored_loop.head, policy=document, goals=goals),
+        loop=replace(stored_loop.loop, goals=policy.goals),
+    )
+
+
 async def process_loop_completion(
     loop_id: str,
     reflection_status: str,
@@ -398,19 +461,20 @@ async def process_loop_completion(
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
     override_bias_echo: bool = False,
+    reflection_persona: str | None = None,
     **content: Any,
 ) -> dict[str, Any]:
     """Report a completed run of a loop, and return whether the loop runs again.
 
     `content` has the fields of `Completion`. docs/reference.md lists the fields of the
-    answer. A status other than "done" gives an answer with status "error". Raises
-    NotFound, InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed,
-    StoreError.
+    answer; it has `warnings` if something of a bias tag is not stored. A status other
+    than "done" gives an answer with status "error". Raises NotFound, InvalidInput,
+    Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE_STATUS:
         return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": loop_id}
 
-    personas = {"reflection_persona": DEFAULT_PERSONA}
+    personas = {"reflection_persona": reflection_persona or DEFAULT_PERSONA}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     rules = _overridden_rules(
@@ -419,12 +483,13 @@ async def process_loop_completion(
         echo=override_bias_echo,
     )
 
+    completion = Completion(**content)
     view = await GuardedLoops.of(store).complete(
         loop_id,
-        Completion(**content),
+        completion,
         personas=personas,
         rules=rules,
-        by=override_by or "",
+        by=_actor(override_by),
     )
     reflection = view.answer(answers.REFLECTION_FIELDS)
     persona = orchestrator_persona or reflection["reflection_persona"]
@@ -437,6 +502,7 @@ async def process_loop_completion(
         "decision_result": view.answer(answers.DECISION_FIELDS),
         "orchestrator_persona": persona,
         "timestamp": iso(decided_at),
+        **_warnings(completion),
     }
 
 
@@ -487,11 +553,19 @@ async def make_rerun_decision(
 async def get_guardrails_status(
     loop_id: str, *, store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE
 ) -> dict[str, Any]:
-    """Return the state of a loop. Raises NotFound, StoreError."""
+    """Return the state of a loop, with the logged reasons.
+
+    Raises NotFound, StoreError.
+    """
     loops = GuardedLoops.of(store)
-    stored_loop = await loops.find_stored(loop_id)
+    stored_loop, number = await loops.find(loop_id)
+    if not stored_loop.created:
+        raise NotFound("loop", loop_id, loops.store.url)
     view = await loops.view(stored_loop.id)
-    status = view.answer(answers.STATUS_FIELDS, {"loop_id": loop_id})
+
+    # The reasons logged for the decided attempt, or for the rerun that is asked about.
+    reasons = await loops.logged_reasons(view.name(max(number, view.number, 1)))
+    status = view.answer(answers.STATUS_FIELDS, {**reasons, "loop_id": loop_id})
     return {"status": "success", "guardrails_status": status}
 
 
@@ -508,8 +582,7 @@ async def override_guardrails(
     """Override limits of a loop for the next decision in which they would end it.
 
     A loop that has ended is decided again immediately. Raises NotFound, StoreError,
-    InvalidInput without a flag, and OverrideRefused for a loop that passed or if
-    `override_by` is missing.
+    InvalidInput without a flag, and OverrideRefused for a loop that passed.
     """
     rules = _overridden_rules(
         fatigue=override_fatigue,
@@ -524,7 +597,7 @@ async def override_guardrails(
 
     loops = GuardedLoops.of(store)
     stored_loop = await loops.find_stored(loop_id)
-    await loops.lift(stored_loop.id, rules, override_by or "", override_reason or "")
+    await loops.lift(stored_loop.id, rules, _actor(override_by), override_reason or "")
 
     return {
         "status": "success",
@@ -568,8 +641,7 @@ async def get_loop_trace(
         "rerun_depth": number - 1,
     }
     # What `log_rerun_reasoning` noted replaces what follows from the decision.
-    reasons = notes.get(REASONING_NOTE, {})
-    facts |= {name: value for name, value in reasons.items() if value is not None}
+    facts |= _reasons_in(notes)
     return view.answer(answers.TRACE_FIELDS, facts)
 
 
@@ -593,7 +665,7 @@ async def enforce_rerun_limits(
 
     wants_override = override_max_reruns and stored_loop.created
     if wants_override and was_reached and not view.lifted_by("attempts", now):
-        await loops.lift(stored_loop.id, ["attempts"], override_by or "")
+        await loops.lift(stored_loop.id, ["attempts"], _actor(override_by))
         view = await loops.view(stored_loop.id)
 
     actor = view.lifted_by("attempts", now) if was_reached else ""
@@ -601,43 +673,52 @@ async def enforce_rerun_limits(
         "limit_reached": view.facts["rerun_limit_reached"],
         "overridden": bool(actor),
         "force_finalize": was_reached and not actor,
-        "overridden_by": actor or None,
+        "overridden_by": answers.named_actor(actor),
     }
     return view.answer(answers.LIMIT_FIELDS, facts)
 
 
 async def detect_bias_repetition(
     loop_id: str,
-    bias_tags: Sequence[Mapping[str, Any]],
+    bias_tags: Sequence[Mapping[str, Any] | str],
     threshold: int | None = None,
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
-    """Return whether these bias tags of a next attempt would be an echo.
+    """Return whether these bias tags of the attempt `loop_id` are an echo.
 
-    If they are, the rule Echo would stop the loop. Occurrences in other loops of the
-    scope count. `threshold` is by default the limit of the loop: 3, or what
-    RERUN_CONFIG says. Stores nothing. Raises InvalidInput, StoreError.
+    If they are, the rule Echo stops the loop. An attempt that is reported counts once,
+    as in its completion; any other counts as if it had these tags. Occurrences in other
+    loops of the scope count. `threshold` is by default the limit of the loop: 3, or
+    what RERUN_CONFIG says. Stores nothing. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     completion = Completion(bias_tags=bias_tags)
-    stored_loop, _ = await loops.find(loop_id)
+    stored_loop, number = await loops.find(loop_id)
     if threshold is None:
         threshold = _echo_threshold(stored_loop)
 
     earlier = await loops.earlier_echoes(stored_loop.id)
-    loop = replace(stored_loop.loop, echoes=earlier)
-    next_loop = _with_next_attempt(loop, completion)
-    counts_by_key = stop.Echo(threshold, across="scope").counts(next_loop)
+    loop = stored_loop.loop
+    if number > len(loop.attempts):
+        loop = _with_next_attempt(loop, completion)
+    else:
+        loop = _with_findings(loop, number, completion)
+    in_loop = loop.count_findings()
+
+    findings = completion.evaluation.findings if completion.evaluation else ()
     counts = {
-        key.removeprefix(BIAS_PREFIX): times for key, times in counts_by_key.items()
+        finding.key.removeprefix(BIAS_PREFIX): (
+            earlier.get(finding.key, 0) + in_loop[finding.key]
+        )
+        for finding in findings
     }
-    return answers.echo_fields(counts, threshold)
+    return {**answers.echo_fields(counts, threshold), **_warnings(completion)}
 
 
 async def track_bias(
     loop_id: str,
-    bias_tags: Sequence[Mapping[str, Any]],
+    bias_tags: Sequence[Mapping[str, Any] | str],
     *,
     store: GuardedLoops | Store | str = DEFAULT_GUARDRAILS_STORE,
 ) -> dict[str, Any]:
@@ -647,8 +728,8 @@ async def track_bias(
     whether that is reported before or later. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
-    evaluation = Completion(bias_tags=bias_tags).evaluation
-    findings = evaluation.findings if evaluation else ()
+    completion = Completion(bias_tags=bias_tags)
+    findings = completion.evaluation.findings if completion.evaluation else ()
     stored_loop, number = await loops.find(loop_id)
 
     notes = {
@@ -676,6 +757,7 @@ async def track_bias(
         "bias_echo": answer["bias_echo"],
         "repeated_tags": answer["repeated_tags"],
         "repetition_counts": answer["repetition_counts"],
+        **_warnings(completion),
     }
 
 
@@ -693,6 +775,7 @@ async def calculate_fatigue_score(
     """
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
+    previous_fatigue = as_float(previous_fatigue)
     check_share("previous_fatigue", previous_fatigue or 0.0)
 
     stored_loop, _ = await loops.find(loop_id)
@@ -756,6 +839,18 @@ async def log_rerun_reasoning(
     return {**reasons, "timestamp": iso(time.time())}
 
 
+def _actor(override_by: str | None) -> str:
+    """Return who overrides a limit; earlier systems do not ask for a name."""
+    return answers.UNNAMED_ACTOR if override_by is None else override_by
+
+
+def _warnings(completion: Completion) -> dict[str, list[str]]:
+    """Return the warnings of an answer, and log them; {} without any."""
+    for warning in completion.warnings:
+        _log.warning("%s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
+    return {"warnings": completion.warnings} if completion.warnings else {}
+
+
 def _overridden_rules(*, fatigue: bool, attempts: bool, echo: bool) -> list[str]:
     """Return the names of the rules whose flag is set."""
     flags = {"fatigue": fatigue, "attempts": attempts, "echo": echo}
@@ -766,6 +861,21 @@ def _echo_threshold(stored_loop: StoredLoop) -> int:
     """Return how often a bias tag must occur to be an echo in this loop."""
     policy = codec.policy_from(stored_loop.head.policy)
     return decide.rule_of(policy, stop.Echo).times
+
+
+def _with_findings(
+    loop: record.Loop, number: int, completion: Completion
+) -> record.Loop:
+    """Return the loop with the findings of a completion added to its attempt."""
+    attempts = list(loop.attempts)
+    attempt = attempts[number - 1]
+    evaluation = attempt.evaluation or record.Evaluation()
+    reported = completion.evaluation or record.Evaluation()
+    findings = (*evaluation.findings, *reported.findings)
+    attempts[number - 1] = replace(
+        attempt, evaluation=replace(evaluation, findings=findings)
+    )
+    return replace(loop, attempts=tuple(attempts))
 
 
 def _with_next_attempt(loop: record.Loop, completion: Completion) -> record.Loop:

@@ -371,6 +371,15 @@ def words_of(error_type: str, pattern: str, titled: bool) -> str:
     return bare_digest(pattern)
 
 
+# A text in quotes, whose case may be the error: "KeyError: 'a'".
+_QUOTED_PATTERN = r"((?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w))"
+
+
 def bare_digest(words: str) -> str:
-    """Return the digest by which an error is found without its type and tool."""
-    return digest_of("words", words)
+    """Return the digest by which an error is found without its type and tool.
+
+    It does not depend on final dots, nor on the case of what stands outside quotes.
+    """
+    pieces = compiled(_QUOTED_PATTERN).split(words)
+    pieces[::2] = [piece.casefold() for piece in pieces[::2]]
+    return digest_of("words", "".join(pieces).rstrip("."))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.sanitize import clean, sanitize
-from heedful.validation import check_number, check_share, require
+from heedful.validation import as_float, check_number, check_share, require
 
 if TYPE_CHECKING:
     lazy = cached_property
@@ -144,6 +144,8 @@ class Finding:
         require(
             self.level in FINDING_LEVELS, "level", self.level, "error, warning or note"
         )
+        if not isinstance(self.severity, float):
+            object.__setattr__(self, "severity", as_float(self.severity))
         check_share("severity", self.severity)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")

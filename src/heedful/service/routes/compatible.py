@@ -74,19 +74,21 @@ class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
     A flag overrides its limit only if the loop has reached it. The configured judge
-    gives missing scores.
+    gives missing scores. `max_reruns` is the loop's own limit from this run on.
     """
 
     loop_id: _Loop
     reflection_status: str
     orchestrator_persona: Name | None = None
+    reflection_persona: Name | None = None
     task: LongText | None = None
     goal: LongText | None = None
     summary: LongText | None = None
     output: LongText | None = None
     alignment_score: Share | None = None
     drift_score: Share | None = None
-    bias_tags: Annotated[list[BiasTag], Field(max_length=100)] | None = None
+    bias_tags: Annotated[list[BiasTag | Name], Field(max_length=100)] | None = None
+    max_reruns: Annotated[int, Field(ge=0)] | None = None
 
 
 class OverrideRequest(Flags):
@@ -149,6 +151,7 @@ class LenientRoute(Route):
                 f"ignored: {name!r} is no field of this route" for name in unknown
             ]
             content = json.loads(bytes(answer.body))
+            warnings += content.get("warnings", [])
             content["warnings"] = redact_data(warnings)
             return JSONResponse(content, answer.status_code)
 
