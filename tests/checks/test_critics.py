@@ -112,6 +112,69 @@ def test_a_bias_is_a_persistent_warning_with_what_was_said_as_evidence():
     assert evaluation.scores == {"bias": 0.6}
 
 
+def test_a_critic_lists_issues_with_suggestions():
+    issues = [
+        {"issue": "It is blunt.", "suggestion": "Say please.", "severity": 0.9},
+        {"issue": "It has no date.", "suggestion": "", "severity": 0.4},
+    ]
+    evaluation = judge_candidate(
+        checks.critic("issues", ScriptedModel(answer_json(issues=issues)))
+    )
+    reason, *found = evaluation.findings
+    assert reason.level == "note"
+    assert [finding.message for finding in found] == ["It is blunt.", "It has no date."]
+    assert [finding.fix for finding in found] == ["Say please.", ""]
+    assert [finding.severity for finding in found] == [0.9, 0.4]
+    assert {finding.level for finding in found} == {"error"}
+    assert evaluation.scores == {"severity": 0.9}
+
+
+def test_a_candidate_without_an_issue_passes_its_critic():
+    evaluation = judge_candidate(
+        checks.critic("issues", ScriptedModel(answer_json(issues=[])))
+    )
+    assert evaluation.passes(())
+    assert evaluation.scores == {"severity": 0.0}
+
+
+def test_issues_of_several_critics_stay_errors():
+    issue = {"issue": "It is not alignment", "suggestion": "", "severity": 0.9}
+    panel = checks.critics(
+        [
+            checks.critic("issues", ScriptedModel(answer_json(issues=[issue]))),
+            checks.critic("issues", ScriptedModel(answer_json(issues=[]))),
+            checks.critic("alignment", ScriptedModel(answer_json(alignment=1))),
+        ]
+    )
+    (error,) = judge_candidate(panel).errors
+    assert error.message == issue["issue"]
+
+
+@pytest.mark.parametrize(
+    "issues",
+    [
+        pytest.param("It is blunt.", id="a text"),
+        pytest.param(["It is blunt."], id="a list of texts"),
+        pytest.param(
+            [{"issue": "", "suggestion": "", "severity": 1}], id="an issue of no words"
+        ),
+        pytest.param(
+            [{"issue": "It is blunt.", "suggestion": "", "severity": 7}],
+            id="a severity above 1",
+        ),
+    ],
+)
+def test_issues_that_cannot_be_read_are_asked_for_again(issues):
+    model = ScriptedModel(answer_json(issues=issues), answer_json(issues=[]))
+    assert judge_candidate(checks.critic("issues", model)).passes(())
+    assert len(model.prompts) == 2
+
+
+def test_a_function_of_the_messages_judges():
+    critic = checks.critic("alignment", lambda messages: answer_json(alignment=0.5))
+    assert judge_candidate(critic).scores == {"alignment": 0.5}
+
+
 def test_a_role_of_ones_own_may_be_data():
     short = checks.Role(
         name="brevity",
@@ -161,7 +224,7 @@ def test_a_role_of_ones_own_may_be_data():
         ),
         pytest.param(
             {"model": FixedEmbedder()},
-            "model of role 'alignment' is .*must be a Model or its name",
+            "model of role 'alignment' is .*must be a Model, a function",
             id="an embedder for a model",
         ),
         pytest.param(

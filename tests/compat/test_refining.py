@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import heedful
@@ -117,6 +118,88 @@ def test_one_iteration_judges_revises_and_judges_again(
         "suggestions": [f"mend {issue}" for issue in issues],
     }
     assert seen == ([] if revision == "never" else [("task", "draft", issues)])
+
+
+@pytest.mark.parametrize(
+    ("critique", "issues", "suggestions"),
+    [
+        pytest.param(
+            {"severity": 0.9, "issues": ["blunt"], "suggestions": ["say please"]},
+            ["blunt"],
+            ["say please"],
+            id="all three",
+        ),
+        pytest.param(
+            {
+                "severity": np.float32(0.9),
+                "issues": ["blunt", "long"],
+                "suggestions": ["say please"],
+            },
+            ["blunt", "long"],
+            ["say please"],
+            id="fewer suggestions",
+        ),
+        pytest.param(
+            {"severity": 0.9, "issues": "blunt", "suggestions": []},
+            ["blunt"],
+            [],
+            id="one issue as text",
+        ),
+        pytest.param(
+            {"severity": 0.9},
+            ["critic judges it with a severity of 0.9"],
+            [],
+            id="a severity alone",
+        ),
+    ],
+)
+@pytest.mark.parametrize("how", ["evaluate", "checks"])
+def test_a_critic_may_answer_severity_issues_and_suggestions(
+    how, critique, issues, suggestions
+):
+    def critic(candidate: Any, at: Any = None) -> dict[str, Any]:
+        passed = {"severity": 0.0, "issues": [], "suggestions": []}
+        return critique if candidate == "draft" else passed
+
+    judging: dict[str, Any] = {"evaluate": critic, "checks": [critic]}
+    step = run_async(
+        run_iteration(
+            "task",
+            "draft",
+            revise=lambda prompt, draft, findings: "revision",
+            **{how: judging[how]},
+        )
+    )
+    assert step["candidate"] == "revision"
+    assert step["critique"]["severity"] == pytest.approx(0.9, abs=1e-6)
+    assert step["critique"]["issues"] == issues
+    assert step["critique"]["suggestions"] == suggestions
+    assert step["improvement"] == pytest.approx(0.9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("critique", "message"),
+    [
+        pytest.param({"severity": 3, "issues": ["x"]}, "severity is 3", id="severity"),
+        pytest.param({"issues": [1]}, "'issues' is [1]", id="an issue of no text"),
+        pytest.param({"score": 0.3}, "severity, issues", id="another key"),
+        pytest.param({}, "severity, issues", id="no key"),
+    ],
+)
+def test_a_critique_that_cannot_be_read_is_said(critique, message):
+    with pytest.raises(heedful.errors.CheckFailed) as caught:
+        iterate({"evaluate": lambda candidate, at: critique})
+    assert message in str(caught.value)
+
+
+def test_an_error_of_the_reviser_names_the_reviser():
+    def revise(prompt: Any, draft: Any, findings: Any) -> Any:
+        raise ValueError("no luck")
+
+    with pytest.raises(heedful.errors.GenerateFailed, match="^revise raised Value"):
+        iterate({"revise": revise})
+    with pytest.raises(heedful.errors.GenerateFailed, match="^revise returned None"):
+        iterate({"revise": lambda prompt, draft, findings: None})
 
 
 GOOD: dict[str, Any] = {

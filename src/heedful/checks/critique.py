@@ -54,6 +54,10 @@ BIASES: Mapping[str, str] = {
 BIAS_SCORE = "bias"
 """The score of a role with tags: the highest severity of a tag, 0 without tags."""
 
+SEVERITY_SCORE = "severity"
+"""The score of a role with issues: the highest severity of an issue, 0 without any."""
+
+MAX_ISSUE_CHARS = 300
 MAX_REASON_CHARS = 400
 MAX_QUOTE_CHARS = 200
 MAX_CRITIC_TEXT_CHARS = 4_000  # two texts fit a context of 4,096 tokens
@@ -71,7 +75,9 @@ class Role:
     low is good. `verdict` names a score that the model answers with true (1) or false
     (0); false is an error finding. `tags` maps bias tags to definitions. Each tag in an
     answer is a persistent warning, and the score `bias` is the highest severity of
-    these tags. Raises InvalidInput.
+    these tags. With `issues`, the model lists what is wrong, each with a suggestion and
+    a severity: each is an error finding, and the score `severity` is the highest
+    severity. Raises InvalidInput.
     """
 
     name: str
@@ -79,6 +85,7 @@ class Role:
     scores: Mapping[str, Direction] = field(default_factory=dict)
     verdict: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    issues: bool = False
 
     def __post_init__(self) -> None:
         texts = {"name": self.name, "instruction": self.instruction}
@@ -90,7 +97,14 @@ class Role:
         )
 
         # These are other keys of an answer, or the score of the tags.
-        reserved = ("reason", "biases", BIAS_SCORE, "confidence")
+        reserved = (
+            "reason",
+            "biases",
+            BIAS_SCORE,
+            "issues",
+            SEVERITY_SCORE,
+            "confidence",
+        )
         allowed = f"none of {', '.join(reserved)}"
         require(self.verdict not in reserved, "name of a score", self.verdict, allowed)
         for score, direction in self.scores.items():
@@ -110,6 +124,8 @@ class Role:
             directions[self.verdict] = "at_least"
         if self.tags:
             directions[BIAS_SCORE] = "at_most"
+        if self.issues:
+            directions[SEVERITY_SCORE] = "at_most"
         return directions
 
     def schema(self) -> dict[str, Any]:
@@ -138,6 +154,18 @@ class Role:
                 "description": _BIASES_DESCRIPTION + "".join(tag_lines),
             }
 
+        if self.issues:
+            issue = {
+                "issue": text_schema(MAX_ISSUE_CHARS),
+                "suggestion": text_schema(MAX_ISSUE_CHARS),
+                "severity": share,
+            }
+            keys["issues"] = {
+                "type": "array",
+                "items": closed_object(issue),
+                "description": _ISSUES_DESCRIPTION,
+            }
+
         for score in self.scores:
             keys[score] = {**share, "description": "a number from 0 to 1"}
         if self.verdict:
@@ -154,6 +182,14 @@ _CONFIDENCE_DESCRIPTION = "how sure you are of this judgement, a number from 0 t
 _BIASES_DESCRIPTION = (
     "a list, empty if there is none, of objects with tag, severity (a number from 0 to "
     "1) and quote (words of the candidate that show it); the tags are"
+)
+_ISSUES_DESCRIPTION = (
+    "a list, empty if nothing is wrong, of objects with issue (what is wrong), "
+    "suggestion (how to correct it) and severity (a number from 0 to 1)"
+)
+_ISSUES_INSTRUCTION = (
+    "List what is wrong with the candidate as an answer to the task, each fault once. "
+    "severity is near 0 for a slip, 1 if it makes the candidate unusable."
 )
 _ALIGNMENT_INSTRUCTION = (
     "Judge how far the candidate reaches the goal; without a goal, how far it does "
@@ -191,6 +227,7 @@ ROLES: Mapping[str, Role] = {
     "summary": Role(
         name="summary", instruction=_SUMMARY_INSTRUCTION, verdict="summary_valid"
     ),
+    "issues": Role(name="issues", instruction=_ISSUES_INSTRUCTION, issues=True),
 }
 """The roles that come with heedful, by name."""
 
@@ -314,6 +351,12 @@ class Judge:
             severities = (bias.severity for bias in biases)
             scores[BIAS_SCORE] = max(severities, default=0.0)
 
+        issues: tuple[Finding, ...] = ()
+        if role.issues:
+            issues = tuple(_read_issues(role, answer))
+            severities = (issue.severity for issue in issues)
+            scores[SEVERITY_SCORE] = max(severities, default=0.0)
+
         goodness = self.goodness(scores)
 
         level: Level = "note"
@@ -340,7 +383,8 @@ class Judge:
         # Low confidence moves the preference towards 0.5: an unsure 0.8 ranks below a
         # sure 0.7.
         preference = 0.5 + confidence * (goodness - 0.5)
-        return Evaluation((reason_finding, *biases), scores, preference=preference)
+        findings = (reason_finding, *biases, *issues)
+        return Evaluation(findings, scores, preference=preference)
 
 
 def _read_biases(
@@ -375,6 +419,25 @@ def _read_biases(
             key=f"bias: {tag}",
             persistent=True,
             evidence=quote,
+        )
+
+
+def _read_issues(role: Role, answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield an error for each issue in an answer. Raises InvalidInput."""
+    entries = answer.get("issues")
+    require(
+        isinstance(entries, list), "issues", entries, "a list, empty if there is none"
+    )
+
+    for entry in entries or ():
+        require(isinstance(entry, dict), "an entry of issues", entry, "an object")
+        issue = _read_line(entry, "issue", MAX_ISSUE_CHARS)
+        require(issue != "", "issue", entry["issue"], "text that is not empty")
+        yield Finding(
+            role.name,
+            issue,
+            fix=_read_line(entry, "suggestion", MAX_ISSUE_CHARS),
+            severity=_read_share(entry, "severity"),
         )
 
 
@@ -439,10 +502,10 @@ def critic(
     the reason as a finding. `model`, which is required, is a Model, a function of the
     messages, or a name for `open_model`, opened once for all critics. It sees the task,
     the `goal`, `Context.data` and the candidate: at most `MAX_CRITIC_TEXT_CHARS`
-    characters of each. Alignment is judged by the goal, or by the task if the goal is empty. After a
-    malformed answer the model is asked once more, with the next seed and a higher
-    temperature (`heedful.models.call.RETRY_TEMPERATURE_STEP`). Raises InvalidInput,
-    UnknownName.
+    characters of each. Alignment is judged by the goal, or by the task if the goal is
+    empty. After a malformed answer the model is asked once more, with the next seed and
+    a higher temperature (`heedful.models.call.RETRY_TEMPERATURE_STEP`). Raises
+    InvalidInput, UnknownName.
     """
     if isinstance(role, str):
         if role not in ROLES:
@@ -505,10 +568,10 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
     findings: dict[str, Finding] = {}
     for opinion in opinions:
         for finding in opinion.findings:
-            # Only a verdict is an error, with a key such as "summary: not
+            # An error is an issue, or a verdict with a key such as "summary: not
             # summary_valid". If most judges answer true, its median is above 0.5.
-            verdict = finding.key.rpartition(" ")[2]
-            if finding.level == "error" and scores[verdict] > 0.5:
+            _, _, verdict = finding.key.partition(": not ")
+            if finding.level == "error" and scores.get(verdict, 0.0) > 0.5:
                 finding = replace(finding, level="warning")
 
             same = findings.get(finding.key)

@@ -23,6 +23,7 @@ from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact
+from heedful.validation import as_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,25 @@ def blocking(function: Callable[..., Any]) -> bool:
 # What a check answers. A text is what is wrong, False that something is wrong; True,
 # None and an empty text are no finding. A check that also gives scores returns an
 # Evaluation, because a task file names only checks and no evaluator.
-Judged = Iterable[Finding | str] | Evaluation | Finding | str | bool | None
+Judged = (
+    Iterable[Finding | str]
+    | Evaluation
+    | Finding
+    | Mapping[str, Any]
+    | str
+    | bool
+    | None
+)
 # A check is called with the candidate and the context, or with the candidate alone.
 Check = Callable[..., Judged | Awaitable[Judged]]
-Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
+Critique = Mapping[str, Any]
+Evaluate = Callable[
+    [Any, Context], "Evaluation | Critique | Awaitable[Evaluation | Critique]"
+]
+# The keys of a critique as many critics write it, also in the answer of
+# `heedful.compat.run_iteration`: how bad the worst issue is (0..1), what is wrong, and
+# what to do about it.
+CRITIQUE_KEYS = ("severity", "issues", "suggestions")
 # Returns a finding for a check that raised; called with the name of the check and the
 # error.
 Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
@@ -151,6 +167,10 @@ Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 _texts_of = attrgetter("check", "message", "fix", "evidence", "key")
 _CHECK_ANSWER_FORMS = (
     "Finding objects or texts, True or False; to give a score, an Evaluation"
+)
+_EVALUATOR_ANSWER_FORMS = (
+    "an Evaluation, as Evaluation(scores={'quality': 0.8}), or a mapping with "
+    "severity, issues and suggestions"
 )
 _EMPTY_ANSWER_MESSAGE = "the answer is empty"
 _EMPTY_ANSWER_FIX = "Answer with the result itself"
@@ -193,7 +213,8 @@ async def evaluated(
     raises too, the finding is `instead(name of the check, error)`; without `instead`,
     CheckFailed or the ModelError of a judge is raised. Plain functions that are not
     declared pure run in a thread, because they may be slow. A check may also answer
-    with text or False, or with an assertion that fails. An empty text is an error and
+    with text or False, with an assertion that fails, or with a critique (see
+    `CRITIQUE_KEYS`). An empty text is an error and
     passes no check (`met` is 0), whatever the checks return.
     """
     findings: list[Finding] = []
@@ -207,8 +228,7 @@ async def evaluated(
         try:
             answer = await _ask_check(check, candidate, at, tries)
             if check is evaluate and not isinstance(answer, Evaluation):
-                expected = "an Evaluation, as Evaluation(scores={'quality': 0.8})"
-                raise _answer_error(check, answer, expected)
+                raise _answer_error(check, answer, _EVALUATOR_ANSWER_FORMS)
 
             check_findings = _read_findings(check, answer)
             check_asks = _count_asks(check)
@@ -285,7 +305,10 @@ def _count_asks(check: Any) -> int:
 async def _ask_check(
     check: Callable[..., Any], candidate: Any, at: Context, tries: int
 ) -> Any:
-    """Return what a check answers; a check that raises is called `tries` times."""
+    """Return what a check answers, a critique as an Evaluation.
+
+    A check that raises is called `tries` times.
+    """
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
     arguments = (candidate, at) if takes(check, 2) else (candidate,)
@@ -293,7 +316,9 @@ async def _ask_check(
     while True:
         tries -= 1
         try:
-            return await call(failed, check, *arguments, at=at, thread=thread)
+            answer = await call(failed, check, *arguments, at=at, thread=thread)
+            is_critique = isinstance(answer, Mapping)
+            return _read_critique(check, answer) if is_critique else answer
         except (errors.CheckFailed, errors.ModelError) as error:
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
@@ -306,6 +331,50 @@ async def _ask_check(
             # For example the check made a Finding with a wrong severity.
             if not tries:
                 raise failed(error) from error
+
+
+def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Evaluation:
+    """Return the evaluation in a mapping with `CRITIQUE_KEYS`, some of which may lack.
+
+    Each issue is a finding with the suggestion in its place; if their numbers differ,
+    the first finding has all suggestions. Without an issue, a severity above 0 is a
+    finding of its own. Raises CheckFailed.
+    """
+    name = rule_name(check)
+    if not critique or not critique.keys() <= set(CRITIQUE_KEYS):
+        keys = ", ".join(map(repr, critique)) or "nothing"
+        why = f"a mapping has to have severity, issues or suggestions; it has {keys}"
+        raise errors.CheckFailed(name, TypeError(why))
+
+    severity = critique.get("severity")
+    severity = 0.5 if severity is None else as_float(severity)
+    issues = _texts_in(check, critique, "issues")
+    fixes = _texts_in(check, critique, "suggestions")
+    if not issues and critique.get("severity"):
+        issues = [f"{name} judges it with a severity of {severity}"]
+    if len(fixes) != len(issues):
+        fixes = ["; ".join(fixes)] + [""] * len(issues)
+
+    return Evaluation(
+        tuple(
+            Finding(name, issue, fix=fix, severity=severity)
+            for issue, fix in zip(issues, fixes, strict=False)
+        )
+    )
+
+
+def _texts_in(
+    check: Check | Evaluate, critique: Mapping[str, Any], key: str
+) -> list[str]:
+    """Return the texts under a key of a critique, one or a list. Raises CheckFailed."""
+    texts = critique.get(key) or []
+    if isinstance(texts, str):
+        texts = [texts]
+    is_list = isinstance(texts, list | tuple)
+    if not is_list or not all(isinstance(text, str) for text in texts):
+        why = f"its {key!r} is {texts!r}; it has to be a list of texts"
+        raise errors.CheckFailed(rule_name(check), TypeError(why))
+    return list(texts)
 
 
 def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:

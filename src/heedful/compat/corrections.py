@@ -138,10 +138,11 @@ async def persist_reflection(
     `memory_manager` is a Memory, or another system's object with the methods
     `remember(category, content, rationale, tags, context)`, which returns a mapping
     with an "id", and `recall(topic, categories, tags, limit)`, which returns one with
-    "memories". The methods may be coroutines or plain functions. Reflections of one type with the same signature are one lesson: it is
-    counted and keeps its id. If a Memory has an embedder, lessons of the same type with
-    a similarity of at least `similarity_threshold` (0..1) are logged. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    "memories". The methods may be coroutines or plain functions. Reflections of one
+    type with the same signature are one lesson: it is counted and keeps its id. If a
+    Memory has an embedder, lessons of the same type with a similarity of at least
+    `similarity_threshold` (0..1) are logged. Raises InvalidInput, QuotaExceeded,
+    StoreError.
     """
     check_share("similarity_threshold", similarity_threshold)
     if not changed_behavior:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Context, blocking, call, takes
@@ -166,7 +167,7 @@ async def produce(
     arguments = [context.task]
     if takes(generate, 2):
         arguments.append(whole_hint(context))
-    return await _ask_function(generate, arguments, context, thread)
+    return await _ask_function("generate", generate, arguments, context, thread=thread)
 
 
 def whole_hint(context: Context) -> str:
@@ -183,23 +184,25 @@ async def revised(
 ) -> CandidateBatch:
     """Return what `revise` makes of the last candidate. Raises GenerateFailed."""
     arguments = [context.task, context.previous, findings]
-    return await _ask_function(revise, arguments, context, blocking(revise))
+    thread = blocking(revise)
+    return await _ask_function("revise", revise, arguments, context, thread=thread)
 
 
 async def _ask_function(
+    name: str,
     function: Callable[..., Any],
     arguments: Sequence[Any],
     context: Context,
+    *,
     thread: bool,
 ) -> CandidateBatch:
-    """Call the user's function and return its candidates.
+    """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, a candidate with its
     usage, or the answer of an SDK. Raises GenerateFailed.
     """
-    result = await call(
-        _generate_failed, function, *arguments, at=context, thread=thread
-    )
+    failed = partial(_generate_failed, name)
+    result = await call(failed, function, *arguments, at=context, thread=thread)
     if isinstance(result, str):
         return CandidateBatch((result,), SINGLE_CALL_USAGE)
 
@@ -215,10 +218,10 @@ async def _ask_function(
 
     if not candidates:
         raise GenerateFailed(
-            "generate returned an empty list; return at least one candidate"
+            f"{name} returned an empty list; return at least one candidate"
         )
     if any(candidate is None for candidate in candidates):
-        raise GenerateFailed("generate returned None; return the candidate")
+        raise GenerateFailed(f"{name} returned None; return the candidate")
 
     answers = [_as_answer(candidate) for candidate in candidates]
     values = tuple(answer.text for answer in answers)
@@ -226,10 +229,10 @@ async def _ask_function(
     return CandidateBatch(values, usage)
 
 
-def _generate_failed(error: BaseException) -> GenerateFailed:
-    """Return the error for an exception that the user's function raised."""
+def _generate_failed(name: str, error: BaseException) -> GenerateFailed:
+    """Return the error for an exception of the user's function, the argument `name`."""
     message = f"{type(error).__name__}: {redact(str(error))[:300]}"
-    return GenerateFailed(f"generate raised {message}")
+    return GenerateFailed(f"{name} raised {message}")
 
 
 def _as_answer(candidate: Any) -> Answer:
