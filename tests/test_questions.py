@@ -64,6 +64,14 @@ def test_why_stage_4_was_retried():
         ),
         ("why a second attempt at train?", "stage 4 (train)"),
         ("why was stage4 retried?", "stage 4 (train, by its place)"),
+        ("why was stage four retried?", "stage 4 (train, by its place)"),
+        ("Why did the 4th stage run again?", "stage 4 (train, by its place)"),
+        ("Why did the fourth step run again?", "stage 4 (train, by its place)"),
+        (
+            "why were stages four and five retried?",
+            "stage 4 (train, by its place), stage 5 (insights, by its place)",
+        ),
+        ("why did the 4 stages before train fail?", "stage 4 (train)"),
     ],
 )
 def test_which_stages_are_meant(question, stages):
@@ -72,12 +80,21 @@ def test_which_stages_are_meant(question, stages):
     assert answered.missing == ""
 
 
+def test_a_stage_named_in_words_is_meant_by_its_name():
+    first, *others = REPORT.stages
+    report = replace(REPORT, stages=(*others, replace(first, name="third_step")))
+    answered = answer(report, "why was the third step retried?")
+    assert answered.understood == "why stage 5 (third_step) was retried"
+
+
 @pytest.mark.parametrize(
     ("question", "missing"),
     [
         ("", ""),
         ("which stages were retried?", ""),
         ("why was stage 9 retried?", "stage 9: the run has 5 stages"),
+        ("why was the ninth stage retried?", "stage 9: the run has 5 stages"),
+        ("why were one or two stages retried?", ""),
     ],
 )
 def test_without_a_known_stage_the_whole_run_is_told(question, missing):

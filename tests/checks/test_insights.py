@@ -86,6 +86,22 @@ RUN = METRIC | COLUMN | {"results": None}
             SALES, {"results": False}, ["predict"], id="results that are False"
         ),
         pytest.param(
+            SALES, {"metrics": {}}, ["predict"], id="a prediction and no metrics at all"
+        ),
+        pytest.param(
+            SALES,
+            {"metrics": {"mae": None}},
+            ["predict"],
+            id="a prediction and a metric that is None",
+        ),
+        pytest.param(SALES, METRIC, [], id="a prediction beside a metric"),
+        pytest.param(
+            SALES,
+            {"metrics": {}, "results": [1.0]},
+            [],
+            id="a prediction with results and no metrics",
+        ),
+        pytest.param(
             "Sales grew in May.",
             {"metrics": None, "columns": (), "results": None},
             [],

@@ -212,3 +212,13 @@ def test_starting_imports_nothing_heavy(desk, lines, heavy):
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "heedful", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("Usage: heedful ")

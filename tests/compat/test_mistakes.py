@@ -526,3 +526,17 @@ def test_only_a_memory_holds_mistakes():
     for call_by_name in (compat.clear(path), compat.count(path)):
         with pytest.raises(InvalidInput, match="it must be a Memory"):
             run_async(call_by_name)
+
+
+def test_a_memory_in_a_file_can_be_pickled(tmp_path):
+    memory = Memory(str(tmp_path / "heedful.db"), Scope("t", "p"), max_entries=10)
+    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
+    again = pickle.loads(pickle.dumps(memory))
+    assert run_async(compat.count(again)) == 1
+    assert again.scope == memory.scope
+    assert again.max_entries == 10
+
+
+def test_a_memory_without_a_file_cannot_be_pickled():
+    with pytest.raises(InvalidInput, match="store is ':memory:'; it must be a SQLite"):
+        pickle.dumps(Memory(":memory:"))

@@ -1,12 +1,16 @@
 """Single steps of generate, critique, revise, under the names that callers rely on."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 import heedful
+from heedful import checks
 from heedful.compat import (
+    StageGuardrail,
     check_convergence,
     has_converged,
     improvement_score,
@@ -196,9 +200,9 @@ def test_an_error_of_the_reviser_names_the_reviser():
     def revise(prompt: Any, draft: Any, findings: Any) -> Any:
         raise ValueError("no luck")
 
-    with pytest.raises(heedful.errors.GenerateFailed, match="^revise raised Value"):
+    with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise raised Value"):
         iterate({"revise": revise})
-    with pytest.raises(heedful.errors.GenerateFailed, match="^revise returned None"):
+    with pytest.raises(heedful.errors.GenerateFailed, match=r"^revise returned None"):
         iterate({"revise": lambda prompt, draft, findings: None})
 
 
@@ -282,3 +286,68 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
     assert improvement_score(evaluation_of(*before), evaluation_of(*after)) == score
+
+
+# -- stage guardrails
+
+
+class PoliteGuardrail(StageGuardrail):
+    """A subclass as callers write it: without an __init__."""
+
+    checks = (checks.contains("please"),)
+
+
+STAGE_GUARDRAILS = {"ask": PoliteGuardrail, "any": StageGuardrail}
+
+
+def test_a_guardrail_subclass_declares_its_checks():
+    guardrail = STAGE_GUARDRAILS["ask"]("ask")
+    assert guardrail.stage == "ask"
+    assert guardrail.validate("Send it.").overall_status == "failed"
+    assert guardrail.validate("Send it, please.").overall_status == "passed"
+    assert STAGE_GUARDRAILS["any"]("any").validate("x").overall_status == (
+        "not_validated"
+    )
+
+
+FRAME = {"y": [1.0, 2.0, 3.0], "yhat": [1.1, 2.1, 3.1]}
+
+
+@pytest.mark.parametrize(
+    ("check", "output"),
+    [
+        pytest.param(checks.predictions(actual="y", predicted="yhat"), FRAME, id="p"),
+        pytest.param(checks.finite(columns=["y"]), FRAME, id="finite"),
+        pytest.param(checks.ranges(y=(0, 2)), FRAME, id="ranges"),
+        pytest.param(checks.rows(key="z"), FRAME, id="rows"),
+        pytest.param(checks.results("nowhere.csv"), FRAME, id="results"),
+        pytest.param(checks.insights(metrics={}), "We predict 4.", id="insights"),
+        pytest.param(checks.precision(at_most=0), "It is 4.", id="precision"),
+        pytest.param(checks.grounding({"a": 3}), "It is 4.", id="grounding"),
+        pytest.param(checks.contains("a", "b"), "a", id="contains"),
+        pytest.param(checks.excludes("a"), "a", id="excludes"),
+        pytest.param(checks.equals("b"), "a", id="equals"),
+        pytest.param(checks.words(at_least=2), "a", id="words"),
+        pytest.param(checks.characters(at_least=2), "a", id="characters"),
+        pytest.param(checks.regex("b", fix="write b"), "a", id="regex"),
+        pytest.param(checks.not_empty(), "", id="not_empty"),
+        pytest.param(checks.json_schema({"type": "object"}), "[]", id="json_schema"),
+    ],
+)
+def test_a_guardrail_with_built_in_checks_can_be_pickled(check, output):
+    guardrail = PoliteGuardrail("s", [check])
+    again = pickle.loads(pickle.dumps(guardrail))
+    report = guardrail.validate(output)
+    assert isinstance(again, PoliteGuardrail)
+    assert again.validate(output).failed_checks_summary == report.failed_checks_summary
+    assert copy.copy(check).name == check.name
+
+
+def test_a_check_whose_finding_has_another_name_is_listed_once():
+    def tone(output: Any) -> heedful.Finding:
+        return heedful.Finding("bluntness", "it is blunt", level="warning")
+
+    report = StageGuardrail("s", [tone]).validate("Send it.")
+    (result,) = report.checks
+    assert result.check_name == "bluntness"
+    assert result.status == report.overall_status == "warning"

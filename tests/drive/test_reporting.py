@@ -249,7 +249,9 @@ async def test_a_driven_loop_answers_known_reports_only(store):
     await began.wait()
     assert (await post_report(store, 1, "one")).verdict == first.verdict
     for refused in (post_report(store, 2, "two"), cancel(store, SCOPE, "a", "ada")):
-        with pytest.raises(errors.LeaseLost, match="driven by another process"):
+        with pytest.raises(
+            errors.LeaseLost, match="driven by another task of this process"
+        ):
             await refused
     gate.set()
     result = await driving

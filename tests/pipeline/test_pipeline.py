@@ -246,7 +246,7 @@ async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
     run = asyncio.create_task(pipeline.run(state, id="r"))
     await running.wait()
     with pytest.raises(
-        LeaseLost, match=r"'r' is being driven by another process .*wait for it"
+        LeaseLost, match=r"'r' is being driven by another task of this process; wait"
     ):
         await pipeline.run({}, id="r")  # two runs at once under one id
     run.cancel()

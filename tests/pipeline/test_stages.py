@@ -261,7 +261,17 @@ def test_fields_that_go_and_come_back(store: str | None, how: Any) -> None:
     ("value", "kind"),
     [
         pytest.param((1, 2), "tuple", id="a tuple"),
-        pytest.param({1: 2}, "dict", id="a number as key"),
+        pytest.param({1: 2}, "dict with the key 1", id="a number as key"),
+        pytest.param(
+            {"rows": [1, (1, 2)]},
+            r"dict whose \['rows'\]\[1\] is a tuple",
+            id="a tuple inside",
+        ),
+        pytest.param(
+            [1, {2: 1}],
+            r"list whose \[1\] is a dict with the key 2",
+            id="a number as key inside",
+        ),
         pytest.param(object(), "object", id="an object"),
         pytest.param(b"x", "bytes", id="bytes"),
     ],
@@ -287,9 +297,7 @@ def test_what_cannot_be_stored_is_kept_and_a_resumed_run_says_so_before_a_stage_
         assert state["s" if place == "output" else "other"] is value
         raise ValueError("no")
 
-    where = (
-        "its output" if place == "output" else "what it left in the state as 'other'"
-    )
+    where = "its output" if place == "output" else "the state's 'other'"
     message = f"stage 's': {where} is a {kind}, which cannot be stored; .* rerun=True"
     for error in (StageFailed, NotJournalable):
         with pytest.raises(error):
@@ -326,7 +334,7 @@ def test_a_frame_in_the_state_is_kept_and_restored_by_value(
     assert report.status == "passed"
     assert seen == [True, True, True]
     assert report.state["df"].equals(frame({"y": [9.0, None, 3.0]}))
-    assert ("left in the state as 'df'" in caplog.text) is (store is not None)
+    assert ("the state's 'df'" in caplog.text) is (store is not None)
     assert "stage 'reads'" not in caplog.text
 
 

@@ -213,7 +213,9 @@ async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store
 
     enter(first)
     await claim(store, "a", HEAD, first)
-    with pytest.raises(LeaseLost, match="is being driven by another process"):
+    with pytest.raises(
+        LeaseLost, match="is being driven by another task of this process"
+    ):
         await claim(store, "a", HEAD, second)
     assert (await claim(store, "a", HEAD, first)).epoch == 2  # its own again
     leave(first)

@@ -469,6 +469,11 @@ class Critic:
     name: str = "critic"
     pure: ClassVar[bool] = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its findings are reported: those of its roles."""
+        return tuple(dict.fromkeys(judge.role.name for judge in self.judges))
+
     async def __call__(self, candidate: Any, context: Context) -> Evaluation:
         """Ask all judges and combine their opinions.
 

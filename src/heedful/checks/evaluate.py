@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from operator import attrgetter
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.errors import UserCode
@@ -24,6 +24,9 @@ from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.validation import as_float
+
+P = ParamSpec("P")
+R = TypeVar("R", bound="RemadeCheck")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,34 @@ EMPTY_ANSWER_FINDING = Finding(
     severity=1.0,
     key="answer: empty",
 )
+
+
+class RemadeCheck:
+    """A check that is copied and pickled as the call that made it (see `remade`)."""
+
+    __slots__ = ("made_by",)
+    made_by: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        factory, arguments, options = self.made_by
+        return partial(factory, **options), arguments
+
+
+def remade(factory: Callable[P, R]) -> Callable[P, R]:
+    """Let the checks that a factory returns, each a RemadeCheck, be pickled.
+
+    What they judge by is a function inside the factory, which cannot be pickled.
+    """
+
+    @wraps(factory)
+    def make(*arguments: P.args, **options: P.kwargs) -> R:
+        """Make a check, and note how."""
+        check = factory(*arguments, **options)
+        # A check is frozen.
+        object.__setattr__(check, "made_by", (make, arguments, options))
+        return check
+
+    return make
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:

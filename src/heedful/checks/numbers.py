@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heedful.checks import tables
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.tables import MISSING_TABLE_CHECK, TableError, table_finding
 from heedful.checks.text import shorten
 from heedful.loop.record import Finding, Level
@@ -50,7 +50,7 @@ Judge = Callable[[Any, Context], Iterator[Finding]]  # yields findings about dat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableCheck:
+class TableCheck(RemadeCheck):
     """A check that opens its `source` and passes the data to `judge`.
 
     The findings are reported under the check names in `names`. A source that cannot be
@@ -322,6 +322,7 @@ def _read_columns(
     return columns
 
 
+@remade
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that `columns` have only finite numbers.
 
@@ -331,6 +332,7 @@ def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     return _check_columns("finite", source, dict.fromkeys(names, (-inf, inf)))
 
 
+@remade
 def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
     """Check that each column has only numbers from `low` to `high`; None is no bound.
 
@@ -505,6 +507,7 @@ def _key_findings(
     yield table_finding("rows", problem.kind, message, problem.fix)
 
 
+@remade
 def rows(
     source: Any = None, key: str | Sequence[str] = (), same_as: Any = None
 ) -> TableCheck:
@@ -565,6 +568,7 @@ def _check_newer_than(newer_than: float | None) -> None:
         check_number("newer_than", newer_than, low=0, high=MAX_FILE_TIME_SECONDS)
 
 
+@remade
 def results(
     path: str | PathLike[str] | Callable[[Any, Any], Any],
     at_least_rows: int = 1,
@@ -942,6 +946,7 @@ def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
         yield from _judge_skill(pairs)
 
 
+@remade
 def predictions(
     source: Any = None,
     actual: str | None = "actual",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding, as_data
@@ -32,7 +32,7 @@ Problems = Callable[[Any, str], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchema:
+class JsonSchema(RemadeCheck):
     """A check that an answer is JSON, and that `problems(value, text)` yields none."""
 
     schema: "Mapping[str, Any] | type[BaseModel]"
@@ -77,6 +77,7 @@ class JsonSchema:
         return [*findings, *islice(problems, MAX_SCHEMA_PROBLEMS)]
 
 
+@remade
 def json_schema(schema: "Mapping[str, Any] | type[BaseModel]") -> JsonSchema:
     """Check that the answer is JSON that fits a JSON Schema or a pydantic v2 model.
 

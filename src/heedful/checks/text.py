@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
@@ -26,7 +26,7 @@ MAX_CHECKED_CHARS = 1_000_000  # a longer text is a finding
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TextCheck:
+class TextCheck(RemadeCheck):
     """A check that passes the text to `judge`; a candidate that is not text is a
     finding.
 
@@ -90,6 +90,7 @@ def shorten(value: object, most: int = 80) -> str:
     return text
 
 
+@remade
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     """Check that the text has from `at_least` to `at_most` words.
 
@@ -101,6 +102,7 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     )
 
 
+@remade
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
     """Check that the text has from `at_least` to `at_most` characters (code points).
 
@@ -148,6 +150,7 @@ def _make_length_check(
     return TextCheck(name=unit, judge=judge)
 
 
+@remade
 def contains(*needles: str) -> TextCheck:
     """Check that every needle occurs in the text, ignoring case.
 
@@ -157,6 +160,7 @@ def contains(*needles: str) -> TextCheck:
     return _make_occurrence_check("contains", needles)
 
 
+@remade
 def excludes(*needles: str) -> TextCheck:
     """Check that no needle occurs in the text, ignoring case.
 
@@ -203,6 +207,7 @@ def _make_occurrence_check(
     return TextCheck(name=name, judge=judge)
 
 
+@remade
 def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`, ignoring case.
 
@@ -232,6 +237,7 @@ def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
+@remade
 def not_empty() -> TextCheck:
     """Check that the text contains more than whitespace."""
     return TextCheck(name="not_empty", judge=lambda text, _: ())
@@ -257,6 +263,7 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 """
 
 
+@remade
 def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     """Check that the text matches `pattern`, a regular expression of Python.
 

@@ -563,4 +563,4 @@ def program() -> str:
     """
     if which("heedful"):
         return "heedful"
-    return f"{shlex.quote(sys.executable)} -m heedful.cli"
+    return f"{shlex.quote(sys.executable)} -m heedful"

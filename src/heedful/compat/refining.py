@@ -136,12 +136,18 @@ class StageGuardrailReport(ValidationReport, Record):
         return replace(super().of(attempt), checks=checks)
 
 
-@dataclass(frozen=True)
 class StageGuardrail:
-    """The checks of a stage that your own orchestrator runs."""
+    """The checks of a stage that your own orchestrator runs.
 
-    stage: str
-    checks: Sequence[Check]
+    A subclass may declare its `checks`, and is then made from the stage's name alone.
+    """
+
+    checks: Sequence[Check] = ()
+
+    def __init__(self, stage: str, checks: Sequence[Check] | None = None) -> None:
+        self.stage = stage
+        if checks is not None:
+            self.checks = checks
 
     def validate(self, output: Any, state: Any = None) -> StageGuardrailReport:
         """Check an output; store nothing.

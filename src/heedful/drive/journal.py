@@ -361,8 +361,7 @@ class Snapshot:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
             raise LeaseLost(
-                f"loop {self.state.stored.id!r} is being driven by another process "
-                f"({self.state.driver}); wait for it, or stop it"
+                loops.driven_message(self.state.stored.id, self.state.driver)
             )
 
 

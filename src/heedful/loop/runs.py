@@ -472,16 +472,12 @@ def _list_results(
     """Yield a result for each check without a finding, each finding and each goal.
 
     A check without a finding counts as passed. But checks without a finding are left
-    out if the results of the stage are missing, or if a failed check is not in `names`,
-    because it is then unknown whether they passed.
+    out if the results of the stage are missing, or if a check that failed or warned is
+    not in `names`, because it is then unknown which of them reported it.
     """
     results = [_finding_result(finding) for finding in evaluation.findings]
     reported = {result.check_name for result in results}
-    wrong = {
-        result.check_name
-        for result in results
-        if result.status in ("failed", "not_validated")
-    }
+    wrong = {result.check_name for result in results if result.status != "passed"}
     if wrong <= set(names) - {MISSING_RESULTS_CHECK}:
         yield from (CheckResult(name) for name in names if name not in reported)
     yield from results

@@ -55,6 +55,10 @@ class MiniLM:
         self._loaded: tuple[Any, Any] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is loaded stays in its process.
+        return {**vars(self), "_loaded": None, "_vectors": {}}
+
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return float32 unit vectors, one for each text, in order.
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
@@ -19,6 +19,11 @@ from heedful.sanitize import clean
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
+# Numbers as words: the place of a word is its number.
+CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
+ORDINAL_WORDS = (
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
+)
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -185,19 +190,20 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
 
     The value of a name says how the stage was meant. "stage 4" is the stage named
     `stage4`, `stage_4` or `4`, or else the fourth stage. Other names are looked for
-    only in a question without such a number, and their value is "".
+    only in a question without such a number, and their value is "". Then come numbers
+    as words, "stage four" or "the 4th stage".
     """
     text = re.sub(r"[\W_]+", " ", question.casefold())
-    # Numbers after the word, such as "4" in "stage 4" or "2 and 3" in "steps 2 and 3".
-    numbers = re.findall(
-        r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)", text
-    )
-    if not numbers:
-        return _find_named_stages(report, text), ""
-
     meanings = dict[str, str]()
+    numbers = _stage_numbers(text)
+    if not numbers:
+        meanings = _find_named_stages(report, text)
+        numbers = _stage_numbers(_with_digits(text))
+    if meanings or not numbers:
+        return meanings, ""
+
     missing = ""
-    for number in map(int, re.findall(r"\d+", " ".join(numbers))):
+    for number in numbers:
         stages = _stages_with_number(report, number)
         for stage in stages:
             meanings[stage.name] = "by its place"
@@ -208,6 +214,26 @@ def _find_stages(report: Report, question: str) -> tuple[dict[str, str], str]:
             count = counted(len(report.stages), "stage")
             missing = f"stage {number}: the run has {count}"
     return meanings, missing
+
+
+def _stage_numbers(text: str) -> list[int]:
+    """Return the numbers of stages: 2 and 3 for "steps 2 and 3", 4 for "4th stage"."""
+    numbers = re.findall(
+        r"\b(?:stage|step)s? ?(\d{1,9}\b(?: (?:and |or )?\d{1,9}\b)*)"
+        r"|\b(\d{1,9}(?:st|nd|rd|th)) (?:stage|step)\b",
+        text,
+    )
+    digits = " ".join(chain.from_iterable(numbers))
+    return [int(number) for number in re.findall(r"\d+", digits)]
+
+
+def _with_digits(text: str) -> str:
+    """Return a text with "4" for "four" and "4th" for "fourth"."""
+    for number, word in enumerate(CARDINAL_WORDS):
+        text = re.sub(rf"\b{word}\b", str(number), text)
+    for number, word in enumerate(ORDINAL_WORDS):
+        text = re.sub(rf"\b{word}\b", f"{number}th", text)
+    return text
 
 
 def _find_named_stages(report: Report, text: str) -> dict[str, str]:

@@ -34,10 +34,11 @@ from heedful.validation import require
 # The field of the state that has the reports and the feedback.
 REPORTS_STATE_FIELD = "guardrail_reports"
 UNSTORABLE_STATE_MESSAGE = (
-    "stage {!r}: {} is a {}, which cannot be stored; to resume a run after it, save "
-    "the data to a file and return the path, or declare the stage with rerun=True (it "
-    "runs again)"
+    "stage {!r}: {} is a {}, which cannot be stored; to resume after it, return JSON "
+    "data or the path of a file, or declare the stage with rerun=True"
 )
+# How deep a value is searched for what cannot be stored.
+MAX_PLACE_DEPTH = 20
 # Rows and columns of a data frame that a report shows.
 MAX_FRAME_ROWS = 5
 MAX_FRAME_COLUMNS = 20
@@ -220,6 +221,35 @@ def json_text(value: Any) -> str | None:
             return text
 
     return None
+
+
+def _describe_kind(value: Any) -> str:
+    """Return the type of a value that JSON cannot represent, and why it cannot.
+
+    >>> _describe_kind({"rows": [1, (2, 3)]})
+    "dict whose ['rows'][1] is a tuple"
+    """
+    kind = type(value).__name__
+    place = ""
+    items: Mapping[Any, Any] = {}
+    for _ in range(MAX_PLACE_DEPTH):
+        items = {}
+        if isinstance(value, dict):
+            items = value
+        elif isinstance(value, list):
+            items = dict(enumerate(value))
+
+        unstorable = [key for key, item in items.items() if json_text(item) is None]
+        if not unstorable:
+            break
+        place += f"[{unstorable[0]!r}]"
+        value = items[unstorable[0]]
+
+    inner = type(value).__name__
+    odd_keys = [key for key in items if not isinstance(key, str)]
+    if isinstance(value, dict) and odd_keys:
+        inner += f" with the key {odd_keys[0]!r}"
+    return f"{kind} whose {place} is a {inner}" if place else inner
 
 
 def fields_of(state: Any) -> dict[str, Any]:
@@ -407,15 +437,15 @@ class StageState:
             if _are_equal(change.changed.get(name), value):
                 attempt = earlier
 
-        return f"{type(value).__name__} of attempt {attempt}{describe(value)}"
+        return f"{_describe_kind(value)} of attempt {attempt}{describe(value)}"
 
     def _unstorable_message(self, described: Mapping[str, str]) -> str:
         """Return the message for the first value that cannot be stored; "" for none."""
         for name, description in described.items():
-            place = f"what it left in the state as {name!r}"
+            place = f"the state's {name!r}"
             if name == self.stage.name:
                 place = "its output"
-            kind = description.split()[0]
+            kind = description.partition(" of attempt ")[0]
             return UNSTORABLE_STATE_MESSAGE.format(self.stage.name, place, kind)
 
         return ""

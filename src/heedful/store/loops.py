@@ -81,6 +81,19 @@ def leave(owner: str) -> None:
     _active.discard(owner)
 
 
+def driven_message(id: str, owner: str) -> str:
+    """Return the message for a loop that the driver `owner` is working on."""
+    if owner in _active:
+        return (
+            f"loop {id!r} is being driven by another task of this process; wait for "
+            "its end, or use another id"
+        )
+    return (
+        f"loop {id!r} is being driven by another process ({owner}); wait for it, or "
+        "stop it"
+    )
+
+
 def alive(owner: str, left: float, most: float = LOOP_LEASE_SECONDS) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
@@ -210,10 +223,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
         return read(db, scope, id)
 
     if row["owner"] != owner and alive(row["owner"], row["held_for"]):
-        raise LeaseLost(
-            f"loop {id!r} is being driven by another process ({row['owner']}); "
-            "wait for it, or stop it"
-        )
+        raise LeaseLost(driven_message(id, row["owner"]))
     _check_same(row, head, ("task",))
     db.run(
         "claim_loop",

@@ -7,12 +7,15 @@ one transaction. A call that is repeated with its idempotency key does not write
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
+from heedful.store import open_store
 from heedful.store.connection import (
     LOCAL_ACTOR,
     MAX_FREE_READ_BYTES,
@@ -145,6 +148,19 @@ class Store:
     def __init__(self, url: str, access: Access) -> None:
         self.url = url
         self._access = access
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how another process opens the same file.
+
+        Raises InvalidInput for a store without a file of its own.
+        """
+        if self.url == ":memory:" or "://" in self.url:
+            allowed = (
+                "a SQLite file to be copied or pickled; open this store by its name "
+                "where it is used"
+            )
+            raise InvalidInput("store", self.url, allowed)
+        return open_store, (os.path.realpath(self.url),)
 
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

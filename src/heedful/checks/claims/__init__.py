@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from heedful.checks.claims.evidence import Evidence, Lexicon
 from heedful.checks.claims.passage import Claim, claims, sentences
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck, shorten
 from heedful.loop.record import Finding
 from heedful.validation import require
@@ -71,6 +71,7 @@ def index_source(
     return index_result
 
 
+@remade
 def grounding(
     evidence: Any, *, unsupported: Unsupported = "warning", lexicon: Terms | None = None
 ) -> TextCheck:

@@ -16,7 +16,7 @@ from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import split_name
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, remade
 from heedful.checks.text import TextCheck, shorten
 from heedful.loop.record import Finding, Level
 from heedful.validation import check_integer, require
@@ -85,6 +85,7 @@ class Citation(NamedTuple):
     aliases: Sequence[Sequence[str]]
 
 
+@remade
 def insights(
     metrics: Any = OMITTED_ARGUMENT,
     columns: Any = OMITTED_ARGUMENT,
@@ -98,8 +99,9 @@ def insights(
     `Context.data`. None or an empty value means that the run has no metrics, columns or
     predictions. An omitted argument is not checked, except that without `metrics`, a
     cited metric is a finding if `columns` is given but has neither this metric nor a
-    column of actual values. The check recognises the usual metrics (MAE, "mean absolute
-    error", R², AUC …), names in quotes or with underscores beside "column" or
+    column of actual values, and without `results`, a prediction is a finding if
+    `metrics` is given and empty. The check recognises the usual metrics (MAE, "mean
+    absolute error", R², AUC …), names in quotes or with underscores beside "column" or
     "feature", and words such as "predicts". Sentences with a word such as "no" or "if"
     but no number cite no metric and no prediction. Raises InvalidInput without any
     argument.
@@ -118,7 +120,10 @@ def insights(
         yield from citations.metric_findings()
         if citations.has_columns:
             yield from citations.column_findings()
-        if predictions is not OMITTED_ARGUMENT and not _have_content(predictions):
+        has_results = citations.has_measured
+        if predictions is not OMITTED_ARGUMENT:
+            has_results = _have_content(predictions)
+        if not has_results:
             yield from citations.prediction_findings()
 
     reads_more = any(map(callable, values)) or isinstance(results, Path | str)
@@ -141,8 +146,13 @@ class Citations:
         self.has_columns: bool = columns is not OMITTED_ARGUMENT
 
         self.metrics: Evidence = Evidence(None)
+        # False if the caller says that the run has measured nothing.
+        self.has_measured: bool = True
         if self.has_metrics:
-            self.metrics = Evidence(_without_missing(metrics))
+            measured = _without_missing(metrics)
+            self.metrics = Evidence(measured)
+            if not isinstance(measured, Path | str):
+                self.has_measured = _have_content(measured)
 
         self.column_names: Sequence[str] = []
         if self.has_columns and columns is not None:
@@ -287,6 +297,7 @@ def _cited_columns(text: str) -> Iterator[Citation]:
             yield Citation(name_match.span(group), f"column {name.casefold()}", [parts])
 
 
+@remade
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Check that a text has at most `at_most` numbers.
 
