@@ -36,7 +36,7 @@ def as_float(value: Any) -> Any:
     """Return a Decimal or a number of numpy as a float, any other value unchanged."""
     if isinstance(value, int | float) or not isinstance(value, Number):
         return value
-    return float(value) if hasattr(value, "__float__") else value  # type: ignore[arg-type]
+    return float(value) if hasattr(value, "__float__") else value
 
 
 def check_share(field: str, value: object) -> None:

@@ -20,7 +20,7 @@ from heedful import compat
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from heedful.testing import FixedEmbedder
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.compat.shapes import MOMENT, run_async
 from tests.engines import IN_SOAK, opened
 
@@ -378,6 +378,38 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
     assert re.fullmatch(MOMENT, entry["timestamp"])
     (similar,) = run_async(compat.retrieve_similar(memory, PROMPT))
     assert similar | {"timestamp": ""} == entry | {"timestamp": ""}
+
+
+@pytest.mark.both
+def test_a_stored_mistake_reaches_the_next_prompt_with_its_correction(memory):
+    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
+    hints: list[str] = []
+
+    def generate(task: str, hint: str) -> str:
+        hints.append(hint)
+        return CORRECTION
+
+    run_async(
+        heedful.run(
+            PROMPT,
+            generate=generate,
+            checks=[heedful.checks.contains("345")],
+            memory=memory,
+            store=None,
+        )
+    )
+    (hint,) = hints
+    assert f"A mistake in an earlier answer: {MISTAKE}" in hint
+    assert CORRECTION in hint
+
+
+def test_a_stored_mistake_is_part_of_the_task_in_a_chat(memory):
+    run_async(compat.store(memory, PROMPT, MISTAKE, CORRECTION))
+    model = ScriptedModel(CORRECTION)
+    run_async(heedful.run(PROMPT, generate=model, memory=memory, store=None))
+    task, answer, _ = model.prompts[0]
+    assert task.content == (f"{PROMPT}\n\nA mistake in an earlier answer: {MISTAKE}")
+    assert answer.content == CORRECTION
 
 
 @pytest.mark.both

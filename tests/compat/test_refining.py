@@ -9,7 +9,7 @@ import pytest
 
 import heedful
 from heedful import checks
-from heedful.compat import (
+from heedful.compat.refining import (
     StageGuardrail,
     check_convergence,
     has_converged,

@@ -87,7 +87,7 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert await memory.recall("") == []
     assert await memory.recall("!?") == []
     assert [message.content for message in memory.render([match])] == [
-        WEIGHT.task,
+        f"{WEIGHT.task}\n\nA mistake in an earlier answer: no unit",
         "7 kg",
     ]
     assert (await memory.brief(OTHER, "loop")).examples == ()

@@ -242,18 +242,25 @@ def _prompt_tokens(chosen: Sequence[Match], advice: bool, seed: int) -> int:
     return sum(tokens(turn.content) for turn in turns)
 
 
+# Before the mistake that a person or a tool has corrected, below its task.
+KNOWN_MISTAKE_LABEL = "A mistake in an earlier answer"
+
+
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
     """Return the worked examples as chat turns; the best is last, next to the task.
 
     The content of a turn is the task or its accepted output; `source` has its
-    provenance.
+    provenance. The task of a remembered mistake is followed by the mistake.
     """
     turns: list[Message] = []
     for match in reversed(chosen):
         if match.example.accepted:
             source = provenance(match)
+            task = match.example.task
+            if match.kind == "error" and match.example.wrong:
+                task = f"{task}\n\n{KNOWN_MISTAKE_LABEL}: {match.example.wrong}"
             turns += [
-                Message("user", sanitize(match.example.task), source),
+                Message("user", sanitize(task), source),
                 Message("assistant", sanitize(match.example.accepted), source),
             ]
     return tuple(turns)
