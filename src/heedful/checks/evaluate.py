@@ -374,7 +374,10 @@ def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Eval
     name = rule_name(check)
     if not critique or not critique.keys() <= set(CRITIQUE_KEYS):
         keys = ", ".join(map(repr, critique)) or "nothing"
-        why = f"a mapping has to have severity, issues or suggestions; it has {keys}"
+        why = (
+            f"it returned a mapping with {keys}; it has to return Finding objects or "
+            "texts, an Evaluation, or severity, issues and suggestions"
+        )
         raise errors.CheckFailed(name, TypeError(why))
 
     severity = critique.get("severity")
