@@ -43,6 +43,7 @@ _NAMES = {
     "loop.stop": (
         "All Budget Echo Fatigue MaxAttempts NothingMet Plateau Repeat Stop StopRule"
     ),
+    "memory.appraisal": "appraise",
     "memory.citations": "Claim",
     "memory.draft": "Draft",
     "memory.dream": "Dream Dreams consolidate",

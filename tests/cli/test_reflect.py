@@ -132,6 +132,12 @@ def test_what_a_model_invents_is_dropped_with_the_reason(session_of_traces):
     options = "reflect runs.jsonl --model reflectors:wild --no-store"
     done = session_of_traces(
         (options, 0, dropped, "importance 0.90 (heedful's own 0.80)"),
+        (
+            options,
+            0,
+            "  refused  AnswerRefused: the text of model",
+            "leaves out the cure",
+        ),
         (f"{options} --json", 0),
     )
     (text,) = done.json["episodes"][0]["dropped"]
