@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.quality import (
+    adaptive,
     attacks,
     dream,
     failures,
@@ -33,6 +34,7 @@ from bench.quality.answers import CACHE, MODELS, Live, say
 
 JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "stop": stop.run,
+    "adaptive": adaptive.run,
     "signatures": signatures.run,
     "recall": recall.run,
     "attacks": attacks.run,
