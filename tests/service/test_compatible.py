@@ -325,3 +325,50 @@ def test_bias_tags_may_be_texts_and_their_other_fields_are_named(api):
         "ignored: 'agent_version' is no field of this route",
         "ignored: 'source' is no field of a bias tag (tag, severity)",
     ]
+
+
+def validated(api: Any, output: Any, check: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a stage's output checked; return the report."""
+    body = {"stage": "stage_5", "output": output, "checks": [check]}
+    response = api.post("/v1/validate", json=body)
+    assert response.status_code == 200, response.text
+    report: dict[str, Any] = response.json()
+    return report
+
+
+def test_a_prediction_of_a_run_without_metrics_fails_its_stage(api):
+    check = {"name": "insights", "metrics": {}}
+    report = validated(api, "We predict growth of sales.", check)
+    assert report["overall_status"] == "failed"
+    (failed,) = report["failed_checks_summary"]
+    assert failed.startswith("insight_hallucination: 'predict' claims")
+    assert validated(api, "Sales grew.", check)["overall_status"] == "passed"
+
+
+def test_a_finding_of_another_name_is_not_listed_as_passed_too(api):
+    check = {"name": "predictions", "actual": "y", "predicted": "yhat"}
+    report = validated(api, {"y": [1.0], "yhat": [1.0]}, check)
+    statuses = {result["check_name"]: result["status"] for result in report["checks"]}
+    assert len(statuses) == len(report["checks"])
+
+
+def test_an_error_is_seen_over_http_in_another_case(api):
+    known = {"error_type": "note", "text": "Do not touch the lock file"}
+    api.post("/v1/reflections", json=known)
+    asked = {"error_type": "note", "text": "do not touch the lock file."}
+    assert api.post("/v1/seen", json=asked).json()["count"] == 1
+
+
+def test_a_stored_mistake_is_recalled_over_http_with_the_mistake(api):
+    example = {
+        "task": "Ask for the quarterly report.",
+        "wrong": "please was missing, which is rude",
+        "accepted": "Send the report, please.",
+    }
+    lesson = {"error_type": "mistake", "text": example["wrong"], "example": example}
+    api.post("/v1/reflections", json=lesson)
+    for form in ("messages", "text"):
+        question = {"task": example["task"], "form": form}
+        answer = api.post("/v1/recall", json=question).json()
+        told = answer["text"] or answer["messages"][0]["content"]
+        assert f"A mistake in an earlier answer: {example['wrong']}" in told

@@ -15,7 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    ValidationError,
+)
 from typer import Option
 
 from heedful.cli.output import current_command
@@ -64,6 +71,7 @@ DryRun = Annotated[
 
 # Values of settings: a name, and a longer text.
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+ANY_CASE = BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text)
 Written = Annotated[str, Field(min_length=1, max_length=MAX_POLICY_CHARS)]
 
 
@@ -130,7 +138,7 @@ class Settings(BaseModel):
     traces: int = Field(16 * SETTINGS_MIB_BYTES, ge=1024, le=1024 * SETTINGS_MIB_BYTES)
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
     reflection_enabled: bool = True
-    reflection_mode: Literal["lite", "full"] = "full"
+    reflection_mode: Annotated[Literal["lite", "full"], ANY_CASE] = "full"
 
 
 def settings(**options: Any) -> Settings:
