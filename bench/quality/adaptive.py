@@ -101,12 +101,11 @@ def cost_of_adaptive(share: float, least: int, loops: Loops) -> Cost:
 
 def cost(loops: Loops, results: Iterable[heedful.ReplayResult]) -> Cost:
     """Return what was solved, and in how many attempts."""
-    solved = 0
-    attempts = 0
-    for recorded, result in zip(loops, results, strict=True):
-        solved += recorded.worth(result.kept) == 1
-        attempts += result.attempts
-    return Cost(solved, attempts)
+    pairs = list(zip(loops, results, strict=True))
+    solved = [
+        recorded for recorded, result in pairs if recorded.worth(result.kept) == 1
+    ]
+    return Cost(len(solved), sum(result.attempts for _, result in pairs))
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
