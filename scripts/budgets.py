@@ -20,10 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # What each figure may be at most: habits per 1,000 statements, and sizes. The ceiling
 # of a habit only falls. Statements of src may grow for a capability; 24,500 were aimed
 # at, but what was packed into 22,649 statements needs some 28,000 to be read once;
-# the defences of the service, the pages and the hooks that came since take the rest.
+# the defences of the service, the pages and the hooks, and what runs teach, take the
+# rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 30_000,
+        "statements": 32_000,
         "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,
