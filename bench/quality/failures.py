@@ -109,7 +109,7 @@ def reader_view(case: Case) -> dict[str, Any]:
     return {
         "id": case.id,
         "task": case.episode.task,
-        "events": [_event_view(event) for event in case.episode.events],
+        "events": [event_view(event) for event in case.episode.events],
         "outcome": case.episode.outcome,
         "reflection": case.lesson,
         "strategy": case.rule,
@@ -117,7 +117,8 @@ def reader_view(case: Case) -> dict[str, Any]:
     }
 
 
-def _event_view(event: heedful.Event) -> dict[str, Any]:
+def event_view(event: heedful.Event) -> dict[str, Any]:
+    """Return what the reader sees of an event."""
     values = {name: getattr(event, name) for name in SHOWN}
     return {name: value for name, value in values.items() if value}
 
