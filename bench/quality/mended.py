@@ -36,7 +36,7 @@ from bench.quality.failures import event_view
 from bench.quality.rows import Row, read
 from heedful.errors import UsageError
 from heedful.models import open_embedder
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 
 HERE = Path(__file__).parent
 PAIRS = Path("bench/out/mended.json")
@@ -159,6 +159,8 @@ def _load_recorded(data: Path, split: str) -> Iterator[dict[str, Any]]:
             raise SystemExit(f"agent_sessions.{split} has no {entry['session']}")
 
         events = session["events"][entry["first"] : entry["last"] + 1]
+        # Of a call that was not run, because its neighbour failed, there is no result.
+        events = [event for event in events if event.get("rule") != "sibling_error"]
         episode = {
             "task": session["task"],
             "outcome": "success",
@@ -172,12 +174,13 @@ def _recorded_event(event: Mapping[str, Any]) -> dict[str, Any]:
     is_call = event["type"] == "tool_call"
     call = event.get("call")
     output = event.get("output", "")
+    is_failed = bool(event.get("failed"))
     return {
         "type": event["type"],
         "tool": event.get("tool", ""),
         "call": "" if call is None else str(call),
-        "content": "" if event.get("failed") else output,
-        "error": (output or "error") if event.get("failed") else "",
+        "content": "" if is_failed else output,
+        "error": (output or "error") if is_failed else "",
         "arguments": event.get("args", "") if is_call else None,
     }
 
@@ -233,9 +236,9 @@ async def _is_shown(memory: heedful.Memory, task: str, rule: str) -> bool:
 
 
 def telling_words(cure: str, episode: heedful.Episode) -> set[str]:
-    """Return the words of a cure that stand first in a call after the failure.
+    """Return the words of a cure that a call after the failure has, and none before.
 
-    If no call has any, they are those that the run has after the failure, or at all.
+    If no call has any, they are those that what others said has, or the calls before.
     """
     run = trace.course(episode)
     failures = [n for n, failure in enumerate(run.failure) if failure]
@@ -244,12 +247,12 @@ def telling_words(cure: str, episode: heedful.Episode) -> set[str]:
     calls: list[str] = []
     others: list[str] = []
     for position, event in enumerate(episode.events):
-        if position <= first:
-            texts = before
-        elif event.type == "tool_call":
-            texts = calls
-        else:
+        if event.type != "tool_call":
             texts = others
+        elif position <= first:
+            texts = before
+        else:
+            texts = calls
         texts.append(f"{event.tool} {trace.event_text(event)}")
 
     words = words_of(cure)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heedful.traces import reading as traces
 from heedful.traces import write
 from heedful.traces.episode import EPISODE_OUTCOMES, Episode, Event, Fault
-from heedful.traces.signals import answered
+from heedful.traces.course import answered
 from tests.traces import runs
 from tests.traces.runs import (
     EXPECTED,

@@ -15,10 +15,10 @@ from typing import Literal
 
 from heedful.lessons.words import words
 from heedful.sanitize import sanitize
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
+from heedful.traces.course import NUMBER_PATTERN
 from heedful.traces.episode import Episode, Event
 from heedful.traces.error_lines import output
-from heedful.traces.signals import NUMBER_PATTERN
 
 # The end of a sentence: blanks after a full stop or the like, or line breaks. Blanks
 # before a citation such as "[2]" are no end.

@@ -23,7 +23,7 @@ from heedful.models import call
 from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import clean, cut_middle, delimit, delimiter, sanitize
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.episode import Ended, Episode, Fault
 from heedful.traces.signals import Signal

@@ -69,11 +69,12 @@ from heedful.store.connection import Db, resumable, storable
 from heedful.store.quarantine import quarantined
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
+from heedful.traces.course import Course, given_to
 from heedful.traces.episode import LOOP_SOURCE, Ended, Episode, Event, Fault, Limits
 from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
 from heedful.traces.reading import read
-from heedful.traces.signals import Course, Signal, given_to
+from heedful.traces.signals import Signal
 from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")

@@ -29,10 +29,11 @@ from heedful.memory.study import remove_lessons
 from heedful.redact import redact
 from heedful.store import episodes
 from heedful.store.store import Store
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
 from heedful.traces.error_lines import error_lines, output, without_margin
+from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS, likeness
 from heedful.validation import require
 
 # Arguments of tools: the text that an edit writes, the text that it replaces, and the
@@ -393,7 +394,7 @@ class _SessionStudy:
         edit = min((n for n in self.edits if n > failed), default=len(self.events))
         if repeat == failed:
             steps = [n for n in self.steps if failed < n < edit]
-            near = steps[: trace.MAX_RETRY_DISTANCE_CALLS]
+            near = steps[:MAX_RETRY_DISTANCE_CALLS]
             good = [n for n in near if n in self.good]
             forms = [n for n in good if self._is_form(failed, n, error)]
             return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
@@ -444,7 +445,7 @@ class _SessionStudy:
         """Return how much two steps are forms of one action, 0..1."""
         if self._actor(step) != self._actor(other):
             return 0.0
-        return trace.likeness(self.calls[step], self.calls[other])
+        return likeness(self.calls[step], self.calls[other])
 
     def _actor(self, step: int) -> tuple[str, str]:
         """Return the tool and the agent of a step."""

@@ -16,15 +16,17 @@ from types import MappingProxyType
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust, source_trust
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 from heedful.traces import sources as origins
+from heedful.traces.course import Course
 from heedful.traces.episode import LOOP_SOURCE, Episode
 from heedful.traces.error_lines import error_line
-from heedful.traces.signals import Course, Kind, Signal
+from heedful.traces.signals import Kind, Signal, signals_of
 
 # Kinds of signals by how much a reader learns from them, most first: a retry that
 # worked shows what to do, and a failure what not to do.
 REASON_ORDER: tuple[Kind, ...] = (
+    "corrected",
     "retry",
     "unknown_tool",
     "timeout",
@@ -84,7 +86,7 @@ class Study:
         return cls(
             episode=episode,
             course=run,
-            signals=trace.signals_of(run),
+            signals=signals_of(run),
             task_trust=trust,
             stated=stated,
         )
@@ -131,11 +133,12 @@ class Study:
         reason = self.reason
         if reason is None:
             return ()
-        if reason.kind not in ("retry", "cause"):
+        if reason.kind not in ("corrected", "retry", "cause"):
             return (reason,)
 
         # The reason first, then each failure of which no step is in an earlier one.
-        failures = [s for s in self.signals if s.kind in ("retry", "cause")]
+        kinds = ("corrected", "retry", "cause")
+        failures = [s for s in self.signals if s.kind in kinds]
         failures.sort(key=lambda s: (s != reason, REASON_ORDER.index(s.kind)))
         unrelated: list[Signal] = []
         covered: set[int] = set()

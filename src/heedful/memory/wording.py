@@ -23,21 +23,32 @@ from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
 from heedful.memory.study import Study
 from heedful.redact import redact
 from heedful.sanitize import clean
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 from heedful.traces.episode import LOOP_SOURCE, Fault
 from heedful.traces.error_lines import error_text, output
+from heedful.traces.retries import (
+    asks_to_wait,
+    differences,
+    differing_parts,
+    is_wait,
+    likeness,
+    waited,
+    was_meant,
+)
 from heedful.traces.signals import Kind, Signal
 
 MAX_QUOTATION_CHARS = 360
 MAX_CALL_CHARS = 300
+# Characters of an answer in a rule about a remark.
+MAX_ANSWER_CHARS = 200
 # Characters of a name, and of the value of an argument among others.
 MAX_ARGUMENT_CHARS = 60
 MAX_SHOWN_ARGUMENTS = 5
 # How many of the calls that failed after the first one are described.
 MAX_SHOWN_TRIES = 3
 
-# The rule for next time, by the kind of the signal. `{call}` and `{other}` are calls in
-# words, and `{error}` is empty or " with “…”".
+# The rule for next time, by the kind of the signal. `{call}` is a call in words,
+# `{error}` is empty or " with “…”", and `{words}` are what the rule says besides.
 _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only "
@@ -46,9 +57,14 @@ _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
     "repeated": "Do not repeat {call} without a change: the result stays as it is.",
 }
 _TWO_CAUSES_STRATEGY = (
-    f"{_SIGNAL_STRATEGIES['cause']} Nor try {{other}}: it failed, too."
+    f"{_SIGNAL_STRATEGIES['cause']} Nor try {{words}}: it failed, too."
 )
+# Of calls whose error asks to wait, and of calls that worked after others had failed.
+_WAIT_STRATEGY = "When {call} fails{error}, wait {words}, then repeat the same call."
+_FIX_STRATEGY = "When {call} fails{error}, {words}"
 _SPEAKERS = {"user_message": "The user", "llm_response": "The agent"}
+# The kinds of signals that show what worked.
+FIX_KINDS: tuple[Kind, ...] = ("retry", "corrected")
 # A sentence and the positions of its events.
 _Sentence = tuple[str, tuple[int, ...]]
 
@@ -67,8 +83,13 @@ def by_rules(study: Study) -> Draft:
         for text, positions in dict.fromkeys(sentences)
     )
 
-    rule_trusts = dict(_strategy(study, signal) for signal in signals or (None,))
+    rules = [(signal, _strategy(study, signal)) for signal in signals or (None,)]
+    rule_trusts = dict(rule for _, rule in rules)
     rule_trusts.pop("", None)
+    mended = any(
+        signal is not None and signal.kind in FIX_KINDS and text != ""
+        for signal, (text, _) in rules
+    )
 
     positions = list(chain.from_iterable(sentence.events for sentence in claims))
     if episode.fault is not None:
@@ -85,7 +106,7 @@ def by_rules(study: Study) -> Draft:
         tags=tuple(filter(None, tags)),
         trust=study.floor(positions),
         rule_trust=lowest_trust(("model", *rule_trusts.values())),
-        mended=any(rule.startswith("When ") for rule in rule_trusts),
+        mended=mended,
     )
 
 
@@ -115,6 +136,8 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
         yield _describe_failures(study, signal, failed)
 
     match signal.kind:
+        case "corrected":
+            yield from _correction_sentences(study, signal)
         case "retry":
             yield from _retry_sentences(study, signal, first)
         case "unknown_tool":
@@ -146,6 +169,14 @@ def _describe_failures(
     if is_same:
         return f"{clause} in the same way.", tuple(tries or failed)
     return _describe_step(study, last, clause)
+
+
+def _correction_sentences(study: Study, signal: Signal) -> Iterator[_Sentence]:
+    """Yield what was said of an answer, and the answer that was accepted."""
+    remark = signal.evidence[1]
+    yield f"{_describe_action(study, remark)}.", (remark,)
+    answer = clean(study.episode.events[signal.at].content, MAX_QUOTATION_CHARS)
+    yield f"The answer “{answer.rstrip('.')}” was accepted.", (signal.at,)
 
 
 def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:
@@ -274,8 +305,22 @@ def _describe_action(study: Study, step: int) -> str:
     if not arguments:
         return tool
     max_chars = max(MAX_ARGUMENT_CHARS, MAX_CALL_CHARS // len(arguments))
+    arguments = _without_common_parts(arguments, max_chars)
     pairs = [_quote_argument(name, value, max_chars) for name, value in arguments]
     return f"{tool} with {', '.join(pairs)}"
+
+
+def _without_common_parts(
+    arguments: Sequence[tuple[str, str]], max_chars: int
+) -> list[tuple[str, str]]:
+    """Return arguments; of two alike in a row, as in an edit, the parts that differ."""
+    texts = dict(arguments)
+    for (name, value), (other_name, other) in pairwise(arguments):
+        parts = differing_parts(value, other, max_chars)
+        if likeness(value, other) and all(parts):
+            texts[name] = parts[0] or ""
+            texts[other_name] = parts[1] or ""
+    return list(texts.items())
 
 
 def _quote_argument(name: str, value: str, max_chars: int = MAX_CALL_CHARS) -> str:
@@ -291,7 +336,7 @@ def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[
     """
     events = study.episode.events
     failed = study.failed_steps(signal)
-    equal = [n for n in failed if not trace.differences(events[n], events[signal.at])]
+    equal = [n for n in failed if not differences(events[n], events[signal.at])]
     first_equal = min(equal, default=-1)
     fruitless = [
         range(first, last)
@@ -312,7 +357,14 @@ def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
     changes. Both are "" if the call is equal to the `first` one.
     """
     events = study.episode.events
-    changes = trace.differences(events[first], events[step])[:MAX_SHOWN_ARGUMENTS]
+    if events[first].tool != events[step].tool:
+        return _describe_action(study, step), ""
+
+    # What the error names is told first.
+    error = _error_of(study, first)
+    changes = differences(events[first], events[step])
+    changes.sort(key=lambda change: not _is_named(error, change[0]))
+    changes = changes[:MAX_SHOWN_ARGUMENTS]
     if changes and 0 < len(trace.only_text(events[step])) <= MAX_CALL_CHARS:
         return _describe_action(study, step), ""
 
@@ -323,8 +375,17 @@ def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
     return "", " and ".join(words)
 
 
+def _is_named(error: str, argument: str) -> bool:
+    """Return whether an error has the name of an argument, or its last part."""
+    name = argument.rpartition(".")[2]
+    return name != "" and name.lower() in error.lower()
+
+
 def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
     """Return a rule for next time and its trust; "" if the events show none."""
+    if signal is not None and signal.kind == "corrected":
+        return _correction_rule(study, signal)
+
     tool = ""
     if signal is not None:
         tool = clean(study.episode.events[signal.at].tool, MAX_ARGUMENT_CHARS)
@@ -333,22 +394,11 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
 
     failed = study.failed_steps(signal)
     first = failed[0] if failed else signal.at
-    steps = [first]
-    rule = _SIGNAL_STRATEGIES.get(signal.kind, "")
-    instead = ""
-    if signal.kind == "cause":
-        steps += _other_tries(study, signal)[-1:]
-        if len(steps) > 1:
-            rule = _TWO_CAUSES_STRATEGY
-    elif signal.kind == "retry":
-        helpful, _ = _split_steps_between(study, signal)
-        new_call, change = _describe_change(study, first, signal.at)
-        if change:
-            new_call = f"it {change}"
-        instead = _describe_remedy(study, helpful, new_call)
-        steps += [*helpful, signal.at]
+    template, words, steps = _rule_of(study, signal, failed)
+    if not template:
+        return "", "model"
 
-    trust = study.floor(steps)
+    trust = study.floor([first, *steps])
     error = _error_of(study, first)
     if error:
         # The error is quoted if that does not make the rule less trusted.
@@ -357,10 +407,72 @@ def _strategy(study: Study, signal: Signal | None) -> tuple[str, Trust]:
         error = f" with “{error}”" if is_trusted else ""
 
     call = _describe_action(study, first)
-    if instead:
-        return f"When {call} fails{error}, {instead}", trust
-    other = _describe_action(study, steps[-1])
-    return rule.format(call=call, other=other, tool=tool, error=error), trust
+    return template.format(call=call, error=error, tool=tool, words=words), trust
+
+
+def _rule_of(
+    study: Study, signal: Signal, failed: Sequence[int]
+) -> tuple[str, str, Sequence[int]]:
+    """Return the rule of a signal as a template, with words and steps for it.
+
+    The template is "" for a failure that was wanted, or that did not keep the run from
+    its success.
+    """
+    nothing = ("", "", ())
+    if failed and was_meant(study.course, failed[0]):
+        return nothing
+
+    if signal.kind == "cause":
+        if study.episode.outcome == "success":
+            return nothing
+        tries = _other_tries(study, signal)[-1:]
+        if failed and asks_to_wait(study.course, failed[-1]):
+            return _WAIT_STRATEGY, "as long as it asks", tries
+        if tries:
+            return _TWO_CAUSES_STRATEGY, _describe_action(study, tries[-1]), tries
+
+    if signal.kind == "retry":
+        helpful, _ = _split_steps_between(study, signal)
+        steps = [*helpful, signal.at]
+        wait = _describe_wait(study, failed[-1], signal.at, helpful)
+        if wait:
+            return _WAIT_STRATEGY, wait, steps
+        new_call, change = _describe_change(study, failed[0], signal.at)
+        if change:
+            new_call = f"it {change}"
+        remedy = _describe_remedy(study, helpful, new_call)
+        return (_FIX_STRATEGY if remedy else ""), remedy, steps
+
+    return _SIGNAL_STRATEGIES.get(signal.kind, ""), "", ()
+
+
+def _describe_wait(study: Study, failed: int, works: int, steps: Sequence[int]) -> str:
+    """Return how long a run waited before the same call worked, "" if it did not."""
+    run = study.course
+    if differences(run.events[failed], run.events[works]):
+        return ""
+    if steps and is_wait(run, steps[-1], failed):
+        return f"first ({_describe_actions(study, steps)})"
+    delay = waited(run, failed, works)
+    return "" if delay is None else f"{delay:g} seconds, as it asks"
+
+
+def _correction_rule(study: Study, signal: Signal) -> tuple[str, Trust]:
+    """Return what a remark said of an answer, and which answer was accepted then."""
+    events = study.episode.events
+    answer, remark, *calls, accepted = signal.evidence
+    task = clean(study.episode.task, MAX_QUOTATION_CHARS).rstrip(".")
+    words = clean(events[remark].error or events[remark].content, MAX_QUOTATION_CHARS)
+    old = clean(events[answer].content, MAX_ANSWER_CHARS)
+    new = clean(events[accepted].content, MAX_ANSWER_CHARS)
+    speaker = clean(events[remark].agent, MAX_ARGUMENT_CHARS) or "A check"
+    after = f" after {_describe_actions(study, calls)}" if calls else ""
+
+    rule = (
+        f"For “{task}”, the answer “{old}” was refused: {speaker} said “{words}”; "
+        f"the answer “{new}” was accepted{after}."
+    )
+    return rule, study.floor(signal.evidence)
 
 
 def _fix_of_check(study: Study) -> tuple[str, Trust]:

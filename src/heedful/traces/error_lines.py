@@ -37,7 +37,8 @@ _ERROR_CODE_PATTERN = re.compile(
 )
 # A word for an error with what follows it: "fatal: not a git repository".
 _ERROR_WORD_PATTERN = re.compile(
-    r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?): *\S", re.IGNORECASE
+    r"\b(?:\w*error|\w*exception|fatal|panic|fail(?:ed|ure)?|denied): *\S",
+    re.IGNORECASE,
 )
 # A word that says what is missing or forbidden: "permission denied".
 _ERROR_REASON_PATTERN = re.compile(
@@ -47,7 +48,7 @@ _ERROR_REASON_PATTERN = re.compile(
 )
 # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".
 _ERROR_PLACE_PATTERN = re.compile(
-    r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info)\S", re.IGNORECASE
+    r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info|:)\S", re.IGNORECASE
 )
 # The name of a program before its message: "grep: no such file".
 _PROGRAM_LABEL_PATTERN = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
@@ -76,6 +77,8 @@ _LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
 _LOG_TIME_PATTERN = re.compile(
     r"\A\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]?\s+"
 )
+# The time of day before a line, as "10:02:15  Database Error" has it.
+_CLOCK_PATTERN = re.compile(r"\A\d\d:\d\d:\d\d(?:[.,]\d+)? ")
 # A heading between rules: "=== short test summary ===".
 _BANNER_PATTERN = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 # What stands before a message: the number and time of a step ("#12 0.345 "), a letter
@@ -90,18 +93,20 @@ _LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 def output(text: str) -> str:
     """Return what a tool wrote, without its exit status.
 
-    Of an object in JSON, return the texts with a blank in them, a line for each; an
-    object without such texts stays as it is.
+    Of an object in JSON, or of a response of HTTP with one, return the texts with a
+    blank in them, a line for each; an object without such texts stays as it is.
     """
     waiting: list[Any] = []
     if text[:1] == "{":
         waiting.append(json_data(text))
+    elif text[:5] == "HTTP/":
+        waiting.append(json_data(text[text.find("\n{") + 1 :]))
 
     # A dict keeps the sentences in order, and each once. The last in `waiting` is next.
     sentences: dict[str, None] = {}
     while waiting:
         part = waiting.pop()
-        if isinstance(part, str) and " " in part.strip():
+        if isinstance(part, str) and " " in part.strip() and part != text:
             sentences[part] = None
         elif isinstance(part, Mapping):
             waiting += reversed([*part.values()])
@@ -128,7 +133,7 @@ def error_text(failure: str) -> str:
     line = lines[position]
     start = position
     end = position + 1
-    if line.endswith(":"):
+    if line.endswith(":") or _is_heading(lines[position : end + 1]):
         end += 1
 
     has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
@@ -145,6 +150,15 @@ def error_text(failure: str) -> str:
     return text.rstrip(".")
 
 
+def _is_heading(lines: list[str]) -> bool:
+    """Return whether the first line says no reason, and the next is indented more."""
+    if len(lines) < 2 or _ERROR_REASON_PATTERN.search(lines[0]):
+        return False
+    indents = [len(line) - len(line.lstrip()) for line in lines]
+    has_word = _ERROR_MENTION_PATTERN.search(lines[0])
+    return has_word is not None and ":" not in lines[0] and indents[1] > indents[0]
+
+
 def _find_error(failure: str) -> tuple[list[str], int]:
     """Return the lines of a failure, and the position of the one that names it.
 
@@ -152,7 +166,8 @@ def _find_error(failure: str) -> tuple[list[str], int]:
     """
     text = f"\n{output(failure) or failure}"
     _, traceback, last = text.rpartition("\nTraceback (")
-    lines = [line.rstrip() for line in last.splitlines() if line.strip()] or ["error"]
+    lines = [_CLOCK_PATTERN.sub("", line).rstrip() for line in last.splitlines()]
+    lines = [line for line in lines if line] or ["error"]
 
     if traceback:
         for position, line in enumerate(lines):

@@ -37,6 +37,9 @@ CALL_PART_TYPES = frozenset(
 # What an event of our own format may state: it lowers the trust of the event's words.
 EVENT_ORIGINS = ("tool", "external")
 THOUGHT_PART_TYPES = frozenset({"thinking", "reasoning"})
+# The names that the code and the message of an event's error may have.
+ERROR_CODE_NAMES = ("code", "error_code", "status", "error_type", "error_category")
+ERROR_MESSAGE_NAMES = ("message", "error_message", "detail")
 FIELD_ALIASES = {  # names in requests to reflect on events -> heedful's names
     "event_type": "type",
     "event_id": "id",
@@ -530,10 +533,10 @@ def _read_event(value: Mapping[str, Any]) -> Event:
     """Return an event; fields that `Event` lacks are stored in its `meta`."""
     fields = _canonical_names(value)
     error = fields.get("error")
-    code = text_field(fields, "code")
+    code = _number_or_text(fields, "code")
     if isinstance(error, Mapping):
-        code = text_field(error, "code")
-        error = text_field(error, "message")
+        code = _first_text(error, ERROR_CODE_NAMES)
+        error = _first_text(error, ERROR_MESSAGE_NAMES) or text_of(error)
 
     meta = fields.get("meta")
     require(isinstance(meta, Mapping | None), "meta", meta, "an object")
@@ -572,6 +575,20 @@ def _read_event(value: Mapping[str, Any]) -> Event:
         meta={**others, **(meta or {})},
         origin=origin,
     )
+
+
+def _first_text(value: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Return the first of these fields that is not empty. Raises InvalidInput."""
+    texts = (_number_or_text(value, name) for name in names)
+    return next(filter(None, texts), "")
+
+
+def _number_or_text(value: Mapping[str, Any], name: str) -> str:
+    """Return a field as text; a number, such as 429, too. Raises InvalidInput."""
+    number = value.get(name)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return str(number)
+    return text_field(value, name)
 
 
 def _read_fault(value: Any) -> Fault | None:

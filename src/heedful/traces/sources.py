@@ -19,8 +19,7 @@ from heedful.lessons.trust import (
     sources_of,
 )
 from heedful.sanitize import CUT_MARK_PATTERN
-from heedful.traces.episode import MODEL_WORD_EVENTS
-from heedful.traces.signals import (
+from heedful.traces.course import (
     RESULT_EVENTS,
     SURROUNDING_EVENTS,
     Course,
@@ -28,6 +27,7 @@ from heedful.traces.signals import (
     given_to,
     named_arguments,
 )
+from heedful.traces.episode import MODEL_WORD_EVENTS
 
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.

@@ -1,0 +1,672 @@
+"""Retries: which call worked after another had failed, and what made the difference.
+
+A retry is a call of the same tool that is like the failed one, that differs from it in
+few arguments, or whose new values another call had shown in between. Without such a
+call, it is one of another tool or program for the same thing. Of the steps in between,
+those are kept that can have made the difference: what showed a new value, a wait, or a
+step about something that the failed call or its error names. A look changes nothing,
+so it cannot make the same call work. Pure.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from heedful.lessons.words import count_common
+from heedful.traces.course import (
+    Course,
+    as_text,
+    call_failed,
+    ends,
+    named_arguments,
+    only_text,
+    status_phrases,
+)
+from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event, call_arguments
+
+# A retry is looked for among this many calls of the tool after the failed one, and
+# another way among this many calls of any tool.
+MAX_RETRY_DISTANCE_CALLS = 20
+# Of two longer arguments only the parts that differ are shown.
+MAX_WHOLE_ARGUMENT_CHARS = 180
+MAX_STEPS_BETWEEN = 3
+# A value with more words is a text, not a value that was chosen.
+MAX_VALUE_WORDS = 8
+MAX_CHANGED_ARGUMENTS = 2
+# How alike two calls are that differ in few arguments, or by a value that was looked
+# up: less than calls with common words, which have at least 0.5.
+FEW_ARGUMENTS_LIKENESS = 0.4
+FOUND_VALUE_LIKENESS = 0.3
+MIN_WORD_CHARS = 4
+MIN_VALUE_CHARS = 8
+# The share of their words that calls for one purpose have in common.
+MIN_SHARED_WORDS = 0.25
+# The share of the names in a failed call that another way has, too.
+MIN_SHARED_NAMES = 1 / 3
+# A word of letters: "read" and "file" in "read_file2".
+_CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
+# A word, or a value such as "2026-03-27", "x.y" or "882134".
+_TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
+# A value that says which thing is meant: it has a digit, a mark or a capital inside.
+_NAME_PATTERN = re.compile(
+    r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
+)
+_QUOTED_NAME_PATTERN = re.compile(r"['\"`“‘]([^'\"`”’\n]{3,80})['\"`”’]")
+# A call that looks, by the first words of its tool and of its command.
+_LOOK_PATTERN = re.compile(
+    r"(?:get|read|list|ls|show|cat|head|tail|less|view|open|find|search|grep|rg|glob"
+    r"|describe|desc|select|status|stat|check|inspect|which|print|echo|debug|help|fetch"
+    r"|think|query|lookup|explain|pwd|wc|diff|log|version)\b"
+)
+# A call that changes something about the things it names.
+_CHANGE_PATTERN = re.compile(
+    r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
+    r"|chmod|git|multi ?edit|apply|sed|create|update)\b"
+)
+_WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
+# How long an error asks to wait, in seconds if it says no unit.
+_DELAY_PATTERN = re.compile(
+    r"(?:retry[-_ ]?after|again (?:in|after)|wait)\W{0,4}(?:\w+ ){0,2}(\d{1,5})"
+    r" ?(ms|m(?:in)?)?",
+    re.IGNORECASE,
+)
+_LATER_PATTERN = re.compile(
+    r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)",
+    re.IGNORECASE,
+)
+# What the agent says of a failure that it wanted to see.
+_EXPECTED_PATTERN = re.compile(
+    r"\bas (?:it should|expected|wanted|intended|planned|desired|required)\b"
+    r"|\b(?:is|was|were) (?:expected|intended|meant) to\b",
+    re.IGNORECASE,
+)
+# A task that asks to see a failure, or to find out about something that may be absent.
+_PROBING_TASK_PATTERN = re.compile(
+    r"\b(?:unless|if|whether)\b.{0,60}\b(?:exists?|missing|absent|present)\b"
+    r"|\b(?:see|watch|let)\b.{0,30}\bfails?\b|\bfailing test\b.{0,40}\bfirst\b"
+    r"|\b(?:check|test|verify|ensure|confirm|prove|make sure)\b.{0,40}"
+    r"\b(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """The calls that failed, the steps in between, and the call that worked."""
+
+    tries: tuple[int, ...]
+    between: tuple[int, ...]
+    works: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """An answer, the remark that refused it, and the answer that was accepted.
+
+    `call` is the last call between the remark and the new answer, or None.
+    """
+
+    answer: int
+    remark: int
+    call: int | None
+    accepted: int
+
+
+def find_retries(run: Course) -> Iterator[Retry]:
+    """Yield the calls that worked after others had failed, tool by tool."""
+    calls_by_tool: dict[tuple[str, str], list[int]] = {}
+    for call in _calls_with_result(run):
+        event = run.events[call]
+        agent = event.agent if event.tool else ""
+        calls_by_tool.setdefault((agent, event.tool), []).append(call)
+
+    for calls in calls_by_tool.values():
+        yield from _tool_retries(run, calls)
+
+
+def _calls_with_result(run: Course) -> list[int]:
+    """Return the positions of the calls that have a result."""
+    return [
+        position
+        for position, role in enumerate(run.roles)
+        if role == "act" and run.result[position] is not None
+    ]
+
+
+def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
+    """Yield the retries of one tool.
+
+    The retry of a failed call is the one that is most like it among the next
+    `MAX_RETRY_DISTANCE_CALLS` calls, or else another way.
+    """
+    fixed: set[int] = set()
+    for next_index, call in enumerate(calls, 1):
+        if call in fixed or not call_failed(run, call):
+            continue
+
+        later = calls[next_index : next_index + MAX_RETRY_DISTANCE_CALLS]
+        works = _most_alike(run, call, later)
+        if works is None:
+            works = _find_other_way(run, call)
+        if works is None:
+            continue
+
+        tries = [call, *_other_tries(run, call, works, later)]
+        fixed.update(tries)
+        if not _is_wanted(run, tries[-1], works):
+            between = _steps_between(run, tries, works)
+            yield Retry(tries=tuple(tries), between=tuple(between), works=works)
+
+
+def _most_alike(run: Course, failed: int, later: Iterable[int]) -> int | None:
+    """Return the call that worked and is most like the failed one, None if none is."""
+    most_alike: int | None = None
+    highest = 0.0
+    for call in later:
+        if call_failed(run, call):
+            continue
+
+        likeness_of_call = _likeness_of_calls(run, failed, call)
+        if likeness_of_call > highest:
+            most_alike = call
+            highest = likeness_of_call
+
+    return most_alike
+
+
+def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
+    """Return how alike two calls of one tool are; 0 if one is no retry of the other."""
+    old = run.events[failed]
+    new = run.events[other]
+    share = likeness(_text_of(old), _text_of(new))
+    if share > 0:
+        return share
+    if _differ_in_few_arguments(_leaves(old), _leaves(new)):
+        return FEW_ARGUMENTS_LIKENESS
+    if _begin_alike(old, new) and _find_shown(run, failed, other):
+        return FOUND_VALUE_LIKENESS
+    return 0.0
+
+
+def _other_tries(
+    run: Course, failed: int, works: int, later: Sequence[int]
+) -> list[int]:
+    """Return the other failed calls before the one that worked, if they are alike."""
+    tries = []
+    for call in later:
+        if call > works or not call_failed(run, call):
+            continue
+        for other in (works, failed):
+            if _likeness_of_calls(run, call, other) > 0:
+                tries.append(call)
+                break
+    return tries
+
+
+def _text_of(event: Event) -> str:
+    """Return the arguments of a call as one text."""
+    return " ".join(named_arguments(event).values())
+
+
+def _leaves(event: Event) -> dict[str, str]:
+    """Return the values of a call by their names; an inner one is "headers.Accept"."""
+    arguments = call_arguments(event)
+    if not isinstance(arguments, Mapping):
+        return named_arguments(event)
+    return dict(_inner_leaves("", arguments))
+
+
+def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the values of an object and of the objects in it, with their names."""
+    for name, value in data.items():
+        if isinstance(value, Mapping) and value:
+            yield from _inner_leaves(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", as_text(value)
+
+
+def _differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Return whether two calls share a value and differ in few short ones."""
+    names = {**old, **new}
+    changed = [name for name in names if old.get(name) != new.get(name)]
+    if len(changed) == len(names) or len(changed) > MAX_CHANGED_ARGUMENTS:
+        return False
+    values = [leaves.get(name, "") for name in changed for leaves in (old, new)]
+    return all(len(value.split()) <= MAX_VALUE_WORDS for value in values)
+
+
+def _begin_alike(old: Event, new: Event) -> bool:
+    """Return whether two calls may serve one purpose.
+
+    They have the same arguments. Of several, they share one that is no flag; a single
+    one that is a text begins with the same word and shares a quarter of its words.
+    """
+    old_leaves = _leaves(old)
+    new_leaves = _leaves(new)
+    if old_leaves.keys() != new_leaves.keys():
+        return False
+    if len(old_leaves) > 1:
+        shared = [
+            value for name, value in old_leaves.items() if new_leaves[name] == value
+        ]
+        return any(len(value) >= MIN_WORD_CHARS for value in shared if value != "false")
+
+    old_words = _text_of(old).lower().split()
+    new_words = _text_of(new).lower().split()
+    if len(old_words) < 2 or len(new_words) < 2:
+        return True
+    share = _share_of_words(_text_of(old), _text_of(new))
+    return old_words[0] == new_words[0] and share >= MIN_SHARED_WORDS
+
+
+def _find_shown(run: Course, failed: int, works: int) -> list[int]:
+    """Return the calls in between whose results first showed a new value of a call."""
+    new = _new_tokens(run, failed, works)
+    shown: list[int] = []
+    for call in _good_calls(run, failed, works):
+        found = {token for token in new if _has_token(_result_text(run, call), token)}
+        if found:
+            shown.append(call)
+            new -= found
+    return shown
+
+
+def _new_tokens(run: Course, failed: int, works: int) -> set[str]:
+    """Return what a call has that the failed one and its error lack."""
+    before = f"{_text_of(run.events[failed])} {_result_text(run, failed)}".lower()
+    tokens = _tokens(_text_of(run.events[works]))
+    values = {value.lower() for value in _leaves(run.events[works]).values()}
+    tokens |= {value for value in values if len(value) >= MIN_VALUE_CHARS}
+    return {token for token in tokens if token not in before}
+
+
+def _tokens(text: str) -> set[str]:
+    """Return the words and values of a text in lower case, without short words."""
+    tokens = set(_TOKEN_PATTERN.findall(text.lower()))
+    numbers = {token for token in tokens if token.isdigit() and len(token) > 1}
+    return numbers | {token for token in tokens if len(token) >= MIN_WORD_CHARS}
+
+
+def _has_token(text: str, token: str) -> bool:
+    """Return whether a text in lower case has a token; a number stands alone."""
+    if token.isdigit():
+        return re.search(rf"(?<!\d){token}(?!\d)", text) is not None
+    return token in text
+
+
+def _result_text(run: Course, call: int) -> str:
+    """Return what the result of a call says, in lower case."""
+    result = run.result[call]
+    if result is None:
+        return ""
+    event = run.events[result]
+    return ends(f"{event.error}\n{event.content}").lower()
+
+
+def _good_calls(run: Course, start: int, end: int) -> list[int]:
+    """Return the calls of tools between two positions that did not fail."""
+    return [
+        position
+        for position in range(start + 1, end)
+        if run.roles[position] == "act"
+        and run.events[position].tool
+        and run.result[position] is not None
+        and not call_failed(run, position)
+    ]
+
+
+def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
+    """Return the steps after which a call worked, those that were in vain first."""
+    equal = [n for n in tries if not differences(run.events[n], run.events[works])]
+    if equal:
+        helpful = _what_helped(run, equal[-1], works)
+        vain = _good_calls(run, tries[0], equal[-1]) if helpful else []
+        steps = [n for n in vain if not _looks(run.events[n])] + helpful
+        return steps[-MAX_STEPS_BETWEEN:]
+
+    shown = _find_shown(run, tries[0], works)
+    if shown:
+        return shown[:MAX_STEPS_BETWEEN]
+    between = _good_calls(run, tries[-1], works)
+    changes = [n for n in between if not _looks(run.events[n])]
+    error = _error_names(run, tries[-1])
+    return [n for n in changes if _named(run.events[n]) & error][-MAX_STEPS_BETWEEN:]
+
+
+def _what_helped(run: Course, failed: int, works: int) -> list[int]:
+    """Return the steps that can have made a call work that failed before.
+
+    A failure that passes by itself is helped by a wait, or by a step about something
+    that its error names.
+    """
+    between = _good_calls(run, failed, works)
+    waits = [n for n in between if is_wait(run, n, failed)]
+    if waits:
+        return waits[-1:]
+
+    changes = [n for n in between if not _looks(run.events[n])]
+    if passes_by_itself(run, failed):
+        return [n for n in changes if _named(run.events[n]) & _error_names(run, failed)]
+
+    about = [n for n in changes if _is_about(run, n, failed)]
+    if about or _user_spoke(run, failed, works):
+        return about
+    return changes
+
+
+def _looks(event: Event) -> bool:
+    """Return whether a call only looks at something, by its name and its command."""
+    return _is_of(_LOOK_PATTERN, event)
+
+
+def _is_of(pattern: re.Pattern[str], event: Event) -> bool:
+    """Return whether the name of a tool, or the command that it runs, has a shape.
+
+    Of a name such as "files.read_lines" each word may be the first one.
+    """
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", event.tool).lower()
+    words = name.split()
+    if any(pattern.match(" ".join(words[start:])) for start in range(len(words))):
+        return True
+    return pattern.match(only_text(event).lower().lstrip("-/ ")) is not None
+
+
+def is_wait(run: Course, step: int, failed: int) -> bool:
+    """Return whether a step waits, by its name or by a number that the error gives."""
+    event = run.events[step]
+    if _is_of(_WAIT_PATTERN, event):
+        return True
+    arguments = list(_leaves(event).values())
+    if len(arguments) != 1 or not arguments[0].isdigit():
+        return False
+    return _has_token(_result_text(run, failed), arguments[0])
+
+
+def passes_by_itself(run: Course, call: int) -> bool:
+    """Return whether a failure is one of time: a time-out, or a server that is down."""
+    result = run.result[call]
+    event = run.events[call if result is None else result]
+    text = _result_text(run, call)
+    if TIMEOUT_CODE_PATTERN.search(event.code) or _LATER_PATTERN.search(text):
+        return True
+    if re.search(r"\btim(?:ed|e) ?-?out\b|\bi/o timeout\b", text):
+        return True
+    status = f"{event.code} {event.error}"
+    return bool(re.search(r"\b5\d\d\b", status)) or _has_server_error(text)
+
+
+def _has_server_error(text: str) -> bool:
+    """Return whether a text in lower case has the name of an error of a server."""
+    return any(phrase in text for phrase in status_phrases(500))
+
+
+def asked_delay(run: Course, call: int) -> float | None:
+    """Return the seconds that the error of a call asks to wait, None if it does not."""
+    match = _DELAY_PATTERN.search(_result_text(run, call))
+    if match is None:
+        return None
+    unit = (match[2] or "").lower()
+    factor = {"ms": 0.001, "m": 60.0, "min": 60.0}.get(unit, 1.0)
+    return float(match[1]) * factor
+
+
+def asks_to_wait(run: Course, call: int) -> bool:
+    """Return whether the error of a call says that it may work later."""
+    text = _result_text(run, call)
+    return bool(_LATER_PATTERN.search(text)) or asked_delay(run, call) is not None
+
+
+def waited(run: Course, failed: int, works: int) -> float | None:
+    """Return the asked delay if as much time passed before a call worked, else None."""
+    delay = asked_delay(run, failed)
+    start = run.events[run.result[failed] or failed].at
+    end = run.events[works].at
+    if delay is None or start is None or end is None or end - start < 0.9 * delay:
+        return None
+    return delay
+
+
+def _is_about(run: Course, step: int, failed: int) -> bool:
+    """Return whether a step is about something that a failed call or its error names.
+
+    Other words of the call count, too, and so does a step that the error spells out.
+    """
+    event = run.events[step]
+    error = _result_text(run, failed)
+    command = only_text(event).lower()
+    if command and command in error:
+        return True
+    if _named(event) & (_named(run.events[failed]) | _error_names(run, failed)):
+        return True
+    common = _tokens(_text_of(event)) & _tokens(_text_of(run.events[failed]))
+    return bool(common)
+
+
+def _named(event: Event) -> set[str]:
+    """Return the names in a call: paths with their parts, ids, and whole values."""
+    text = _text_of(event)
+    names = set(_NAME_PATTERN.findall(text))
+    parts = {part for name in names for part in re.split(r"[/:]", name)}
+    values = {value for value in _leaves(event).values() if len(value.split()) == 1}
+    tokens = {token for token in _tokens(text) if len(token) > MIN_WORD_CHARS}
+    return {name.lower() for name in names | parts | values | tokens if len(name) > 2}
+
+
+def _error_names(run: Course, call: int) -> set[str]:
+    """Return the names in an error: quoted texts, paths, and words with marks."""
+    text = _result_text(run, call)
+    quoted = set(_QUOTED_NAME_PATTERN.findall(text))
+    names = set(_NAME_PATTERN.findall(text))
+    parts = {part for name in names for part in re.split(r"[/:]", name)}
+    return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
+
+
+def _user_spoke(run: Course, start: int, end: int) -> bool:
+    """Return whether the user said something between two positions."""
+    events = run.events[start + 1 : end]
+    return any(event.type == "user_message" for event in events)
+
+
+def _is_wanted(run: Course, failed: int, works: int) -> bool:
+    """Return whether a change came from others: the task has both, or the user said it.
+
+    Then the first call was no mistake, or the agent did not find its fix.
+    """
+    new = _tokens(_text_of(run.events[works])) - _tokens(_text_of(run.events[failed]))
+    if not new:
+        return False
+
+    asked = [run.episode.task]
+    asked += [e.content for e in run.events[:failed] if e.type == "user_message"]
+    task = _tokens(" ".join(asked))
+    old = _tokens(_text_of(run.events[failed])) - _tokens(_text_of(run.events[works]))
+    if old and old | new <= task:
+        return True
+
+    between = run.events[failed + 1 : works]
+    messages = [event.content for event in between if event.type == "user_message"]
+    return new <= _tokens(" ".join(messages))
+
+
+def _find_other_way(run: Course, failed: int) -> int | None:
+    """Return a call of another tool or program for the same thing, None without one.
+
+    It names what the failed call names; of several calls it is the first that has most
+    of these names. A look is no other way for a call that is none, nor is a change of
+    the thing.
+    """
+    event = run.events[failed]
+    names = _thing_names(event)
+    start = failed + 1
+    calls = (n for n in range(start, len(run.events)) if run.roles[n] == "act")
+
+    other: int | None = None
+    most = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
+    for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
+        candidate = run.events[call]
+        if run.result[call] is None or call_failed(run, call):
+            continue
+        if candidate.tool == event.tool and _begin_alike(event, candidate):
+            continue
+        if _is_of(_CHANGE_PATTERN, candidate):
+            continue
+        if _looks(candidate) and not _looks(event):
+            continue
+
+        common = len(names & _thing_names(candidate))
+        if common > most and _result_text(run, call).strip():
+            other = call
+            most = common
+    return other
+
+
+def _thing_names(event: Event) -> set[str]:
+    """Return the names of things in a call: paths, ids, long values."""
+    values = {
+        value for value in _leaves(event).values() if len(value) >= MIN_VALUE_CHARS
+    }
+    names = set(_NAME_PATTERN.findall(_text_of(event)))
+    return {name for name in values | names if not name.startswith("-")}
+
+
+def find_corrections(run: Course) -> Iterator[Correction]:
+    """Yield the last answer that was refused, if another was accepted.
+
+    A remark is an error that belongs to no call, or what somebody else than the agent
+    and the user says about an answer.
+    """
+    if run.episode.outcome not in ("success", "partial"):
+        return
+    answers = [n for n, event in enumerate(run.events) if _is_answer(event)]
+    remarks = [n for n in range(len(run.events)) if _is_remark(run, n, answers)]
+    for remark in reversed(remarks):
+        before = [n for n in answers if n < remark]
+        after = [n for n in answers if n > remark]
+        if not before or not after:
+            continue
+        old = run.events[before[-1]].content
+        new = run.events[after[-1]].content
+        if _holds(new, old) or _holds(old, new):
+            return
+        calls = _good_calls(run, remark, after[-1])
+        yield Correction(
+            answer=before[-1],
+            remark=remark,
+            call=calls[-1] if calls else None,
+            accepted=after[-1],
+        )
+        return
+
+
+def _is_answer(event: Event) -> bool:
+    """Return whether an event is a text of the agent."""
+    return event.type == "llm_response" and bool(event.content.strip())
+
+
+def _is_remark(run: Course, position: int, answers: Sequence[int]) -> bool:
+    """Return whether an event judges the answer just before it."""
+    event = run.events[position]
+    if position - 1 not in answers or not (event.error or event.content).strip():
+        return False
+    if event.type == "error_event":
+        return run.act[position] is None
+    speaker = run.events[position - 1].agent
+    is_other = event.agent not in ("", "user", speaker)
+    return is_other and event.type in ("user_message", "system_event", "llm_response")
+
+
+def _holds(text: str, other: str) -> bool:
+    """Return whether a text has the words of another in a row."""
+    words = [" ".join(_TOKEN_PATTERN.findall(part.lower())) for part in (text, other)]
+    return f" {words[1]} " in f" {words[0]} "
+
+
+def was_meant(run: Course, failed: int) -> bool:
+    """Return whether a failure was wanted: the task asks for it, or the agent says so.
+
+    The agent says it before its next call.
+    """
+    if _PROBING_TASK_PATTERN.search(run.episode.task):
+        return True
+    prompts = [e.content for e in run.events[:failed] if e.type == "user_message"]
+    if any(_PROBING_TASK_PATTERN.search(prompt) for prompt in prompts):
+        return True
+
+    for position in range((run.result[failed] or failed) + 1, len(run.events)):
+        if run.roles[position] == "act":
+            break
+        if run.roles[position] == "said":
+            return _EXPECTED_PATTERN.search(run.events[position].content) is not None
+    return False
+
+
+def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
+    """Return the arguments that differ: name, old value, new value; None is absent.
+
+    An argument in an object has a name such as "headers.Accept".
+    """
+    old_arguments = _leaves(old)
+    new_arguments = _leaves(new)
+
+    changes: list[tuple[str, str | None, str | None]] = []
+    for name in {**old_arguments, **new_arguments}:
+        was = old_arguments.get(name)
+        now = new_arguments.get(name)
+        if was != now:
+            was, now = differing_parts(was, now)
+            changes.append((name, was, now))
+
+    return changes
+
+
+def differing_parts(
+    was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
+) -> tuple[str | None, str | None]:
+    """Return two texts; of long ones the parts that differ, with a word around them."""
+    if not was or not now or max(len(was), len(now)) <= max_chars:
+        return was, now
+
+    old_words = was.split(" ")
+    new_words = now.split(" ")
+    # How many equal words are left out at the start and at the end.
+    start = max(0, count_common(old_words, new_words) - 1)
+    old_reversed = old_words[start:][::-1]
+    new_reversed = new_words[start:][::-1]
+    end = max(0, count_common(old_reversed, new_reversed) - 1)
+
+    before = "… " if start else ""
+    after = " …" if end else ""
+    old_part = " ".join(old_words[start : len(old_words) - end])
+    new_part = " ".join(new_words[start : len(new_words) - end])
+    return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
+
+
+def likeness(first: str, second: str) -> float:
+    """Return how alike two calls are: the share of equal words, 0 below a half."""
+    if first == second:
+        return 1.0
+    share = _share_of_words(first, second)
+    return share if share >= 0.5 else 0.0
+
+
+def _share_of_words(first: str, second: str) -> float:
+    """Return the share of the words of two calls that both have.
+
+    In calls that differ in few words, a word with a typo counts as equal.
+    """
+    words = set(_CALL_WORD_PATTERN.findall(first.lower()))
+    other_words = set(_CALL_WORD_PATTERN.findall(second.lower()))
+
+    lost = words - other_words
+    new = other_words - words
+    similar = 0
+    if len(lost) < 4:
+        similar = sum(bool(get_close_matches(word, new, 1)) for word in lost)
+
+    same = len(words & other_words) + similar
+    distinct = len(words | other_words) - similar
+    return same / max(1, distinct)
