@@ -541,7 +541,7 @@ async def test_a_known_failure_has_the_stored_words_and_no_worse_strategy(memory
     )
     assert trusted.strategy.trust == "model"
     assert trusted.strategy.text[:13] == "Do not repeat"
-    unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="success")
+    unmended = replace(FAILED, events=FAILED.events[1:3], task="", outcome="partial")
     assert (
         await reflect(unmended, memory=memory, store=False)
     ).strategy.trust == "model"

@@ -145,6 +145,14 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         assert reflection["layer"] == "rm"
 
 
+def test_the_code_of_an_event_may_be_a_number(api):
+    slow = {"message": "Too Many Requests", "code": 429}
+    event = {"event_type": "tool_response", "tool_name": "get", "error": slow}
+    answer = api.post(GENERATE, json={**TALK, "events": [event]})
+    assert answer.status_code == 200
+    assert "“Too Many Requests”" in answer.json()["reflection_text"]
+
+
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, POOR, name)["new_loop_id"]) is not None:

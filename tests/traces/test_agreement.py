@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from heedful.traces import reading as traces
 from heedful.traces import write
-from heedful.traces.episode import EPISODE_OUTCOMES, Episode, Event, Fault
 from heedful.traces.course import answered
+from heedful.traces.episode import EPISODE_OUTCOMES, Episode, Event, Fault
 from tests.traces import runs
 from tests.traces.runs import (
     EXPECTED,

@@ -62,6 +62,10 @@ _TWO_CAUSES_STRATEGY = (
 # Of calls whose error asks to wait, and of calls that worked after others had failed.
 _WAIT_STRATEGY = "When {call} fails{error}, wait {words}, then repeat the same call."
 _FIX_STRATEGY = "When {call} fails{error}, {words}"
+# The events of an agent and its tools.
+_AGENT_EVENTS = frozenset(
+    {"tool_call", "tool_response", "llm_call", "llm_response", "summary"}
+)
 _SPEAKERS = {"user_message": "The user", "llm_response": "The agent"}
 # The kinds of signals that show what worked.
 FIX_KINDS: tuple[Kind, ...] = ("retry", "corrected")
@@ -202,6 +206,10 @@ def _ending_sentences(study: Study) -> Iterator[_Sentence]:
         positions = (len(events) - 1,) if events else ()
         yield f"The run ended in {category}{quoted}.", positions
 
+    judgement = _final_judgement(study)
+    if judgement is not None:
+        yield f"{_describe_action(study, judgement)}.", (judgement,)
+
     answer = _shown_answer(study)
     if answer is None:
         return
@@ -210,6 +218,27 @@ def _ending_sentences(study: Study) -> Iterator[_Sentence]:
     text = clean(last_line, MAX_QUOTATION_CHARS).rstrip(".")
     if text:
         yield f"The answer was “{text}”.", (answer,)
+
+
+def _final_judgement(study: Study) -> int | None:
+    """Return the position of the last event if it judges a run that did not succeed.
+
+    It is said by another party than the agent, after the agent's last words or call.
+    None if a signal is about it.
+    """
+    events = study.episode.events
+    last = len(events) - 1
+    if study.episode.outcome == "success" or last < 1:
+        return None
+    event = events[last]
+    if event.type in _AGENT_EVENTS or not (event.error or event.content).strip():
+        return None
+    answers = [n for n in range(last) if events[n].type == "llm_response"]
+    covered = [step for signal in study.main_signals for step in signal.evidence]
+    if not answers or last in covered:
+        return None
+    is_agent = event.agent != "" and event.agent == events[answers[-1]].agent
+    return None if is_agent else last
 
 
 def _shown_answer(study: Study) -> int | None:

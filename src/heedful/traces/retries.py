@@ -33,6 +33,7 @@ from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event, call_arguments
 MAX_RETRY_DISTANCE_CALLS = 20
 # Of two longer arguments only the parts that differ are shown.
 MAX_WHOLE_ARGUMENT_CHARS = 180
+MAX_DISTANCE_EVENTS = 200
 MAX_STEPS_BETWEEN = 3
 # A value with more words is a text, not a value that was chosen.
 MAX_VALUE_WORDS = 8
@@ -308,10 +309,13 @@ def _result_text(run: Course, call: int) -> str:
 
 
 def _good_calls(run: Course, start: int, end: int) -> list[int]:
-    """Return the calls of tools between two positions that did not fail."""
+    """Return the calls of tools between two positions that did not fail.
+
+    Of a long way, only the last `MAX_DISTANCE_EVENTS` events count.
+    """
     return [
         position
-        for position in range(start + 1, end)
+        for position in range(max(start + 1, end - MAX_DISTANCE_EVENTS), end)
         if run.roles[position] == "act"
         and run.events[position].tool
         and run.result[position] is not None
@@ -321,7 +325,13 @@ def _good_calls(run: Course, start: int, end: int) -> list[int]:
 
 def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
     """Return the steps after which a call worked, those that were in vain first."""
-    equal = [n for n in tries if not differences(run.events[n], run.events[works])]
+    tool = run.events[works].tool
+    equal = [
+        n
+        for n in tries
+        if run.events[n].tool == tool
+        and not differences(run.events[n], run.events[works])
+    ]
     if equal:
         helpful = _what_helped(run, equal[-1], works)
         vain = _good_calls(run, tries[0], equal[-1]) if helpful else []
@@ -334,7 +344,12 @@ def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
     between = _good_calls(run, tries[-1], works)
     changes = [n for n in between if not _looks(run.events[n])]
     error = _error_names(run, tries[-1])
-    return [n for n in changes if _named(run.events[n]) & error][-MAX_STEPS_BETWEEN:]
+    steps = [
+        n
+        for n in changes
+        if _is_of(_CHANGE_PATTERN, run.events[n]) or _named(run.events[n]) & error
+    ]
+    return steps[-MAX_STEPS_BETWEEN:]
 
 
 def _what_helped(run: Course, failed: int, works: int) -> list[int]:

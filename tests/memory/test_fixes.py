@@ -1,0 +1,265 @@
+"""What a run that mended itself teaches: what failed, with what, and what works."""
+
+from typing import Any
+
+import pytest
+
+from heedful import Episode, Event, errors, traces
+from heedful.memory.memory import Memory
+from heedful.memory.reflect import reflect
+
+
+def step(
+    tool: str, arguments: Any, result: str = "ok", error: str = "", **fields: Any
+) -> tuple[Event, Event]:
+    """Return a call and its result."""
+    call = Event("tool_call", tool=tool, arguments=arguments)
+    return call, Event("tool_response", result, tool=tool, error=error, **fields)
+
+
+def run_of(*steps: tuple[Event, ...], outcome: Any = "success") -> Episode:
+    events = [event for parts in steps for event in parts]
+    return Episode(tuple(events), outcome, task="Get it done.")
+
+
+async def rule_of(*steps: tuple[Event, ...], outcome: Any = "success") -> str:
+    """Return the strategy that rules draw from a run; "" without one."""
+    reflected = await reflect(run_of(*steps, outcome=outcome))
+    assert reflected is not None
+    return reflected.strategy.text if reflected.strategy else ""
+
+
+MEET = {"room": "R2", "start": "Friday 3pm"}
+SHAPES = [
+    pytest.param(
+        [
+            step("meet", MEET, '{"message": "start: no ISO date"}', "400 Bad Request"),
+            step("meet", {**MEET, "start": "2031-03-27T15:00:00Z"}),
+        ],
+        "When meet with room “R2”, start “Friday 3pm” fails with “start: no ISO date”, "
+        "call it with start “2031-03-27T15:00:00Z” instead.",
+        id="an argument",
+    ),
+    pytest.param(
+        [
+            step("open", {"doc": "wage rules"}, error="no document 'wage rules'"),
+            step("search", {"text": "wages"}, '[{"id": "doc-77120"}]'),
+            step("open", {"doc": "doc-77120"}),
+        ],
+        "When open `wage rules` fails with “no document 'wage rules'”, do this first: "
+        "search `wages`; then call open `doc-77120`.",
+        id="a value that another call showed",
+    ),
+    pytest.param(
+        [
+            step(
+                "http",
+                {"url": "/orders", "headers": {"Accept": "json"}},
+                'HTTP/1.1 428 Precondition Required\n\n{"a": "header Key is missing"}',
+            ),
+            step(
+                "http", {"url": "/orders", "headers": {"Accept": "json", "Key": "o-1"}}
+            ),
+        ],
+        'When http with url “/orders”, headers “{"Accept": "json"}” fails with '
+        "“header Key is missing”, call it with headers.Key “o-1” instead.",
+        id="a header that the error names",
+    ),
+    pytest.param(
+        [
+            step("geo", {"of": "shops"}, error="Too Many Requests. Retry-After: 40"),
+            step("sleep", {"seconds": 40}),
+            step("geo", {"of": "shops"}),
+        ],
+        "When geo `shops` fails with “Too Many Requests. Retry-After: 40”, wait first "
+        "(sleep with seconds “40”), then repeat the same call.",
+        id="a wait",
+    ),
+    pytest.param(
+        [
+            step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer"),
+            step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400."),
+        ],
+        "When pdf_text `lease-98.pdf` fails with “no text layer”, call ocr "
+        "`lease-98.pdf` instead.",
+        id="another tool",
+    ),
+    pytest.param(
+        [
+            step("sh", "psql app", "ERROR: no role 'app'", "exit 1"),
+            step("sh", "createuser app"),
+            step("sh", "psql app"),
+        ],
+        "When sh `psql app` fails with “ERROR: no role 'app'”, do this first: sh "
+        "`createuser app`.",
+        id="a preparation",
+    ),
+    pytest.param(
+        [
+            step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
+            step("read", {"path": "src/a.c"}, "int x"),
+            step("edit", {"path": "src/a.c", "old": "int x", "new": "int x;"}),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
+        "edit with path “src/a.c”, old “int x”, new “int x;”.",
+        id="an edit",
+    ),
+    pytest.param(
+        [
+            (Event("llm_response", "It is 12.", agent="writer"),),
+            (Event("error_event", "The table is in thousands.", agent="checker"),),
+            (Event("llm_response", "It is 12000.", agent="writer"),),
+        ],
+        "For “Get it done”, the answer “It is 12.” was refused: checker said “The "
+        "table is in thousands.”; the answer “It is 12000.” was accepted.",
+        id="a corrected answer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "rule"), SHAPES)
+async def test_the_rule_says_what_works(steps, rule):
+    assert await rule_of(*steps) == rule
+
+
+@pytest.mark.parametrize(("steps", "rule"), SHAPES)
+async def test_the_lesson_says_that_the_run_mended_itself(steps, rule):
+    reflected = await reflect(run_of(*steps))
+    assert reflected.strategy.meta["mended"]
+
+
+NOTHING_LEARNT = [
+    pytest.param(
+        [step("sh", "make test", error="1 failed"), step("sh", "make test")],
+        id="a flaky test",
+    ),
+    pytest.param(
+        [
+            step("invite", {"band": "Larks"}, error="500 Internal Server Error"),
+            step("paint", {"colour": "green"}),
+            step("invite", {"band": "Larks"}),
+        ],
+        id="an unrelated step and a server that recovered",
+    ),
+    pytest.param(
+        [
+            step("enter", {"card": "old", "door": "7"}, error="refused"),
+            (Event("llm_response", "It is refused, as it should be."),),
+            step("enter", {"card": "new", "door": "7"}),
+        ],
+        id="a failure that the agent wanted to see",
+    ),
+    pytest.param(
+        [step("book", {"hotel": "Oak"}, error="full")],
+        id="a failure that did not keep the run from its success",
+    ),
+]
+
+
+@pytest.mark.parametrize("steps", NOTHING_LEARNT)
+async def test_a_run_that_shows_no_fix_teaches_no_rule(steps):
+    assert await rule_of(*steps) == ""
+
+
+async def test_a_rate_limit_without_a_fix_asks_to_wait_and_repeat():
+    limited = step("get", {"page": 2}, error="429 Too Many Requests. Retry-After: 37")
+    rule = await rule_of(limited, outcome="error")
+    assert rule.endswith("wait as long as it asks, then repeat the same call.")
+
+
+@pytest.mark.parametrize(
+    ("waited", "ending"),
+    [
+        pytest.param(
+            40, "wait 37 seconds, as it asks, then repeat the same call.", id="long"
+        ),
+        pytest.param(5, "", id="too short"),
+    ],
+)
+async def test_the_time_between_two_calls_is_a_wait(waited, ending):
+    first, refused = step("get", {"page": 2}, error="429. Retry-After: 37")
+    again = Event("tool_call", tool="get", arguments={"page": 2}, at=1000.0 + waited)
+    refused = Event("tool_response", error="429. Retry-After: 37", at=1000.0)
+    done = Event("tool_response", "ok")
+    rule = await rule_of((first, refused, again, done))
+    assert rule.endswith(ending)
+    assert bool(rule) == bool(ending)
+
+
+ERRORS = [
+    pytest.param(
+        {"error": "exit 1", "content": "ERROR: password authentication failed"},
+        "ERROR: password authentication failed",
+        id="an exit status beside the words",
+    ),
+    pytest.param(
+        {"error": {"error_message": "the quota is used up"}},
+        "the quota is used up",
+        id="a message by another name",
+    ),
+    pytest.param(
+        {"error": {"message": "slow down", "code": 429}},
+        "slow down",
+        id="a numeric code",
+    ),
+    pytest.param({"content": "HTTP 500"}, "HTTP 500", id="a status of HTTP"),
+    pytest.param(
+        {"content": "command not found: foo"},
+        "command not found: foo",
+        id="a program that is missing",
+    ),
+    pytest.param(
+        {"content": "no such model", "code": 1}, "no such model", id="an exit code"
+    ),
+]
+
+
+@pytest.mark.parametrize(("result", "words"), ERRORS)
+async def test_telling_words_are_taken_wherever_they_stand(result, words):
+    events = [
+        {"type": "tool_call", "tool": "sh", "arguments": "foo --all"},
+        {"type": "tool_response", "tool": "sh", **result},
+    ]
+    reader = traces.messages.EpisodeReader(traces.episode.Limits())
+    (episode,) = reader.add({"events": events, "outcome": "failure", "task": "Do it."})
+    reflected = await reflect(episode)
+    assert f"failed with “{words}”" in reflected.text
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param([1], id="a list"), pytest.param(True, id="a flag")]
+)
+def test_a_code_that_is_neither_text_nor_number_is_refused(code):
+    reader = traces.messages.EpisodeReader(traces.episode.Limits())
+    event = {"type": "tool_response", "error": {"message": "slow", "code": code}}
+    with pytest.raises(errors.InvalidInput, match="code"):
+        reader.add({"events": [event]})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param("local_engine: timed out after 30 seconds", id="timed out"),
+        pytest.param("Query timeout after 30 seconds", id="a timeout after a time"),
+    ],
+)
+async def test_words_name_a_timeout(error):
+    rule = await rule_of(step("solve", {"depth": 9}, error=error), outcome="failure")
+    assert rule.startswith("solve can run out of time")
+
+
+async def test_a_final_verifier_is_quoted():
+    said = Event("system_event", "12 % is the operating margin", agent="verifier")
+    answer = Event("llm_response", "It grew by 12 %.", agent="analyst")
+    found = step("search", "growth", "up 4.2 %, margin 12 %")
+    reflected = await reflect(run_of(found, (answer, said), outcome="failure"))
+    assert "verifier said “12 % is the operating margin”." in reflected.text
+
+
+async def test_the_next_run_can_be_told_the_fix(memory: Memory):
+    mended = run_of(*SHAPES[4].values[0])
+    reflected = await reflect(mended, memory=memory, trust="operator")
+    assert reflected.stored
+    rows = await memory.query("Get it done.", waiting=True, importance=0.1)
+    assert any("call ocr" in row.lesson for row in rows)

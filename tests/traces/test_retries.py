@@ -1,0 +1,213 @@
+"""Which call worked after another had failed, and what made the difference."""
+
+from typing import Any
+
+import pytest
+
+from heedful import Episode, Event
+from heedful.traces.course import course
+from heedful.traces.retries import Correction, Retry, find_corrections, find_retries
+
+BROKEN = "Error: no such thing"
+
+
+def call(tool: str, arguments: Any) -> Event:
+    return Event("tool_call", tool=tool, arguments=arguments)
+
+
+def step(tool: str, arguments: Any, result: str = "ok") -> tuple[Event, Event]:
+    """Return a call and its result."""
+    return call(tool, arguments), Event("tool_response", result, tool=tool)
+
+
+def user(text: str) -> tuple[Event]:
+    return (Event("user_message", text),)
+
+
+def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
+    events = [event for parts in steps for event in parts]
+    return list(find_retries(course(Episode(tuple(events), "success", task=task))))
+
+
+MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")
+WORKS = step("make", {"target": "site"})
+SHAPES = [
+    pytest.param(
+        [
+            step("ship", {"box": "b7", "day": "tomorrow"}, "Error: day is no date"),
+            step("ship", {"box": "b7", "day": "2031-02-01"}),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="an argument with nothing in common",
+    ),
+    pytest.param(
+        [
+            step("ship", {"to": {"zip": "9020", "land": "Austria"}}, BROKEN),
+            step("ship", {"to": {"zip": "9020", "land": "AT"}}),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="an argument inside another",
+    ),
+    pytest.param(
+        [
+            step("play", {"song": "blue"}, BROKEN),
+            step("catalog", {"about": "blue"}, '{"id": "s-4471"}'),
+            step("play", {"song": "s-4471"}),
+        ],
+        Retry(tries=(0,), between=(2,), works=4),
+        id="a value that another call showed",
+    ),
+    pytest.param(
+        [
+            step("play", {"song": "blue-moon.ogg"}, BROKEN),
+            step("weather", {"city": "Rome"}, "sunny"),
+            step("convert", {"song": "blue-moon.ogg"}),
+        ],
+        Retry(tries=(0,), between=(), works=4),
+        id="another tool for the same thing",
+    ),
+    pytest.param(
+        [
+            step("sh", "gunzip data/a.xz", "Error: not in gzip format"),
+            step("sh", "unxz data/a.xz"),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="another program for the same thing",
+    ),
+    pytest.param(
+        [MADE, step("rest", {"wait_s": 9}), step("sleep", {"s": 9}), WORKS],
+        Retry(tries=(0,), between=(4,), works=6),
+        id="a wait",
+    ),
+    pytest.param(
+        [
+            step("shop", {"id": 5}, "Error: closed, versuchen Sie es in 7 Minuten"),
+            step("ruhen", {"minuten": 7}),
+            step("shop", {"id": 5}),
+        ],
+        Retry(tries=(0,), between=(2,), works=4),
+        id="a wait of the time that the error gives",
+    ),
+    pytest.param(
+        [MADE, step("paint", {"wall": 2}), step("put", {"at": "pages.toml"}), WORKS],
+        Retry(tries=(0,), between=(4,), works=6),
+        id="a step about what the error names",
+    ),
+    pytest.param(
+        [MADE, step("read", {"path": "pages.toml"}), step("login", {}), WORKS],
+        Retry(tries=(0,), between=(4,), works=6),
+        id="a look changes nothing",
+    ),
+    pytest.param(
+        [MADE, WORKS],
+        Retry(tries=(0,), between=(), works=2),
+        id="the same call at once: nothing was done",
+    ),
+    pytest.param(
+        [
+            step("invite", {"band": "Larks"}, "Error: 503 Service Unavailable"),
+            step("paint", {"band": "Larks"}),
+            step("invite", {"band": "Larks"}),
+        ],
+        Retry(tries=(0,), between=(), works=4),
+        id="a failure that passed by itself",
+    ),
+    pytest.param(
+        [MADE, step("paint", {"wall": 2}), user("It is repaired, go on."), WORKS],
+        Retry(tries=(0,), between=(), works=5),
+        id="the user put it right",
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "expected"), SHAPES)
+def test_what_made_the_difference_is_found(steps, expected):
+    assert retries_of(*steps) == [expected]
+
+
+NO_RETRIES = [
+    pytest.param(
+        [step("read", {"path": "a"}, BROKEN), step("read", {"path": "zz"})],
+        "",
+        id="another value of which nothing is known",
+    ),
+    pytest.param(
+        [
+            step("sh", "git -C /srv/app gc --auto", BROKEN),
+            step("sh", "ls /srv", "reflog.txt"),
+            step("sh", "git show HEAD:reflog.txt"),
+        ],
+        "",
+        id="another command of the same program",
+    ),
+    pytest.param(
+        [
+            step("book", {"hotel": "Oak", "city": "Ghent"}, BROKEN),
+            user("Then take the Kantklos."),
+            step("book", {"hotel": "Kantklos", "city": "Ghent"}),
+        ],
+        "Book the hotel Oak in Ghent.",
+        id="the user changed his mind",
+    ),
+    pytest.param(
+        [
+            step("enter", {"door": "north", "card": "expired"}, BROKEN),
+            step("enter", {"door": "north", "card": "valid"}),
+        ],
+        "Try the door with an expired card and a valid one.",
+        id="the task asked for both",
+    ),
+    pytest.param(
+        [
+            step("lint", {"path": "src/app.py"}, BROKEN),
+            step("edit", {"path": "src/app.py"}),
+            step("read", {"path": "src/app.py"}),
+        ],
+        "",
+        id="an edit and a look are no other way",
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "task"), NO_RETRIES)
+def test_what_has_nothing_to_do_with_the_failure_is_no_retry(steps, task):
+    assert retries_of(*steps, task=task) == []
+
+
+ANSWER = Event("llm_response", "It is 12.", agent="writer")
+OTHER_ANSWER = Event("llm_response", "It is 12000.", agent="writer")
+REMARK = Event("error_event", "The table is in thousands.", agent="checker")
+
+
+def corrections_of(*events: Event, outcome: Any = "success") -> list[Correction]:
+    return list(find_corrections(course(Episode(events, outcome))))
+
+
+def test_an_answer_that_was_accepted_after_a_remark_is_found():
+    expected = Correction(answer=0, remark=1, call=None, accepted=2)
+    assert corrections_of(ANSWER, REMARK, OTHER_ANSWER) == [expected]
+
+
+def test_the_call_between_a_remark_and_the_new_answer_is_named():
+    query = step("sql", {"query": "select 1000 * x"})
+    expected = Correction(answer=0, remark=1, call=2, accepted=4)
+    assert corrections_of(ANSWER, REMARK, *query, OTHER_ANSWER) == [expected]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([ANSWER, REMARK], id="no new answer"),
+        pytest.param([ANSWER, REMARK, ANSWER], id="the agent stayed with its answer"),
+        pytest.param(
+            [ANSWER, Event("user_message", "Shorter, please."), OTHER_ANSWER],
+            id="a wish of the user",
+        ),
+    ],
+)
+def test_not_every_second_answer_is_a_correction(events):
+    assert corrections_of(*events) == []
+
+
+def test_an_answer_of_a_failed_run_was_not_accepted():
+    assert corrections_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") == []
