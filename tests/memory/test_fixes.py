@@ -126,6 +126,8 @@ async def test_the_rule_says_what_works(steps, rule):
 @pytest.mark.parametrize(("steps", "rule"), SHAPES)
 async def test_the_lesson_says_that_the_run_mended_itself(steps, rule):
     reflected = await reflect(run_of(*steps))
+    assert reflected is not None
+    assert reflected.strategy is not None
     assert reflected.strategy.meta["mended"]
 
 
@@ -224,6 +226,7 @@ async def test_telling_words_are_taken_wherever_they_stand(result, words):
     reader = traces.messages.EpisodeReader(traces.episode.Limits())
     (episode,) = reader.add({"events": events, "outcome": "failure", "task": "Do it."})
     reflected = await reflect(episode)
+    assert reflected is not None
     assert f"failed with “{words}”" in reflected.text
 
 
@@ -254,12 +257,16 @@ async def test_a_final_verifier_is_quoted():
     answer = Event("llm_response", "It grew by 12 %.", agent="analyst")
     found = step("search", "growth", "up 4.2 %, margin 12 %")
     reflected = await reflect(run_of(found, (answer, said), outcome="failure"))
+    assert reflected is not None
     assert "verifier said “12 % is the operating margin”." in reflected.text
 
 
 async def test_the_next_run_can_be_told_the_fix(memory: Memory):
-    mended = run_of(*SHAPES[4].values[0])
+    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
+    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
+    mended = run_of(scan, read)
     reflected = await reflect(mended, memory=memory, trust="operator")
+    assert reflected is not None
     assert reflected.stored
     rows = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert any("call ocr" in row.lesson for row in rows)

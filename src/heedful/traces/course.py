@@ -42,7 +42,8 @@ _FAILURE_PATTERN = re.compile(
     # nor with the report that there is none, as in "error: null" or "Failed: 0".
     r"(?!\W{0,5}[:=]\s?(?i:null|none|false|0|\"\"|\[\]|\{\})(?![\w.]))"
     # A line holds an exit status other than 0: "exit code 2", "Command exit status 1".
-    r"|^(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
+    r"|^\[?(?i:exit ?(?:code|status))[: ]{0,2}(?!0\b)-?\d"
+    r"|^\$\? ?= ?(?!0\b)\d{1,3}$"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     # The last line holds it alone: "exit: 81"; or the first, as "HTTP/1.1 428" does.
     r"|^\W?exit[:= ]{1,2}(?!0\b)-?\d{1,3}\W{0,2}\Z|\AHTTP(?:/[\d.]+)? [45]\d\d\b"
@@ -61,7 +62,7 @@ _FAILURE_PATTERN = re.compile(
 # The words of a status beside its name: "exit code 1", "HTTP/1.1 404", "error 500".
 _STATUS_WORD_PATTERN = re.compile(
     r"\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
-    r"|returned|-?\d{1,3})\b|[^\w\s]"
+    r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
 )
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 _LIST_MARK_PATTERN = re.compile(
@@ -234,6 +235,12 @@ def _is_failure_code(code: str) -> bool:
     return code.isdecimal() and (0 < int(code) < 100 or 400 <= int(code) < 600)
 
 
+def says_more(event: Event) -> bool:
+    """Return whether a result says more than a status."""
+    texts = (event.error, event.content)
+    return any(output(text) and not _is_bare_status(text) for text in texts)
+
+
 def _is_bare_status(text: str) -> bool:
     """Return whether a text is only the number or the name of a status, or both.
 
@@ -310,10 +317,13 @@ def named_arguments(event: Event) -> dict[str, str]:
 
 def as_text(value: Any) -> str:
     """Return an argument as text: data as JSON, with visible ends of lines and tabs."""
-    text = value
-    if not isinstance(value, str):
-        text = json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else _as_json(value)
     return text.strip().replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _as_json(value: Any) -> str:
+    """Return data as JSON; what JSON lacks becomes a text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def only_text(event: Event) -> str:

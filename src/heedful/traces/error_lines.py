@@ -43,7 +43,7 @@ _ERROR_WORD_PATTERN = re.compile(
 # A word that says what is missing or forbidden: "permission denied".
 _ERROR_REASON_PATTERN = re.compile(
     r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
-    r"|denied|declined|refused|rejected)\b",
+    r"|denied|declined|refused|rejected|must|should|expected|invalid)\b",
     re.IGNORECASE,
 )
 # A place in a file: "main.c:12:5: expected ';'", but not "main.c:12: warning".

@@ -24,6 +24,7 @@ from heedful.traces.course import (
     ends,
     named_arguments,
     only_text,
+    says_more,
     status_phrases,
 )
 from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event, call_arguments
@@ -53,22 +54,32 @@ _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 _TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 # A value that says which thing is meant: it has a digit, a mark or a capital inside.
-_NAME_PATTERN = re.compile(
+_THING_PATTERN = re.compile(
     r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
 )
-_QUOTED_NAME_PATTERN = re.compile(r"['\"`“‘]([^'\"`”’\n]{3,80})['\"`”’]")
-# A call that looks, by the first words of its tool and of its command.
+_QUOTED_PART_PATTERN = re.compile(r"['\"`“‘]([^'\"`”’\n]{3,80})['\"`”’]")
+# A call that looks: the first words of its tool, and of the command that it runs.
 _LOOK_PATTERN = re.compile(
-    r"(?:get|read|list|ls|show|cat|head|tail|less|view|open|find|search|grep|rg|glob"
-    r"|describe|desc|select|status|stat|check|inspect|which|print|echo|debug|help|fetch"
-    r"|think|query|lookup|explain|pwd|wc|diff|log|version)\b"
+    r"(?:get|read|list|show|cat|head|tail|view|find|search|grep|glob|describe|status"
+    r"|stat|inspect|fetch|think|lookup|explain|debug|help)\b"
+)
+_LOOK_COMMAND_PATTERN = re.compile(
+    r"(?:ls|cat|head|tail|less|grep|rg|find|stat|which|echo|pwd|wc|diff|select|show"
+    r"|desc|describe|explain|debug|git (?:status|log|diff|show))\b"
+    r"|\S+ -{1,2}(?:v|version|h|help)\b"
 )
 # A call that changes something about the things it names.
 _CHANGE_PATTERN = re.compile(
     r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
     r"|chmod|git|multi ?edit|apply|sed|create|update)\b"
 )
+_SEED_PATTERN = re.compile(r"seed\w*[ =:]+\d+")
 _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
+# A connection that broke off, or that was not answered in time.
+_BROKEN_CONNECTION_PATTERN = re.compile(
+    r"\btime[d ]?[ -]?out\b|\bconnection (?:was )?(?:reset|closed|lost|aborted)\b"
+    r"|\bclosed the connection\b"
+)
 # How long an error asks to wait, in seconds if it says no unit.
 _DELAY_PATTERN = re.compile(
     r"(?:retry[-_ ]?after|again (?:in|after)|wait)\W{0,4}(?:\w+ ){0,2}(\d{1,5})"
@@ -146,7 +157,7 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
     """
     fixed: set[int] = set()
     for next_index, call in enumerate(calls, 1):
-        if call in fixed or not call_failed(run, call):
+        if call in fixed or not call_failed(run, call) or _found_nothing(run, call):
             continue
 
         later = calls[next_index : next_index + MAX_RETRY_DISTANCE_CALLS]
@@ -161,6 +172,15 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
         if not _is_wanted(run, tries[-1], works):
             between = _steps_between(run, tries, works)
             yield Retry(tries=tuple(tries), between=tuple(between), works=works)
+
+
+def _found_nothing(run: Course, call: int) -> bool:
+    """Return whether a call looked for something, and only its exit status says no."""
+    result = run.result[call]
+    if result is None or not _looks(run.events[call]):
+        return False
+    event = run.events[result]
+    return event.type == "tool_response" and not says_more(event)
 
 
 def _most_alike(run: Course, failed: int, later: Iterable[int]) -> int | None:
@@ -236,7 +256,8 @@ def _differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> 
     changed = [name for name in names if old.get(name) != new.get(name)]
     if len(changed) == len(names) or len(changed) > MAX_CHANGED_ARGUMENTS:
         return False
-    values = [leaves.get(name, "") for name in changed for leaves in (old, new)]
+    values = [old.get(name, "") for name in changed]
+    values += [new.get(name, "") for name in changed]
     return all(len(value.split()) <= MAX_VALUE_WORDS for value in values)
 
 
@@ -267,13 +288,14 @@ def _begin_alike(old: Event, new: Event) -> bool:
 def _find_shown(run: Course, failed: int, works: int) -> list[int]:
     """Return the calls in between whose results first showed a new value of a call."""
     new = _new_tokens(run, failed, works)
-    shown: list[int] = []
+    steps: list[int] = []
     for call in _good_calls(run, failed, works):
-        found = {token for token in new if _has_token(_result_text(run, call), token)}
-        if found:
-            shown.append(call)
-            new -= found
-    return shown
+        text = _result_text(run, call)
+        known = {token for token in new if _has_token(text, token)}
+        if known:
+            steps.append(call)
+            new -= known
+    return steps
 
 
 def _new_tokens(run: Course, failed: int, works: int) -> set[str]:
@@ -338,16 +360,16 @@ def _steps_between(run: Course, tries: Sequence[int], works: int) -> list[int]:
         steps = [n for n in vain if not _looks(run.events[n])] + helpful
         return steps[-MAX_STEPS_BETWEEN:]
 
-    shown = _find_shown(run, tries[0], works)
-    if shown:
-        return shown[:MAX_STEPS_BETWEEN]
+    lookups = _find_shown(run, tries[0], works)
+    if lookups:
+        return lookups[:MAX_STEPS_BETWEEN]
     between = _good_calls(run, tries[-1], works)
     changes = [n for n in between if not _looks(run.events[n])]
     error = _error_names(run, tries[-1])
     steps = [
         n
         for n in changes
-        if _is_of(_CHANGE_PATTERN, run.events[n]) or _named(run.events[n]) & error
+        if _changes_things(run.events[n]) or _named(run.events[n]) & error
     ]
     return steps[-MAX_STEPS_BETWEEN:]
 
@@ -367,33 +389,45 @@ def _what_helped(run: Course, failed: int, works: int) -> list[int]:
     if passes_by_itself(run, failed):
         return [n for n in changes if _named(run.events[n]) & _error_names(run, failed)]
 
-    about = [n for n in changes if _is_about(run, n, failed)]
-    if about or _user_spoke(run, failed, works):
-        return about
+    related = [n for n in changes if _is_about(run, n, failed)]
+    if related or _user_spoke(run, failed, works):
+        return related
     return changes
 
 
 def _looks(event: Event) -> bool:
-    """Return whether a call only looks at something, by its name and its command."""
-    return _is_of(_LOOK_PATTERN, event)
+    """Return whether a call only looks at something, by its name or its command."""
+    if _LOOK_COMMAND_PATTERN.match(_command(event)):
+        return True
+    return _has_name(_LOOK_PATTERN, event)
 
 
-def _is_of(pattern: re.Pattern[str], event: Event) -> bool:
-    """Return whether the name of a tool, or the command that it runs, has a shape.
+def _changes_things(event: Event) -> bool:
+    """Return whether a call edits, moves or removes what it names."""
+    has_command = _CHANGE_PATTERN.match(_command(event)) is not None
+    return has_command or _has_name(_CHANGE_PATTERN, event)
+
+
+def _command(event: Event) -> str:
+    """Return the text that is the only argument of a call, in lower case."""
+    return only_text(event).lower().lstrip()
+
+
+def _has_name(pattern: re.Pattern[str], event: Event) -> bool:
+    """Return whether the name of a tool has a shape.
 
     Of a name such as "files.read_lines" each word may be the first one.
     """
     name = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", event.tool).lower()
     words = name.split()
-    if any(pattern.match(" ".join(words[start:])) for start in range(len(words))):
-        return True
-    return pattern.match(only_text(event).lower().lstrip("-/ ")) is not None
+    ends_of_name = (" ".join(words[start:]) for start in range(len(words)))
+    return any(pattern.match(end) for end in ends_of_name)
 
 
 def is_wait(run: Course, step: int, failed: int) -> bool:
     """Return whether a step waits, by its name or by a number that the error gives."""
     event = run.events[step]
-    if _is_of(_WAIT_PATTERN, event):
+    if _has_name(_WAIT_PATTERN, event) or _WAIT_PATTERN.match(_command(event)):
         return True
     arguments = list(_leaves(event).values())
     if len(arguments) != 1 or not arguments[0].isdigit():
@@ -408,7 +442,7 @@ def passes_by_itself(run: Course, call: int) -> bool:
     text = _result_text(run, call)
     if TIMEOUT_CODE_PATTERN.search(event.code) or _LATER_PATTERN.search(text):
         return True
-    if re.search(r"\btim(?:ed|e) ?-?out\b|\bi/o timeout\b", text):
+    if _BROKEN_CONNECTION_PATTERN.search(text):
         return True
     status = f"{event.code} {event.error}"
     return bool(re.search(r"\b5\d\d\b", status)) or _has_server_error(text)
@@ -464,26 +498,30 @@ def _is_about(run: Course, step: int, failed: int) -> bool:
 def _named(event: Event) -> set[str]:
     """Return the names in a call: paths with their parts, ids, and whole values."""
     text = _text_of(event)
-    names = set(_NAME_PATTERN.findall(text))
-    parts = {part for name in names for part in re.split(r"[/:]", name)}
+    names = set(_THING_PATTERN.findall(text))
+    parts = _split_names(names)
     values = {value for value in _leaves(event).values() if len(value.split()) == 1}
     tokens = {token for token in _tokens(text) if len(token) > MIN_WORD_CHARS}
     return {name.lower() for name in names | parts | values | tokens if len(name) > 2}
 
 
+def _split_names(names: Iterable[str]) -> set[str]:
+    """Return the parts of paths and of names such as "image:tag"."""
+    return set(re.split(r"[/:\s]", " ".join(names)))
+
+
 def _error_names(run: Course, call: int) -> set[str]:
     """Return the names in an error: quoted texts, paths, and words with marks."""
     text = _result_text(run, call)
-    quoted = set(_QUOTED_NAME_PATTERN.findall(text))
-    names = set(_NAME_PATTERN.findall(text))
-    parts = {part for name in names for part in re.split(r"[/:]", name)}
+    quoted = set(_QUOTED_PART_PATTERN.findall(text))
+    names = set(_THING_PATTERN.findall(text))
+    parts = _split_names(names)
     return {name.lower().strip(".") for name in quoted | names | parts if len(name) > 2}
 
 
 def _user_spoke(run: Course, start: int, end: int) -> bool:
     """Return whether the user said something between two positions."""
-    events = run.events[start + 1 : end]
-    return any(event.type == "user_message" for event in events)
+    return _messages(run, start, end) != ""
 
 
 def _is_wanted(run: Course, failed: int, works: int) -> bool:
@@ -491,20 +529,34 @@ def _is_wanted(run: Course, failed: int, works: int) -> bool:
 
     Then the first call was no mistake, or the agent did not find its fix.
     """
+    changes = differences(run.events[failed], run.events[works])
+    if changes and all(_is_of_chance(*change) for change in changes):
+        return True
     new = _tokens(_text_of(run.events[works])) - _tokens(_text_of(run.events[failed]))
     if not new:
         return False
 
-    asked = [run.episode.task]
-    asked += [e.content for e in run.events[:failed] if e.type == "user_message"]
-    task = _tokens(" ".join(asked))
+    prompts = _messages(run, 0, failed)
+    task = _tokens(f"{run.episode.task} {prompts}")
     old = _tokens(_text_of(run.events[failed])) - _tokens(_text_of(run.events[works]))
     if old and old | new <= task:
         return True
 
-    between = run.events[failed + 1 : works]
-    messages = [event.content for event in between if event.type == "user_message"]
-    return new <= _tokens(" ".join(messages))
+    return new <= _tokens(_messages(run, failed, works))
+
+
+def _messages(run: Course, start: int, end: int) -> str:
+    """Return what the user says between two positions."""
+    events = run.events[start:end]
+    return " ".join(e.content for e in events if e.type == "user_message")
+
+
+def _is_of_chance(name: str, old: str | None, new: str | None) -> bool:
+    """Return whether two values differ in nothing but the seed of chance."""
+    if "seed" in name.lower():
+        return True
+    without = [_SEED_PATTERN.sub("", text or "") for text in (old, new)]
+    return without[0] == without[1]
 
 
 def _find_other_way(run: Course, failed: int) -> int | None:
@@ -520,22 +572,22 @@ def _find_other_way(run: Course, failed: int) -> int | None:
     calls = (n for n in range(start, len(run.events)) if run.roles[n] == "act")
 
     other: int | None = None
-    most = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
+    highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
     for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
         candidate = run.events[call]
         if run.result[call] is None or call_failed(run, call):
             continue
         if candidate.tool == event.tool and _begin_alike(event, candidate):
             continue
-        if _is_of(_CHANGE_PATTERN, candidate):
+        if _changes_things(candidate):
             continue
         if _looks(candidate) and not _looks(event):
             continue
 
         common = len(names & _thing_names(candidate))
-        if common > most and _result_text(run, call).strip():
+        if common > highest and _result_text(run, call).strip():
             other = call
-            most = common
+            highest = common
     return other
 
 
@@ -544,7 +596,7 @@ def _thing_names(event: Event) -> set[str]:
     values = {
         value for value in _leaves(event).values() if len(value) >= MIN_VALUE_CHARS
     }
-    names = set(_NAME_PATTERN.findall(_text_of(event)))
+    names = set(_THING_PATTERN.findall(_text_of(event)))
     return {name for name in values | names if not name.startswith("-")}
 
 
@@ -607,8 +659,7 @@ def was_meant(run: Course, failed: int) -> bool:
     """
     if _PROBING_TASK_PATTERN.search(run.episode.task):
         return True
-    prompts = [e.content for e in run.events[:failed] if e.type == "user_message"]
-    if any(_PROBING_TASK_PATTERN.search(prompt) for prompt in prompts):
+    if _PROBING_TASK_PATTERN.search(_messages(run, 0, failed)):
         return True
 
     for position in range((run.result[failed] or failed) + 1, len(run.events)):
