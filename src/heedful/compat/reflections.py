@@ -670,17 +670,12 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 
 
 def _plain_event(event: Any) -> Any:
-    """Return an event with its code as text, its time in seconds, and its tool.
+    """Return an event with its time in seconds, and its tool.
 
-    Codes of HTTP are numbers, JavaScript counts milliseconds, and earlier systems noted
-    the tool in the metadata.
+    JavaScript counts milliseconds, and earlier systems noted the tool in the metadata.
     """
     if not isinstance(event, dict):
         return event
-
-    error = event.get("error")
-    if isinstance(error, dict) and isinstance(error.get("code"), int):
-        event["error"] = {**error, "code": str(error["code"])}
 
     for name in ("timestamp", "at"):
         moment = event.get(name)

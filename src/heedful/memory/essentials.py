@@ -17,9 +17,9 @@ from heedful.errors import AnswerRefused
 from heedful.lessons.words import words
 from heedful.memory.citations import Claim, event_words, plain_words, stems
 from heedful.memory.draft import Draft, excerpt
-from heedful.memory.study import Study
+from heedful.memory.study import FIX_KINDS, Study
 from heedful.sanitize import clean
-from heedful.traces import signals as trace
+from heedful.traces import course as trace
 from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.traces.error_lines import error_text
 
@@ -124,7 +124,7 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
     out.
     """
     episode = study.episode
-    cured = [signal for signal in study.main_signals if signal.kind == "retry"]
+    cured = [signal for signal in study.main_signals if signal.kind in FIX_KINDS]
     signal = cured[0] if cured else study.reason
 
     call = ""

@@ -34,6 +34,8 @@ REASON_ORDER: tuple[Kind, ...] = (
     "repeated",
     "answer",
 )
+# The kinds of signals that show what worked.
+FIX_KINDS: tuple[Kind, ...] = ("corrected", "retry")
 # How many failures that have nothing to do with each other a reflection describes.
 MAX_UNRELATED_FAILURES = 2
 # A category of an error that is shown: a plain name, such as "timeout_error".
@@ -133,12 +135,11 @@ class Study:
         reason = self.reason
         if reason is None:
             return ()
-        if reason.kind not in ("corrected", "retry", "cause"):
+        if reason.kind not in (*FIX_KINDS, "cause"):
             return (reason,)
 
         # The reason first, then each failure of which no step is in an earlier one.
-        kinds = ("corrected", "retry", "cause")
-        failures = [s for s in self.signals if s.kind in kinds]
+        failures = [s for s in self.signals if s.kind in (*FIX_KINDS, "cause")]
         failures.sort(key=lambda s: (s != reason, REASON_ORDER.index(s.kind)))
         unrelated: list[Signal] = []
         covered: set[int] = set()

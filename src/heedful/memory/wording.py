@@ -20,7 +20,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
 from heedful.memory.citations import claim, event_words, normalize
 from heedful.memory.draft import DEFAULT_CONFIDENCE, Draft
-from heedful.memory.study import Study
+from heedful.memory.study import FIX_KINDS, Study
 from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.traces import course as trace
@@ -67,8 +67,6 @@ _AGENT_EVENTS = frozenset(
     {"tool_call", "tool_response", "llm_call", "llm_response", "summary"}
 )
 _SPEAKERS = {"user_message": "The user", "llm_response": "The agent"}
-# The kinds of signals that show what worked.
-FIX_KINDS: tuple[Kind, ...] = ("retry", "corrected")
 # A sentence and the positions of its events.
 _Sentence = tuple[str, tuple[int, ...]]
 

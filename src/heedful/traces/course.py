@@ -10,8 +10,6 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from http import HTTPStatus
 from itertools import chain, islice
 from typing import Any, Literal
 
@@ -58,6 +56,32 @@ _FAILURE_PATTERN = re.compile(
     r"|\"exit_?code\": ?(?!0\b)-?\d|\A\{(?:.{0,400}, ?)?\"status\": ?\"?[45]\d\d\b"
     r"|\A\{\s*\"error_(?:code|message|type)\": ?(?!null|0\b|\"\")"
     r"|\"(?:status|type)\": ?\"error\"|\"(?:success|ok)\": ?false\b"
+)
+# The names of statuses of HTTP: errors of a server, and of a request.
+SERVER_ERROR_NAMES = (
+    "internal server error",
+    "bad gateway",
+    "service unavailable",
+    "gateway timeout",
+)
+CLIENT_ERROR_NAMES = (
+    "bad request",
+    "unauthorized",
+    "payment required",
+    "forbidden",
+    "not found",
+    "method not allowed",
+    "not acceptable",
+    "request timeout",
+    "conflict",
+    "gone",
+    "precondition failed",
+    "unsupported media type",
+    "unprocessable entity",
+    "unprocessable content",
+    "locked",
+    "precondition required",
+    "too many requests",
 )
 # The words of a status beside its name: "exit code 1", "HTTP/1.1 404", "error 500".
 _STATUS_WORD_PATTERN = re.compile(
@@ -249,13 +273,7 @@ def _is_bare_status(text: str) -> bool:
     """
     words = _STATUS_WORD_PATTERN.sub(" ", text.lower())
     bare = " ".join(words.split())
-    return not bare or bare in status_phrases(400)
-
-
-@cache
-def status_phrases(least: int) -> frozenset[str]:
-    """Return the names of the states of HTTP from a number on, in lower case."""
-    return frozenset(s.phrase.lower() for s in HTTPStatus if s.value >= least)
+    return not bare or bare in (*SERVER_ERROR_NAMES, *CLIENT_ERROR_NAMES)
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:

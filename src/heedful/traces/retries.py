@@ -18,6 +18,7 @@ from typing import Any
 
 from heedful.lessons.words import count_common
 from heedful.traces.course import (
+    SERVER_ERROR_NAMES,
     Course,
     as_text,
     call_failed,
@@ -25,7 +26,6 @@ from heedful.traces.course import (
     named_arguments,
     only_text,
     says_more,
-    status_phrases,
 )
 from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event, call_arguments
 
@@ -445,12 +445,8 @@ def passes_by_itself(run: Course, call: int) -> bool:
     if _BROKEN_CONNECTION_PATTERN.search(text):
         return True
     status = f"{event.code} {event.error}"
-    return bool(re.search(r"\b5\d\d\b", status)) or _has_server_error(text)
-
-
-def _has_server_error(text: str) -> bool:
-    """Return whether a text in lower case has the name of an error of a server."""
-    return any(phrase in text for phrase in status_phrases(500))
+    has_status = re.search(r"\b5\d\d\b", status) is not None
+    return has_status or any(name in text for name in SERVER_ERROR_NAMES)
 
 
 def asked_delay(run: Course, call: int) -> float | None:
