@@ -24,7 +24,6 @@ lessons with two examples can be hardened, since a wrong value is no wrong form.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from typing import Any
 import heedful
 from bench.quality import unlike
 from bench.quality.rows import Row, read
+from examples.house_rules import rules
 from heedful import Finding, Memory
 from heedful.checks.evaluate import Context
 from heedful.cli.run import examples_folder
@@ -59,12 +59,15 @@ class Case:
 
 @dataclass(kw_only=True)
 class Count:
-    """What one family showed; `lessons` had two examples, `hardened` are those of them
-    that became a check.
+    """What one family showed.
+
+    `lessons` had two examples, and `hardened` are those of them that became a check.
+    `others` are the repeats of lessons of which no check could be made.
     """
 
     repeats: int = 0
     caught: int = 0
+    others: int = 0
     answers: int = 0
     alarms: int = 0
     lessons: int = 0
@@ -110,6 +113,12 @@ def _rows(key: str, counts: Sequence[Count]) -> Iterator[Row]:
         ours=caught / max(1, repeats),
         anchor=f"{caught} of {repeats} repeats, without a model call",
     )
+    others = sum(count.others for count in counts)
+    yield Row(
+        key=f"{key}.caught_of_all",
+        ours=caught / max(1, repeats + others),
+        anchor=f"{others} repeats more are of lessons that no check separates",
+    )
     yield Row(
         key=f"{key}.false_alarms",
         ours=sum(count.alarms for count in counts),
@@ -132,6 +141,7 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
         for answer in case.wrong:
             for finding in case.judge(answer):
                 rule = heedful.signature(finding.check, finding.key).digest
+                count.others += rule in refusals and rule not in checks
                 if rule in checks:
                     count.repeats += 1
                     if checks[rule].judge(answer):
@@ -202,12 +212,6 @@ async def _harden(
 def demo_families() -> dict[str, list[Case]]:
     """Return the house rules: recorded answers first, then the other tasks."""
     folder = examples_folder() / "house_rules"
-    spec = importlib.util.spec_from_file_location("rules", folder / "rules.py")
-    assert spec is not None
-    assert spec.loader is not None
-    rules = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rules)
-
     recorded = json.loads(ANSWERS.read_text("utf-8"))["demo"]
     families: dict[str, list[Case]] = {}
     for line in (folder / "tasks.jsonl").read_text("utf-8").splitlines():

@@ -25,6 +25,7 @@ _NAMES = {
     "lessons.lesson": (
         "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature"
     ),
+    "lessons.lesson_check": "LessonCheck",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof",
     "lessons.signature": "signature",
@@ -47,6 +48,7 @@ _NAMES = {
     "memory.citations": "Claim",
     "memory.draft": "Draft",
     "memory.dream": "Dream Dreams consolidate",
+    "memory.hardening": "LessonChecks",
     "memory.memory": "Memory",
     "memory.quarantine": "Quarantine",
     "memory.reflect": "Reflected episode_of reflect reflect_waiting",

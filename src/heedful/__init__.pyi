@@ -10,6 +10,7 @@ from heedful.lessons.action import Action, ActionHistory, KnownFailure, Step
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.consolidate import Proposal
 from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Match, Outcome, Remembered, Scope, Signature
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.proof import Comparison, Effect, Proof
 from heedful.lessons.signature import signature
@@ -27,6 +28,7 @@ from heedful.memory.appraisal import appraise
 from heedful.memory.citations import Claim
 from heedful.memory.draft import Draft
 from heedful.memory.dream import Dream, Dreams, consolidate
+from heedful.memory.hardening import LessonChecks
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
@@ -41,5 +43,5 @@ from heedful.store import open_store
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Event, Fault
 from heedful.traces.signals import Signal, repeated_step, signals
-__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Step', 'Stop', 'StopRule', 'Store', 'Templates', 'Trigger', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
+__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Step', 'Stop', 'StopRule', 'Store', 'Templates', 'Trigger', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

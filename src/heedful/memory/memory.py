@@ -89,6 +89,7 @@ from heedful.validation import (
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
     from heedful.lessons.proof import Proof
+    from heedful.memory.hardening import LessonChecks
 
 _log = logging.getLogger("heedful")
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
@@ -244,6 +245,13 @@ class Memory:
     def quarantine(self) -> Quarantine:
         """The lessons in quarantine, which a person releases or rejects."""
         return Quarantine(self.store, self.scope)
+
+    @property
+    def checks(self) -> LessonChecks:
+        """The checks that lessons became, and those that a lesson may become."""
+        from heedful.memory.hardening import LessonChecks
+
+        return LessonChecks(self.store, self.scope)
 
     async def stated_trust(self) -> Mapping[str, Trust]:
         """Return the trust of sources: as `set_trust` states it, or else `trust`."""

@@ -328,3 +328,49 @@ delete from lineage where child in (select example from origin where scope = :sc
 select count(*) as n from lesson l join example e on e.lesson_id = l.id
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.error_type = :error_type
   and l.state in ('unverified', 'verified') and e.state in ('unverified', 'verified');
+
+-- name: lesson_checks
+-- The checks that lessons became, newest decision first; with a `lesson` above 0, that of this lesson.
+select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
+         select c.checks from cause c
+         where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
+           and c.kind = l.kind and c.signature = l.signature
+         order by c.loops desc limit 1
+       ), '[]') as taught_by
+from hardened h join lesson l on l.id = h.lesson_id
+where h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
+order by h.decided desc, h.lesson_id desc limit :limit;
+
+-- name: active_checks
+-- The accepted checks of a memory key; with an `id`, of the key of this loop. With `calls`, those of calls.
+select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as lesson_state, coalesce((
+         select c.checks from cause c
+         where c.tenant = h.tenant and c.project = h.project and c.memory_key = h.memory_key
+           and c.kind = l.kind and c.signature = l.signature
+         order by c.loops desc limit 1
+       ), '[]') as taught_by
+from hardened h join lesson l on l.id = h.lesson_id
+where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h.memory_key = coalesce(
+    (select memory_key from loop where tenant = :tenant and project = :project and id = :id), :memory_key
+  ) and (h.kind = 'call') = :calls and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+order by h.lesson_id;
+
+-- name: hardenable
+-- A lesson, and the memory key of most loops that broke its rule.
+select l.*, coalesce((
+         select c.memory_key from cause c
+         where c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
+         order by c.loops desc, c.memory_key limit 1
+       ), '') as memory_key
+from lesson l where l.tenant = :tenant and l.project = :project and l.id = :id;
+
+-- name: accepted_outputs
+-- The examples of one lesson (`own`), or those of the others, newest first.
+select e.record from example e
+where e.scope = :scope and (e.lesson_id = :id) = :own and (:memory_key = '' or e.memory_key = :memory_key)
+  and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
+order by e.id desc limit :limit;
+
+-- name: count_alarm
+update hardened set hits = hits + 1, false_alarms = false_alarms + :wrong, last_hit = :now
+where tenant = :tenant and project = :project and lesson_id = :id and state = 'accepted';

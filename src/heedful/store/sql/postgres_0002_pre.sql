@@ -35,6 +35,35 @@ create index lesson_useful on lesson (
   useful, importance, max(last_seen, last_shown), id
 );
 
+-- A check that a lesson became: what it checks (`rule`, JSON) and that in words. It was executed on `failed` rejected, on
+-- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since it was `decided`, it found something
+-- `hits` times, of which `false_alarms` were wrong.
+create table hardened (
+  lesson_id bigint not null references lesson (id) on delete cascade,
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  memory_key text collate "C" not null default '',
+  kind text collate "C" not null check (kind in ('object', 'form', 'bound', 'word', 'call')),
+  rule text collate "C" not null,
+  about text collate "C" not null,
+  failed bigint not null default 0,
+  passed bigint not null default 0,
+  harmless bigint not null default 0,
+  state text collate "C" not null default 'proposed' check (state in ('proposed', 'accepted', 'rejected')),
+  hits bigint not null default 0,
+  false_alarms bigint not null default 0,
+  last_hit double precision not null default 0,
+  decided double precision not null default 0,
+  by text collate "C" not null default '',
+  why text collate "C" not null default '',
+  primary key (lesson_id)
+);
+create index hardened_key on hardened (tenant, project, memory_key) where state = 'accepted';
+
+alter table hardened enable row level security;
+create policy of_tenant on hardened using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
 -- Names that PostgreSQL made of the old words.
 do $$
 declare

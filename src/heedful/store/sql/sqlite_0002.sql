@@ -162,6 +162,31 @@ create index link_became on link (tenant, project, dream) where relation = 'beca
 -- The stored results of calls that may be repeated; -1 is an answer over HTTP, which keeps the old word.
 update answer set record = replace(record, '"state": "candidate"', '"state": "unverified"') where n >= 0;
 
+-- A check that a lesson became: what it checks (`rule`, JSON) and that in words. It was executed on `failed` rejected, on
+-- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since it was `decided`, it found something
+-- `hits` times, of which `false_alarms` were wrong.
+create table hardened (
+  lesson_id integer not null references lesson (id) on delete cascade,
+  tenant text not null,
+  project text not null,
+  memory_key text not null default '',
+  kind text not null check (kind in ('object', 'form', 'bound', 'word', 'call')),
+  rule text not null,
+  about text not null,
+  failed integer not null default 0,
+  passed integer not null default 0,
+  harmless integer not null default 0,
+  state text not null default 'proposed' check (state in ('proposed', 'accepted', 'rejected')),
+  hits integer not null default 0,
+  false_alarms integer not null default 0,
+  last_hit real not null default 0,
+  decided real not null default 0,
+  by text not null default '',
+  why text not null default '',
+  primary key (lesson_id)
+) without rowid;
+create index hardened_key on hardened (tenant, project, memory_key) where state = 'accepted';
+
 create view recallable as
 select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words
 from example e join corpus c on c.scope = e.scope where e.indexed;

@@ -1,0 +1,254 @@
+"""Propose a check from the examples of a lesson, without a model. Pure.
+
+The simplest construct that separates is chosen: all rejected outputs break it, and all
+accepted ones keep it. The constructs, in this order: the fields of a JSON object, the
+form of the whole answer, a bound that the lesson's words name, a word that they quote.
+A construct begins as general as it can be, and gets narrower only if a rejected output
+still fits. So it does not ask for more than the examples show:
+
+- a form needs two different accepted outputs, or what they have in common is chance;
+- a bound or a word needs to stand in the lesson's own words, since two long texts
+  differ in many things by chance;
+- what an answer must have is asked only of loops with the memory key of the lesson,
+  because the answers of another function have another form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.lessons.lesson_check import (
+    UNITS,
+    CheckKind,
+    Piece,
+    fits,
+    json_types,
+    letter_case,
+    pieces,
+)
+
+MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
+MAX_FORMS = 4  # how many forms the accepted outputs may have
+MAX_ABOUT_CHARS = 60  # of a form in words
+_NUMBER_PATTERN = re.compile(r"\d+")
+# A text in quotation marks, or characters that are no word, such as "```".
+_QUOTED_PATTERN = re.compile(
+    r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
+)
+Rule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What a check is made from and executed on.
+
+    `rejected` are the outputs of a lesson, `accepted` the different ones, and `harmless`
+    are accepted ones of others; `text` has the lesson's words. `keyed` is true if the
+    check judges only loops of one memory key. With `is_call`, the outputs are calls.
+    """
+
+    text: str
+    rejected: tuple[str, ...]
+    accepted: tuple[str, ...]
+    harmless: tuple[str, ...] = ()
+    keyed: bool = False
+    is_call: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """A proposed check: what it checks, and that in words."""
+
+    kind: CheckKind
+    rule: Rule
+    about: str
+
+
+def propose(material: Material) -> Proposed | None:
+    """Return the simplest check that separates; None if no construct does.
+
+    Each candidate is executed: it must find every rejected output, and nothing in an
+    accepted or a harmless one.
+    """
+    constructs = (_calls,) if material.is_call else (_objects, _forms, _bounds, _words)
+    for construct in constructs:
+        for proposed in construct(material):
+            if _separates(proposed, material):
+                return proposed
+    return None
+
+
+def _separates(proposed: Proposed, material: Material) -> bool:
+    """Return True if a check finds all rejected outputs and no accepted one."""
+
+    def fit(text: str) -> bool:
+        return fits(proposed.kind, proposed.rule, text)
+
+    accepted = (*material.accepted, *material.harmless)
+    return all(map(fit, accepted)) and not any(map(fit, material.rejected))
+
+
+def _objects(material: Material) -> Iterator[Proposed]:
+    """Yield the fields that all accepted JSON objects have; then no others."""
+    types = [json_types(text) for text in material.accepted]
+    if not material.keyed or not all(types):
+        return
+
+    names = set.intersection(*(set(fields or ()) for fields in types))
+    allowed = {
+        name: sorted({(fields or {})[name] for fields in types})
+        for name in sorted(names)
+    }
+    about = f"a JSON object with {', '.join(allowed)}"
+    for closed in (False, True):
+        only = " and nothing else" if closed else ""
+        yield Proposed(
+            kind="object",
+            rule={"fields": allowed, "closed": closed},
+            about=f"the answer is not {about}{only}",
+        )
+
+
+# Narrows a form: called with the pieces of the accepted outputs at one place.
+Narrowing = Callable[[Sequence[Piece]], Rule]
+
+
+def _same_text(column: Sequence[Piece]) -> Rule:
+    """Ask for the word that all accepted outputs have here."""
+    texts = {piece.text for piece in column}
+    return {"text": column[0].text} if len(texts) == 1 else {}
+
+
+def _same_case(column: Sequence[Piece]) -> Rule:
+    """Ask for the case of letters that all accepted outputs have here."""
+    cases = {letter_case(piece.text) for piece in column}
+    return {"case": cases.pop()} if len(cases) == 1 else {}
+
+
+def _most_words(column: Sequence[Piece]) -> Rule:
+    """Ask for no more words than the accepted outputs have here."""
+    return {"most": max(piece.count for piece in column)}
+
+
+def _same_sizes(column: Sequence[Piece]) -> Rule:
+    """Ask for the numbers of characters that the accepted outputs have here."""
+    return {"sizes": sorted({len(piece.text) for piece in column})}
+
+
+_NARROWINGS: tuple[tuple[Narrowing, ...], ...] = (
+    (),
+    (_same_text,),
+    (_same_case,),
+    (_most_words,),
+    (_same_text, _same_case),
+    (_same_text, _most_words),
+    (_same_text, _same_case, _most_words),
+    (_same_text, _same_case, _most_words, _same_sizes),
+)
+
+
+def _forms(material: Material) -> Iterator[Proposed]:
+    """Yield the form of the accepted outputs, from the widest to the narrowest."""
+    if not material.keyed:
+        return
+
+    groups: dict[tuple[str, ...], list[list[Piece]]] = defaultdict(list)
+    for text in material.accepted:
+        parts = pieces(text)
+        groups[tuple(piece.kind for piece in parts)].append(parts)
+
+    # A form that one output alone has may be chance; so may many forms.
+    is_supported = all(len(group) >= MIN_EXAMPLES for group in groups.values())
+    if not is_supported or len(groups) > MAX_FORMS:
+        return
+
+    shown = " or ".join(
+        repr(text[:MAX_ABOUT_CHARS]) for text in sorted(material.accepted)[:2]
+    )
+    for narrowings in _NARROWINGS:
+        forms = [
+            [
+                _piece_rule(column, narrowings, material.text)
+                for column in zip(*group, strict=True)
+            ]
+            for group in groups.values()
+        ]
+        yield Proposed(
+            kind="form",
+            rule={"forms": forms},
+            about=f"the answer has another form than accepted ones, such as {shown}",
+        )
+
+
+def _piece_rule(
+    column: Sequence[Piece], narrowings: Sequence[Narrowing], words: str
+) -> Rule:
+    """Return what a form asks of the pieces at one place.
+
+    A word that all accepted outputs have, and that the lesson's `words` say, is always
+    asked for.
+    """
+    kind = column[0].kind
+    rule: dict[str, Any] = {"kind": kind}
+    if kind == "a":
+        rule["joiners"] = sorted({piece.joiner for piece in column} - {""})
+        same = _same_text(column)
+        if same and re.search(rf"\b{re.escape(same['text'])}\b", words):
+            rule |= same
+    for narrow in narrowings:
+        if kind == "a" or (kind == "0" and narrow is _same_sizes):
+            rule |= narrow(column)
+    return rule
+
+
+def _bounds(material: Material) -> Iterator[Proposed]:
+    """Yield the bounds that the lesson's words name, such as a number of words."""
+    if not material.keyed:
+        return
+    numbers = sorted({int(number) for number in _NUMBER_PATTERN.findall(material.text)})
+    for unit in UNITS:
+        if unit not in material.text.lower():
+            continue
+        for number in numbers:
+            for least, most, words in (
+                (0, number, "at most"),
+                (number, 10**9, "at least"),
+            ):
+                yield Proposed(
+                    kind="bound",
+                    rule={"unit": unit, "least": least, "most": most},
+                    about=f"the answer must have {words} {number} {unit}",
+                )
+
+
+def _words(material: Material) -> Iterator[Proposed]:
+    """Yield the words that the lesson quotes: to leave out, and then to write."""
+    quoted = ["".join(groups) for groups in _QUOTED_PATTERN.findall(material.text)]
+    for wanted in (False, True):
+        if wanted and not material.keyed:
+            return
+        for word in dict.fromkeys(filter(None, map(str.strip, quoted))):
+            verb = "must have" if wanted else "must not have"
+            yield Proposed(
+                kind="word",
+                rule={"word": word, "wanted": wanted},
+                about=f"the answer {verb} {word!r}",
+            )
+
+
+def _calls(material: Material) -> Iterator[Proposed]:
+    """Yield the words with which all rejected calls begin, the fewest first."""
+    first, *others = [text.split() for text in material.rejected]
+    for count in range(1, len(first) + 1):
+        words = first[:count]
+        if any(other[:count] != words for other in others):
+            return
+        yield Proposed(
+            kind="call",
+            rule={"words": " ".join(words)},
+            about=f"this call begins with {' '.join(words)!r}",
+        )

@@ -1,0 +1,312 @@
+"""Checks that lessons became, and how they judge a text. Pure.
+
+A check says what the accepted outputs of a lesson have and the rejected ones lack, or
+the other way round: a form, the fields of a JSON object, a bound, a word, the words of
+a call. It is data, never code: no expression of it is compiled or run, and judging
+takes time in proportion to the text. A fixed expression splits the text into pieces,
+and the rest compares pieces, so a text of others cannot make it slow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from heedful.lessons.lesson import State, Trust
+from heedful.loop.record import Evaluation, Finding
+
+CheckKind = Literal["object", "form", "bound", "word", "call"]
+CheckState = Literal["proposed", "accepted", "rejected", "retired"]
+# The check of a finding that a lesson's check made: this word and the lesson's id.
+FINDING_PREFIX = "lesson "
+# A check is retired if it was wrong more often than this, or has found nothing for so
+# long.
+MAX_FALSE_ALARM_SHARE = 0.2
+MAX_QUIET_SECONDS = 30 * 86_400.0
+# A longer text has no form: it is prose.
+MAX_FORM_CHARS = 400
+# A number with its sign and its fraction, a word (as `w2`), white space, or any other
+# character. Splitting takes one pass: no text fits in two ways.
+_PIECE_PATTERN = re.compile(
+    r"(?:(?<![\w.)\]])[-+])?\d+(?:[.,]\d+)*|[^\W\d_][^\W_]*|\s+|.", re.DOTALL
+)
+_JSON_TYPES: Mapping[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "text",
+    bool: "truth value",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
+UNITS: Mapping[str, Callable[[str], int]] = {
+    "words": lambda text: len(text.split()),
+    "lines": lambda text: len(text.splitlines()),
+    "characters": len,
+}
+
+
+class Piece(NamedTuple):
+    """A piece of a text: a number ("0"), words ("a"), white space (" ") or a character.
+
+    Words that the same character joins are one piece: its `joiner`, such as "_" in
+    "cash_withdrawal", and the `count` of its words.
+    """
+
+    kind: str
+    text: str
+    joiner: str = ""
+    count: int = 1
+
+
+def pieces(text: str) -> list[Piece]:
+    """Return the pieces of a text, without white space at its ends."""
+    found: list[Piece] = []
+    for piece in _PIECE_PATTERN.findall(text.strip()):
+        if piece[0].isalpha():
+            _add_word(found, piece)
+        elif piece[-1].isdigit():
+            found.append(Piece("0", piece))
+        elif piece.isspace():
+            found.append(Piece(" ", " "))
+        else:
+            found.append(Piece(piece, piece))
+    return found
+
+
+def _add_word(found: list[Piece], word: str) -> None:
+    """Add a word, or join it to the words before it."""
+    if len(found) > 1:
+        words, joiner = found[-2:]
+        is_joined = words.joiner in ("", joiner.text) and joiner.kind not in ("0", "a")
+        if words.kind == "a" and is_joined:
+            text = f"{words.text}{joiner.text}{word}"
+            found[-2:] = [Piece("a", text, joiner.text, words.count + 1)]
+            return
+    found.append(Piece("a", word))
+
+
+def letter_case(text: str) -> str:
+    """Return the case of the letters of a text: lower, upper, title or mixed."""
+    for case in ("lower", "upper", "title"):
+        if getattr(text, f"is{case}")():
+            return case
+    return "mixed"
+
+
+def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if the text has one of the forms of a rule."""
+    if len(text) > MAX_FORM_CHARS:
+        return False
+    parts = pieces(text)
+    return any(
+        len(form) == len(parts) and all(map(_fits_piece, form, parts))
+        for form in rule["forms"]
+    )
+
+
+def _fits_piece(rule: Mapping[str, Any], piece: Piece) -> bool:
+    """Return True if a piece is as its rule asks; what the rule leaves out is free."""
+    if rule["kind"] != piece.kind:
+        return False
+    if rule.get("text", piece.text) != piece.text:
+        return False
+    if len(piece.text) not in rule.get("sizes", [len(piece.text)]):
+        return False
+    if piece.kind != "a":
+        return True
+    is_joined = not piece.joiner or piece.joiner in rule["joiners"]
+    is_case = rule.get("case") in (None, letter_case(piece.text))
+    return is_joined and is_case and piece.count <= rule.get("most", piece.count)
+
+
+def json_types(text: str) -> dict[str, str] | None:
+    """Return the type of each field of a JSON object; None if the text is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    return {name: _JSON_TYPES[type(field)] for name, field in value.items()}
+
+
+def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if the text is a JSON object with the fields of a rule."""
+    types = json_types(text)
+    if types is None:
+        return False
+    fields = rule["fields"]
+    has_fields = all(types.get(name) in allowed for name, allowed in fields.items())
+    return has_fields and (not rule["closed"] or types.keys() <= fields.keys())
+
+
+def _fits_bound(rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if a text is as long as a rule asks."""
+    return bool(rule["least"] <= UNITS[rule["unit"]](text) <= rule["most"])
+
+
+def _fits_word(rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if a text has the word of a rule, or lacks it if it is forbidden."""
+    return (rule["word"].casefold() in text.casefold()) == rule["wanted"]
+
+
+def call_words(text: str) -> str:
+    """Return the words of a call with one blank around each, to look for a part."""
+    return f" {' '.join(text.split())} "
+
+
+def _fits_call(rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if a call lacks the words that a rule forbids."""
+    return call_words(rule["words"]) not in call_words(text)
+
+
+_FITS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {
+    "object": _fits_object,
+    "form": _fits_form,
+    "bound": _fits_bound,
+    "word": _fits_word,
+    "call": _fits_call,
+}
+
+
+def fits(kind: str, rule: Mapping[str, Any], text: str) -> bool:
+    """Return True if a text keeps the rule of a check."""
+    return _FITS[kind](rule, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonCheck:
+    """A check that a lesson became.
+
+    `lesson` is the id of the lesson, `text` its words. `error_type` is the check or the
+    tool that found its mistake, and `taught_by` are the names of the loop's checks that
+    can find it again. `kind` and `rule` say what is checked, and `about` says
+    it in words. The check judges loops of its `memory_key`; a "call" judges the calls
+    of an agent. `failed`, `passed` and `harmless` count the outputs that it was
+    executed on: rejected and accepted ones of the lesson, and accepted ones of others.
+
+    Only a check in the state "accepted" judges. `by` accepted or rejected it at the
+    time `decided`, and said `why`. Since then it found something `hits` times, last at
+    the time `last_hit`, and `false_alarms` of these were wrong. Times are in seconds
+    since 1970. The lesson has the trust `trust` and the state `lesson_state`.
+    """
+
+    lesson: int
+    kind: CheckKind
+    rule: Mapping[str, Any]
+    about: str
+    memory_key: str = ""
+    state: CheckState = "proposed"
+    failed: int = 0
+    passed: int = 0
+    harmless: int = 0
+    hits: int = 0
+    false_alarms: int = 0
+    last_hit: float = 0.0
+    decided: float = 0.0
+    by: str = ""
+    why: str = ""
+    text: str = ""
+    error_type: str = ""
+    taught_by: tuple[str, ...] = ()
+    trust: Trust = "measured"
+    lesson_state: State = "unverified"
+
+    @property
+    def name(self) -> str:
+        """The name under which its findings are reported."""
+        return f"{FINDING_PREFIX}{self.lesson}"
+
+    def judge(self, text: str) -> list[Finding]:
+        """Return the finding about a text that breaks the rule, with the lesson's fix.
+
+        An empty text is left to the other checks.
+        """
+        if not text.strip() or fits(self.kind, self.rule, text):
+            return []
+        return [
+            Finding(self.name, self.about, fix=self.text, key=f"{self.name}: broken")
+        ]
+
+    def retired(self, now: float) -> str:
+        """Return why an accepted check no longer judges; "" if it does."""
+        if self.false_alarms > MAX_FALSE_ALARM_SHARE * self.hits:
+            return f"{self.false_alarms} of {self.hits} findings were false alarms"
+        if now - max(self.decided, self.last_hit) > MAX_QUIET_SECONDS:
+            return f"no finding in {MAX_QUIET_SECONDS / 86_400:.0f} days"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A finding of a lesson's check in one attempt, and whether it was wrong."""
+
+    lesson: int
+    is_false: bool = False
+
+
+def add_findings(
+    evaluation: Evaluation | None,
+    candidate: Any,
+    checks: Sequence[LessonCheck],
+    judges: Sequence[str],
+) -> Evaluation | None:
+    """Return the evaluation with what the checks of lessons find in a candidate.
+
+    Their findings come first. `judges` are the names of the loop's own checks. If the
+    check that taught a lesson is among them and accepts the candidate, it has the last
+    word: the finding is a warning, and counts as a false alarm.
+    """
+    if not isinstance(candidate, str):
+        candidate = json.dumps(candidate, default=str, ensure_ascii=False)
+
+    findings = [
+        _overruled(finding, check, evaluation, judges)
+        for check in checks
+        for finding in check.judge(candidate)
+    ]
+    if not findings:
+        return evaluation
+
+    if evaluation is None:
+        return Evaluation(tuple(findings))
+    return replace(evaluation, findings=(*findings, *evaluation.findings))
+
+
+def _overruled(
+    finding: Finding,
+    check: LessonCheck,
+    evaluation: Evaluation | None,
+    judges: Sequence[str],
+) -> Finding:
+    """Return the finding, as a warning if the lesson's own check accepts the text."""
+    if evaluation is None or not check.taught_by:
+        return finding
+    names = {check.error_type, *check.taught_by}
+    has_teacher = set(check.taught_by) <= set(judges)
+    if not has_teacher or any(error.check in names for error in evaluation.errors):
+        return finding
+
+    message = f"{finding.message}; {', '.join(check.taught_by)} accepts it"
+    return replace(finding, message=message, level="warning")
+
+
+def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
+    """Return what the checks of lessons found in an evaluation."""
+    alarms = []
+    for finding in evaluation.findings if evaluation else ():
+        lesson = lesson_of(finding)
+        if lesson:
+            alarms.append(Alarm(lesson, is_false=finding.level != "error"))
+    return tuple(alarms)
+
+
+def lesson_of(finding: Finding) -> int:
+    """Return the id of the lesson whose check made a finding; 0 for another check."""
+    number = finding.check.removeprefix(FINDING_PREFIX)
+    is_ours = number != finding.check and number.isascii() and number.isdigit()
+    return int(number) if is_ours else 0

@@ -1,0 +1,169 @@
+"""Lessons that become checks: proposed from examples, accepted by a person or by trust.
+
+`Memory.checks` returns a `LessonChecks`. A check is proposed without a model and is
+executed on the outputs of the lesson and on accepted outputs of others, before anybody
+is asked. Loops that memory tells something are judged by it from then on, and what it
+finds is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from heedful.errors import InvalidInput
+from heedful.lessons.harden import MIN_EXAMPLES, propose
+from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson_check import CheckState, LessonCheck
+from heedful.store import hardened as hardened_store
+from heedful.store.hardened import Hardenable
+from heedful.store.store import Store
+from heedful.validation import check_actor, check_integer
+
+# Who accepts the check of a lesson that a person wrote or released.
+TRUST_ACTOR = "trust"
+
+
+class LessonChecks:
+    """The checks that lessons of one scope became.
+
+    Every decision is recorded. All methods raise StoreError; those about one lesson
+    raise NotFound, and InvalidInput for a lesson that is not trusted or not in use.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+
+    async def list(self, limit: int = 50) -> Sequence[LessonCheck]:
+        """Return the checks, newest decision first. Raises InvalidInput."""
+        check_integer("limit", limit)
+        return await self._store.read(self._scope, hardened_store.listed, limit)
+
+    async def active(self, memory_key: str = "") -> Sequence[LessonCheck]:
+        """Return the checks that judge the loops of a memory key."""
+        return await self._store.read(
+            self._scope, hardened_store.active, memory_key=memory_key
+        )
+
+    async def propose(self, lesson: int) -> LessonCheck:
+        """Propose the check of a lesson; a check that judges already is returned.
+
+        The check of a lesson that a person wrote or released is accepted at once. A
+        check that was rejected stays so, unless new examples make another one. Raises
+        InvalidInput with the reason if the examples are too few, or no check separates
+        the rejected outputs from the accepted ones.
+        """
+        return await self._decide(lesson)
+
+    async def accept(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
+        """Let the check of a lesson judge from now on; it is measured anew.
+
+        It is made from the examples of this moment. Raises what `propose` raises, and
+        InvalidInput without an actor.
+        """
+        check_actor(by, why)
+        check = await self._make(lesson)
+        return await self._settle(check, "accepted", by, why)
+
+    async def reject(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
+        """Let the check of a lesson judge nothing any more.
+
+        Raises InvalidInput without an actor.
+        """
+        check_actor(by, why)
+        check = await self._read(lesson) or await self._make(lesson)
+        return await self._settle(check, "rejected", by, why)
+
+    async def false_alarm(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
+        """Say that the last finding of a check was wrong.
+
+        A check that was wrong in more than a fifth of its findings is retired. Raises
+        InvalidInput without an actor, and without a finding that may have been wrong.
+        """
+        check_actor(by, why)
+        check_integer("lesson", lesson)
+        return await self._store.write(
+            self._scope, hardened_store.report_false_alarm, lesson, by=by, why=why
+        )
+
+    async def _read(self, lesson: int) -> LessonCheck | None:
+        """Return the stored check of a lesson, or None."""
+        check_integer("lesson", lesson)
+        return await self._store.read(self._scope, hardened_store.read, lesson)
+
+    async def _decide(self, lesson: int) -> LessonCheck:
+        """Return the check of a lesson after it was proposed."""
+        stored = await self._read(lesson)
+        if stored is not None and stored.state == "accepted":
+            return stored
+
+        check = await self._make(lesson)
+        if stored is not None and stored.rule == check.rule:
+            return stored
+        if check.trust == "operator":
+            return await self._settle(
+                check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"
+            )
+        return await self._settle(check, "proposed", "", "")
+
+    async def _make(self, lesson: int) -> LessonCheck:
+        """Make the check of a lesson and execute it. Raises InvalidInput."""
+        check_integer("lesson", lesson)
+        source = await self._store.read(self._scope, hardened_store.material, lesson)
+        _check_examples(lesson, source)
+
+        material = source.material
+        proposed = await asyncio.to_thread(propose, material)
+        if proposed is None:
+            missing = ""
+            if not material.keyed and not material.is_call:
+                missing = (
+                    "; its loops have no memory key, so nothing that an answer must "
+                    "have can be asked: pass memory_key"
+                )
+            raise InvalidInput(
+                "lesson",
+                lesson,
+                "one whose rejected outputs differ from the accepted ones in their "
+                f"form, or in a bound or word that its text names{missing}",
+            )
+
+        return LessonCheck(
+            lesson=lesson,
+            kind=proposed.kind,
+            rule=proposed.rule,
+            about=proposed.about,
+            memory_key=source.memory_key,
+            failed=len(material.rejected),
+            passed=len(material.accepted),
+            harmless=len(material.harmless),
+            trust=source.trust,
+        )
+
+    async def _settle(
+        self, check: LessonCheck, state: CheckState, by: str, why: str
+    ) -> LessonCheck:
+        """Store a check in a state; return it as it is stored."""
+        return await self._store.write(
+            self._scope,
+            hardened_store.settle,
+            replace(check, state=state),
+            by=by,
+            why=why,
+        )
+
+
+def _check_examples(lesson: int, source: Hardenable) -> None:
+    """Raise InvalidInput if a lesson has too few outputs."""
+    rejected = len(source.material.rejected)
+    accepted = len(source.material.accepted)
+    if min(rejected, accepted) < MIN_EXAMPLES:
+        raise InvalidInput(
+            "lesson",
+            lesson,
+            f"one with at least {MIN_EXAMPLES} rejected and {MIN_EXAMPLES} different "
+            f"accepted outputs; it has {rejected} and {accepted}: harden it when more "
+            "loops have corrected the mistake",
+        )

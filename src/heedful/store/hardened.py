@@ -1,0 +1,246 @@
+"""The checks that lessons became: what they are made from, and what they found.
+
+A check is a row beside its lesson, and is deleted with it. Only a check that was
+accepted judges, and only while its lesson is trusted and in use. Whether a check is
+retired follows from its counters and times, so nobody has to write it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.harden import Material
+from heedful.lessons.lesson import Example, Scope, release_command
+from heedful.lessons.lesson_check import Alarm, LessonCheck
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.store.connection import (
+    Db,
+    Row,
+    from_row,
+    key_of,
+    resumable,
+    storable,
+    storable_json,
+    token,
+)
+from heedful.store.lessons import name_of, rule
+
+# The outputs of a lesson that its check is made from, and those of others that it is
+# executed on.
+MAX_OWN_EXAMPLES = 200
+MAX_HARMLESS_EXAMPLES = 1_000
+Ruling = Literal["accepted", "rejected"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardenable:
+    """A lesson that may become a check: its memory key, and what it is made from."""
+
+    memory_key: str
+    trust: str
+    material: Material
+
+
+def material(db: Db, scope: Scope, id: int) -> Hardenable:
+    """Return what the check of a lesson is made from.
+
+    Raises NotFound, and InvalidInput for a lesson that is not trusted or not in use.
+    """
+    row = _trusted_lesson(db, scope, id)
+    memory_key = row["memory_key"]
+    own = _examples(db, scope, id, own=True, memory_key=memory_key)
+    others = _examples(db, scope, id, own=False, memory_key=memory_key)
+
+    # What a caller remembers is about a tool; what loops teach is about answers.
+    is_call = row["kind"] == "error"
+    accepted = _different(example.accepted for example in own)
+    return Hardenable(
+        memory_key=memory_key,
+        trust=row["trust"],
+        material=Material(
+            text=row["text"],
+            rejected=tuple(
+                example.rejected for example in own if example.rejected.strip()
+            ),
+            accepted=accepted,
+            harmless=_different(example.accepted for example in others),
+            keyed=bool(memory_key),
+            is_call=is_call,
+        ),
+    )
+
+
+def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
+    """Return a lesson with its memory key. Raises NotFound, InvalidInput."""
+    row = db.one("hardenable", scope, id=id)
+    if row is None:
+        where = f"the lessons of {scope.tenant}/{scope.project}"
+        raise NotFound("lesson", str(id), where)
+
+    if row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined":
+        command = release_command([row["author"] or 0])
+        allowed = f"a lesson that somebody trusts; review it, then: {command}"
+        raise InvalidInput("lesson", id, allowed)
+    if row["state"] not in ("unverified", "verified"):
+        raise InvalidInput("lesson", id, f"a lesson in use; this one is {row['state']}")
+    return row
+
+
+def _examples(
+    db: Db, scope: Scope, id: int, *, own: bool, memory_key: str
+) -> list[Example]:
+    """Return the trusted examples of a lesson, or those of the others."""
+    values = {
+        "scope": token(scope),
+        "id": id,
+        "own": own,
+        "memory_key": memory_key,
+        "limit": MAX_OWN_EXAMPLES if own else MAX_HARMLESS_EXAMPLES,
+    }
+    rows = db.run("accepted_outputs", values).fetchall()
+    return [Example(**json.loads(row["record"])) for row in rows]
+
+
+def _different(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are not blank, each once."""
+    return tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+
+
+def read(db: Db, scope: Scope, id: int) -> LessonCheck | None:
+    """Return the check of a lesson, or None."""
+    row = db.one("lesson_checks", scope, lesson=id, limit=1)
+    return None if row is None else _check_of(row)
+
+
+def listed(db: Db, scope: Scope, limit: int) -> list[LessonCheck]:
+    """Return the checks of the scope, newest decision first."""
+    rows = db.all("lesson_checks", scope, lesson=0, limit=limit)
+    return [_check_of(row) for row in rows]
+
+
+def active(
+    db: Db, scope: Scope, memory_key: str = "", calls: bool = False
+) -> tuple[LessonCheck, ...]:
+    """Return the checks that judge loops of a memory key, or calls of agents."""
+    values = {"memory_key": memory_key, "calls": calls, "id": ""}
+    return judging(db.all("active_checks", scope, **values))
+
+
+def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
+    """Return the checks in rows of `active_checks` that are not retired."""
+    checks = [_check_of(row) for row in rows]
+    return tuple(check for check in checks if check.state == "accepted")
+
+
+def _check_of(row: Row) -> LessonCheck:
+    """Return the check in a row; one that is retired says why."""
+    check = from_row(LessonCheck, row)
+    if not check.taught_by:
+        check = replace(check, taught_by=(check.error_type,))
+    reason = check.retired(time.time()) if check.state == "accepted" else ""
+    return replace(check, state="retired", why=reason) if reason else check
+
+
+@resumable(result=LessonCheck)
+def settle(
+    db: Db, scope: Scope, check: LessonCheck, *, by: str, why: str
+) -> LessonCheck:
+    """Store a check in its state, which is a decision of `by` unless it is "proposed".
+
+    A check that is accepted is measured anew. Raises NotFound, and InvalidInput for a
+    lesson that is not trusted any more.
+    """
+    lesson = _trusted_lesson(db, scope, check.lesson)
+    now = time.time()
+    key = {**key_of(scope), "lesson_id": check.lesson}
+    columns = {
+        "memory_key": storable(check.memory_key),
+        "kind": check.kind,
+        "rule": storable_json(check.rule),
+        "about": storable(check.about),
+        "failed": check.failed,
+        "passed": check.passed,
+        "harmless": check.harmless,
+        "state": check.state,
+        "hits": 0,
+        "false_alarms": 0,
+        "last_hit": 0.0,
+        "decided": now,
+        "by": storable(by),
+        "why": storable(why),
+    }
+    if not db.update("hardened", key, columns):
+        db.insert("hardened", {**key, **columns})
+    if check.state != "proposed":
+        record = {"kind": check.kind, "about": check.about}
+        _record(db, scope, lesson, f"harden {check.state}", by, why, record)
+
+    stored = read(db, scope, check.lesson)
+    assert stored is not None
+    return stored
+
+
+def _record(
+    db: Db,
+    scope: Scope,
+    lesson: Row,
+    action: str,
+    by: str,
+    why: str,
+    record: Mapping[str, Any],
+) -> None:
+    """Record a decision about the check of a lesson."""
+    rule(
+        db,
+        scope,
+        action=action,
+        subject=name_of(lesson),
+        by=by,
+        why=why,
+        now=time.time(),
+        record=record,
+    )
+
+
+@resumable(result=LessonCheck)
+def report_false_alarm(
+    db: Db, scope: Scope, id: int, *, by: str, why: str
+) -> LessonCheck:
+    """Count the last finding of a check as wrong; return the check.
+
+    Raises NotFound, and InvalidInput if all that it found is counted as wrong already.
+    """
+    check = read(db, scope, id)
+    if check is None:
+        raise _no_check(scope, id)
+    if check.false_alarms >= check.hits:
+        allowed = "one whose check found something that is not yet a false alarm"
+        raise InvalidInput("lesson", id, allowed)
+
+    lesson = _trusted_lesson(db, scope, id)
+    key = {**key_of(scope), "lesson_id": id}
+    db.update("hardened", key, {"false_alarms": check.false_alarms + 1})
+    _record(db, scope, lesson, "harden false alarm", by, why, {})
+    answer = read(db, scope, id)
+    assert answer is not None
+    return answer
+
+
+def _no_check(scope: Scope, id: int) -> NotFound:
+    """Return the error that a lesson has no check."""
+    where = f"the checks of {scope.tenant}/{scope.project}: harden the lesson first"
+    return NotFound("check of lesson", str(id), where)
+
+
+@resumable(result=None)
+def count(db: Db, scope: Scope, alarms: Sequence[Alarm]) -> None:
+    """Count what the checks of lessons found in one attempt or call."""
+    now = time.time()
+    for alarm in alarms:
+        values = {"id": alarm.lesson, "wrong": int(alarm.is_false), "now": now}
+        db.send("count_alarm", {**key_of(scope), **values})
