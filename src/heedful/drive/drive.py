@@ -39,6 +39,7 @@ from heedful.drive.generate import (
 )
 from heedful.lessons.briefing import PROMPT_FORMS, Briefing, Tell
 from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.runs import StageHead
@@ -555,7 +556,7 @@ class Run(Generic[C]):
             )
             await self._journal.write(entry, loop)
         elif self._memory is not None:
-            entry = JournalEntry(id=self.id, epoch=0, verdict=verdict)
+            entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)
             await self._journal.write(entry, loop)
 
         return _State(
@@ -647,10 +648,7 @@ class Run(Generic[C]):
 
         The evaluation has the usage of judging all of them.
         """
-        evaluations = [
-            await evaluated(value, context, self.checks, self.evaluate)
-            for value in answer.values
-        ]
+        evaluations = [await self._judge(value, context) for value in answer.values]
         if len(evaluations) == 1:  # nearly always
             return answer.values[0], evaluations[0]
 
@@ -660,6 +658,17 @@ class Run(Generic[C]):
         best = ranks.index(min(ranks))
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         return answer.values[best], replace(evaluations[best], usage=usage)
+
+    async def _judge(self, value: Any, context: Context) -> record.Evaluation:
+        """Judge a candidate by the loop's own checks, and by those of lessons."""
+        evaluation = await evaluated(value, context, self.checks, self.evaluate)
+        memory = self._memory
+        if memory is None or memory.briefing is None or not memory.briefing.checks:
+            return evaluation
+
+        lesson_checks = memory.briefing.checks
+        judged = add_findings(evaluation, value, lesson_checks, judges=memory.checks)
+        return judged or evaluation
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""

@@ -29,6 +29,7 @@ from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
+from heedful.lessons.lesson_check import Alarm, alarms_of, without_lesson_findings
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.loop.stop import counts_scope
@@ -481,6 +482,7 @@ class LoopMemory:
             briefing=briefing,
             lessons=lessons,
             outcome=outcome,
+            alarms=_alarms_of(entry),
             most=memory.max_entries or 0,
             quota=memory.quota,
         )
@@ -493,6 +495,10 @@ class LoopMemory:
         `outcome_number` is that of the outcome which the entry wrote, 0 for none.
         """
         self.unwritten = None
+        alarms = () if self.together else _alarms_of(entry)
+        if alarms:
+            await self.memory.checks.count(alarms)
+
         if isinstance(entry.verdict, Done):
             if not self.together:
                 outcome_number = await self._teach(loop)
@@ -504,7 +510,7 @@ class LoopMemory:
         lessons: list[Lesson] = []
         if self.evidence != "none":
             learnt = learn(
-                loop,
+                without_lesson_findings(loop),
                 self.task,
                 outputs=self.tell != "rules",
                 memory_key=briefing.memory_key,
@@ -558,3 +564,8 @@ class LoopMemory:
             _log.warning(
                 "loop %s ended; its lessons were not reviewed: %s", loop.id, error
             )
+
+
+def _alarms_of(entry: JournalEntry) -> tuple[Alarm, ...]:
+    """Return what the checks of lessons found in the attempt of an entry."""
+    return alarms_of(entry.attempt.evaluation) if entry.attempt else ()

@@ -22,6 +22,7 @@ from heedful.drive import drive, journal
 from heedful.drive.generate import whole_hint
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory
@@ -234,7 +235,10 @@ async def report(
             new_report = attempt_report
             if load is not None:
                 new_report = replace(attempt_report, checks=await load())
-            judged = (new_report, await _evaluate(new_report, stored_loop))
+            evaluation = await _evaluate(new_report, stored_loop)
+            if memory is not None and snapshot.state.checks:
+                evaluation = _with_lessons(evaluation, new_report, snapshot)
+            judged = (new_report, evaluation)
 
         new_report, evaluation = judged
         call = partial(_decide, snapshot, policy, number, report=new_report)
@@ -653,6 +657,21 @@ async def _evaluate(
     evaluate = None if reported is None else as_reported
     context = _next_context(stored_loop)
     return await evaluated(report.output, context, report.checks, evaluate)
+
+
+def _with_lessons(
+    evaluation: record.Evaluation | None,
+    report: AttemptReport,
+    snapshot: journal.Snapshot,
+) -> record.Evaluation | None:
+    """Return the evaluation with what the checks of lessons find in the output."""
+    if report.output is None:
+        return evaluation
+
+    judges = None
+    if report.evaluation is None:
+        judges = stop.check_names(report.checks)
+    return add_findings(evaluation, report.output, snapshot.state.checks, judges)
 
 
 def _next_context(stored_loop: StoredLoop) -> Context:

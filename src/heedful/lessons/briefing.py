@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Exposure, Match
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.ranking import (
     EPISODE_LESSON_KINDS,
     MAX_PROMPT_LESSONS,
@@ -127,7 +128,7 @@ class Briefing:
     100. A store keeps these four.
 
     `exposures` say what is shown and withheld, `chosen` has both. `vector` is the
-    task's embedding.
+    task's embedding. `checks` are the checks of lessons that judge the loop.
     """
 
     memory_key: str = ""
@@ -138,6 +139,7 @@ class Briefing:
     exposures: tuple[Exposure, ...] = field(default=(), compare=False)
     chosen: tuple[Match, ...] = field(default=(), compare=False)
     vector: Sequence[float] | None = field(default=None, compare=False)
+    checks: tuple[LessonCheck, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
@@ -199,6 +201,7 @@ class Briefing:
         for line, count in Counter(map(str, self.choices)).items():
             examples = f" ({count} examples)" if count > 1 else ""
             lines.append(f"{line}{examples}")
+        lines += [f"checked: {check.name}, {check.about}" for check in self.checks]
         return tuple(lines)
 
     def __str__(self) -> str:

@@ -46,9 +46,10 @@ Rule = Mapping[str, Any]
 class Material:
     """What a check is made from and executed on.
 
-    `rejected` are the outputs of a lesson, `accepted` the different ones, and `harmless`
-    are accepted ones of others; `text` has the lesson's words. `keyed` is true if the
-    check judges only loops of one memory key. With `is_call`, the outputs are calls.
+    `rejected` and `accepted` are outputs of a lesson, the accepted ones all different,
+    and `harmless` are accepted ones of others. `text` has the lesson's words. `keyed`
+    is true if the check judges only loops of one memory key. With `is_call`, the
+    outputs are calls.
     """
 
     text: str

@@ -219,13 +219,12 @@ class _Correction:
             return None
 
         output = self.rejected.candidate.text or ""
-        key = _without_quotations(finding.key, output)
         if finding.check in checks:
             checks = (finding.check,)
 
         return Cause(
             memory_key=memory_key,
-            rule=signature(finding.check, key).digest,
+            rule=rule_digest(finding.check, finding.key, output),
             checks=checks,
             severity=finding.severity,
             fix=int(bool(finding.fix)),
@@ -292,6 +291,15 @@ def _corrected_findings(
             findings.append(Finding(goal.score, message, key=str(goal)))
 
     return [finding for finding in findings if finding.key not in after.keys]
+
+
+def rule_digest(check: str, key: str, output: str) -> str:
+    """Return the digest that names the rule which an output broke.
+
+    `key` is that of the finding. Findings that differ only in what they quote from
+    their outputs are about one rule.
+    """
+    return signature(check, _without_quotations(key, output)).digest
 
 
 def _without_quotations(key: str, output: str) -> str:

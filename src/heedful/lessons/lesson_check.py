@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.lesson import State, Trust
-from heedful.loop.record import Evaluation, Finding
+from heedful.loop.record import Candidate, Evaluation, Finding, Loop
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
@@ -253,21 +253,20 @@ def add_findings(
     evaluation: Evaluation | None,
     candidate: Any,
     checks: Sequence[LessonCheck],
-    judges: Sequence[str],
+    judges: Sequence[str] | None,
 ) -> Evaluation | None:
     """Return the evaluation with what the checks of lessons find in a candidate.
 
-    Their findings come first. `judges` are the names of the loop's own checks. If the
-    check that taught a lesson is among them and accepts the candidate, it has the last
-    word: the finding is a warning, and counts as a false alarm.
+    Their findings come first. `judges` are the names of the loop's own checks, None if
+    the host evaluated by itself. If the check that taught a lesson is among them and
+    accepts the candidate, or the host does, it has the last word: the finding is a
+    warning, and counts as a false alarm.
     """
-    if not isinstance(candidate, str):
-        candidate = json.dumps(candidate, default=str, ensure_ascii=False)
-
+    text = Candidate.of(candidate).text or ""
     findings = [
         _overruled(finding, check, evaluation, judges)
         for check in checks
-        for finding in check.judge(candidate)
+        for finding in check.judge(text)
     ]
     if not findings:
         return evaluation
@@ -281,17 +280,23 @@ def _overruled(
     finding: Finding,
     check: LessonCheck,
     evaluation: Evaluation | None,
-    judges: Sequence[str],
+    judges: Sequence[str] | None,
 ) -> Finding:
     """Return the finding, as a warning if the lesson's own check accepts the text."""
-    if evaluation is None or not check.taught_by:
-        return finding
-    names = {check.error_type, *check.taught_by}
-    has_teacher = set(check.taught_by) <= set(judges)
-    if not has_teacher or any(error.check in names for error in evaluation.errors):
+    if evaluation is None:
         return finding
 
-    message = f"{finding.message}; {', '.join(check.taught_by)} accepts it"
+    accepted = not evaluation.errors
+    teacher = "the evaluation"
+    if judges is not None:
+        names = {check.error_type, *check.taught_by}
+        teacher = ", ".join(check.taught_by)
+        has_erred = any(error.check in names for error in evaluation.errors)
+        accepted = set(check.taught_by) <= set(judges) and not has_erred
+    if not accepted:
+        return finding
+
+    message = f"{finding.message}; {teacher} accepts it"
     return replace(finding, message=message, level="warning")
 
 
@@ -310,3 +315,22 @@ def lesson_of(finding: Finding) -> int:
     number = finding.check.removeprefix(FINDING_PREFIX)
     is_ours = number != finding.check and number.isascii() and number.isdigit()
     return int(number) if is_ours else 0
+
+
+def without_lesson_findings(loop: Loop) -> Loop:
+    """Return the loop without the findings of lessons' checks.
+
+    What a lesson finds again teaches no new lesson.
+    """
+    attempts = []
+    for attempt in loop.attempts:
+        evaluation = attempt.evaluation
+        if evaluation is not None and any(map(lesson_of, evaluation.findings)):
+            own = [item for item in evaluation.findings if not lesson_of(item)]
+            evaluation = replace(evaluation, findings=tuple(own))
+            attempt = replace(attempt, evaluation=evaluation)
+        attempts.append(attempt)
+
+    if attempts == list(loop.attempts):
+        return loop
+    return replace(loop, attempts=tuple(attempts))

@@ -15,7 +15,7 @@ from dataclasses import replace
 from heedful.errors import InvalidInput
 from heedful.lessons.harden import MIN_EXAMPLES, propose
 from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson_check import CheckState, LessonCheck
+from heedful.lessons.lesson_check import Alarm, CheckState, LessonCheck
 from heedful.store import hardened as hardened_store
 from heedful.store.hardened import Hardenable
 from heedful.store.store import Store
@@ -87,6 +87,10 @@ class LessonChecks:
         return await self._store.write(
             self._scope, hardened_store.report_false_alarm, lesson, by=by, why=why
         )
+
+    async def count(self, alarms: Sequence[Alarm]) -> None:
+        """Count what checks found; a loop that is stored with its memory does it."""
+        await self._store.write(self._scope, hardened_store.count, alarms)
 
     async def _read(self, lesson: int) -> LessonCheck | None:
         """Return the stored check of a lesson, or None."""

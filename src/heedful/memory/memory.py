@@ -464,7 +464,8 @@ class Memory:
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
         The choices are what is shown or withheld, rules that rest, and the nearest miss
         if no lesson is shown for a similar task; with `every`, they are all lessons
-        that the search found.
+        that the search found. The checks of lessons judge the loop, whatever it is
+        shown.
         """
         space, vector = await self._embed(task)
         find = partial(
@@ -474,7 +475,7 @@ class Memory:
             vector=vector,
             limit=MIN_LEG_CANDIDATES,
         )
-        matches, past = await self.store.read(
+        matches, past, lesson_checks = await self.store.read(
             self.scope, exposure_store.brief, loop, memory_key, find
         )
 
@@ -506,6 +507,7 @@ class Memory:
             exposures=exposures,
             chosen=tuple(selection.chosen),
             vector=vector,
+            checks=lesson_checks,
         )
 
     async def prove(self) -> Proof:

@@ -42,6 +42,7 @@ from heedful.store.connection import (
 from heedful.store.lessons import evict, name_of, rule, upsert, words_digest
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson_check import LessonCheck
     from heedful.lessons.proof import Case, Cases, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.
@@ -204,11 +205,12 @@ def brief(
     loop: str,
     memory_key: str,
     find: Callable[..., list[Match]],
-) -> tuple[list[Match], LoopExposures]:
-    """Return the lessons that fit a loop, and what is known of the loop.
+) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
+    """Return the lessons that fit a loop, what is known of it, and what judges it.
 
     The lessons are those that `find` finds and, with a `cause`, the rules of the memory
-    key. If `memory_key` is "", the key of the stored loop is used.
+    key. If `memory_key` is "", the key of the stored loop is used. The checks of
+    lessons judge the loops of the key.
     """
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
@@ -221,7 +223,20 @@ def brief(
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
     history = replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
-    return matches, history
+
+    key = {"memory_key": memory_key, "calls": False, "id": ""}
+    checks = judging_checks(db.all("active_checks", scope, **key))
+    return matches, history, checks
+
+
+def judging_checks(rows: Sequence[Row]) -> tuple[LessonCheck, ...]:
+    """Return the checks of lessons in rows of `active_checks`."""
+    if not rows:
+        return ()
+
+    from heedful.store.hardened import judging
+
+    return judging(rows)
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.harden import Material
+from heedful.lessons.learn import rule_digest
 from heedful.lessons.lesson import Example, Scope, release_command
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.trust import QUARANTINE_TRUST
@@ -30,10 +31,8 @@ from heedful.store.connection import (
 )
 from heedful.store.lessons import name_of, rule
 
-# The outputs of a lesson that its check is made from, and those of others that it is
-# executed on.
-MAX_OWN_EXAMPLES = 200
-MAX_HARMLESS_EXAMPLES = 1_000
+# The examples that a check is made from and executed on.
+MAX_READ_EXAMPLES = 1_000
 Ruling = Literal["accepted", "rejected"]
 
 
@@ -49,30 +48,54 @@ class Hardenable:
 def material(db: Db, scope: Scope, id: int) -> Hardenable:
     """Return what the check of a lesson is made from.
 
-    Raises NotFound, and InvalidInput for a lesson that is not trusted or not in use.
+    Examples of other lessons of the memory key belong to it, too, if they broke the
+    same rule. Raises NotFound, and InvalidInput for a lesson that is not trusted or not
+    in use.
     """
-    row = _trusted_lesson(db, scope, id)
-    memory_key = row["memory_key"]
-    own = _examples(db, scope, id, own=True, memory_key=memory_key)
-    others = _examples(db, scope, id, own=False, memory_key=memory_key)
+    lesson = _trusted_lesson(db, scope, id)
+    memory_key = lesson["memory_key"]
+    values = {
+        "scope": token(scope),
+        "id": id,
+        "memory_key": memory_key,
+        "limit": MAX_READ_EXAMPLES,
+    }
+    rows = db.run("trusted_examples", values).fetchall()
+    examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
+    rules = {_rule_of(row, one) for row, one in examples if row["lesson_id"] == id}
 
-    # What a caller remembers is about a tool; what loops teach is about answers.
-    is_call = row["kind"] == "error"
-    accepted = _different(example.accepted for example in own)
+    own: list[Example] = []
+    others: list[Example] = []
+    for row, example in examples:
+        is_own = row["lesson_id"] == id or (
+            memory_key and example.rejected and _rule_of(row, example) in rules
+        )
+        group = own if is_own else others
+        group.append(example)
+
     return Hardenable(
         memory_key=memory_key,
-        trust=row["trust"],
+        trust=lesson["trust"],
         material=Material(
-            text=row["text"],
-            rejected=tuple(
-                example.rejected for example in own if example.rejected.strip()
-            ),
-            accepted=accepted,
-            harmless=_different(example.accepted for example in others),
+            text=lesson["text"],
+            rejected=tuple(one.rejected for one in own if one.rejected.strip()),
+            accepted=_different(one.accepted for one in own),
+            harmless=_different(one.accepted for one in others),
             keyed=bool(memory_key),
-            is_call=is_call,
+            # What a caller remembers is about a tool; what loops teach, about answers.
+            is_call=lesson["kind"] == "error",
         ),
     )
+
+
+def _rule_of(lesson: Row, example: Example) -> str:
+    """Return the digest of the rule that an example broke.
+
+    The message of a finding may quote the answer, so that each answer is a lesson.
+    """
+    check = lesson["error_type"]
+    key = f"{check}: {example.wrong}"
+    return f"{lesson['kind']} {rule_digest(check, key, example.rejected)}"
 
 
 def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
@@ -89,21 +112,6 @@ def _trusted_lesson(db: Db, scope: Scope, id: int) -> Row:
     if row["state"] not in ("unverified", "verified"):
         raise InvalidInput("lesson", id, f"a lesson in use; this one is {row['state']}")
     return row
-
-
-def _examples(
-    db: Db, scope: Scope, id: int, *, own: bool, memory_key: str
-) -> list[Example]:
-    """Return the trusted examples of a lesson, or those of the others."""
-    values = {
-        "scope": token(scope),
-        "id": id,
-        "own": own,
-        "memory_key": memory_key,
-        "limit": MAX_OWN_EXAMPLES if own else MAX_HARMLESS_EXAMPLES,
-    }
-    rows = db.run("accepted_outputs", values).fetchall()
-    return [Example(**json.loads(row["record"])) for row in rows]
 
 
 def _different(texts: Iterable[str]) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str,
     """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
     locks = _locks_of_loop(entry.id)
     exposes = entry.briefing is not None and entry.briefing.exposures
-    if entry.lessons or exposes or entry.outcome is not None:
+    if entry.lessons or exposes or entry.outcome is not None or entry.alarms:
         return (*locks, *MEMORY_LOCKS)
     return locks
 
@@ -190,7 +190,8 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
 
     Raises NotFound.
     """
-    row, parts = _read_rows(db, scope, id)
+    of_loop = {**_loop_key(scope, id), "memory_key": "", "calls": False}
+    row, parts, checks = _read_rows(db, scope, id, ("active_checks", of_loop))
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
@@ -199,6 +200,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
         stored=_stored_loop(row, parts),
         policy=_policy_from(row["policy"]),
         driver=driver,
+        checks=exposures.judging_checks(checks),
     )
 
 
@@ -277,6 +279,11 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
             db, scope, exposures=(), outcome=entry.outcome, now=now
         )
 
+    if entry.alarms:
+        from heedful.store import hardened
+
+        hardened.count(db, scope, entry.alarms)
+
     if entry.lessons:
         answers = lessons.upsert(
             db,
@@ -335,7 +342,7 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the stored loop with this id. Raises NotFound."""
-    row, parts = _read_rows(db, scope, id)
+    row, parts, *_ = _read_rows(db, scope, id)
     return _stored_loop(row, parts)
 
 
@@ -352,19 +359,22 @@ def read_decisions(db: Db, scope: Scope, id: str) -> StoredLoop:
     return _stored_loop(row, parts, outputs=False, task=False)
 
 
-def _read_rows(db: Db, scope: Scope, id: str) -> tuple[Row, list[Row]]:
-    """Return the rows of a loop and of its parts, and read nothing after them.
+def _read_rows(
+    db: Db, scope: Scope, id: str, *more: tuple[str, Mapping[str, Any]]
+) -> tuple[Row, list[Row], list[Row]]:
+    """Return the rows of a loop, of its parts, and of `more`; read nothing after them.
 
     Raises NotFound.
     """
-    loop, parts = db.last(*_read_calls(_loop_key(scope, id)))
+    loop, parts, *others = db.last(*_read_calls(_loop_key(scope, id)), *more)
     rows = loop.fetchall()
     if not rows:
         raise NotFound("loop", id, db.url)
 
     part_rows = parts.fetchall()
     db.spend(_size_of(rows[0], part_rows))
-    return rows[0], part_rows
+    other_rows = [row for other in others for row in other.fetchall()]
+    return rows[0], part_rows, other_rows
 
 
 def _read_calls(key: Mapping[str, Any]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Lesson, Outcome
+from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.loop import codec, explain
 from heedful.loop.decide import (
     Decision,
@@ -143,7 +144,8 @@ class JournalEntry:
     since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it was
     read. The `briefing` and its exposures are written once for each loop. The fields
     `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons
-    beyond the quota are left out. The `texts` of a large entry were made before the
+    beyond the quota are left out. `alarms` are what the checks of lessons found in the
+    attempt. The `texts` of a large entry were made before the
     transaction, so that it is short.
     """
 
@@ -163,6 +165,7 @@ class JournalEntry:
     lessons: Sequence[Lesson] = ()
     briefing: Briefing | None = None
     outcome: Outcome | None = None
+    alarms: tuple[Alarm, ...] = ()
     most: int = 0
     quota: int | None = None
     texts: EntryTexts | None = None
@@ -173,13 +176,15 @@ class LoopState:
     """The state of a loop, for a decision by a process that does not drive the loop.
 
     `policy` is that of the loop, without rules that are user code. `driver` is the
-    process that drives the loop now, or "". `echoes` counts finding keys in other loops
+    process that drives the loop now, or "". `checks` are those of lessons that judge
+    loops of its memory key. `echoes` counts finding keys in other loops
     of the scope, if a rule of the policy needs this.
     """
 
     stored: StoredLoop
     policy: Policy
     driver: str = ""
+    checks: tuple[LessonCheck, ...] = ()
     echoes: Mapping[str, int] = field(default_factory=dict)
 
 

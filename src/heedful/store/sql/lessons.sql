@@ -356,20 +356,19 @@ where h.tenant = :tenant and h.project = :project and h.state = 'accepted' and h
 order by h.lesson_id;
 
 -- name: hardenable
--- A lesson, and the memory key of most loops that broke its rule.
+-- A lesson, and the memory key of its newest example.
 select l.*, coalesce((
-         select c.memory_key from cause c
-         where c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
-         order by c.loops desc, c.memory_key limit 1
+         select e.memory_key from example e where e.lesson_id = l.id and e.memory_key <> '' order by e.id desc limit 1
        ), '') as memory_key
 from lesson l where l.tenant = :tenant and l.project = :project and l.id = :id;
 
--- name: accepted_outputs
--- The examples of one lesson (`own`), or those of the others, newest first.
-select e.record from example e
-where e.scope = :scope and (e.lesson_id = :id) = :own and (:memory_key = '' or e.memory_key = :memory_key)
+-- name: trusted_examples
+-- The examples of a memory key, or with "" of the scope: first those of one lesson, then the newest of the others.
+select e.record, e.lesson_id, l.kind, l.error_type
+from example e join lesson l on l.id = e.lesson_id
+where e.scope = :scope and (:memory_key = '' or e.memory_key = :memory_key)
   and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
-order by e.id desc limit :limit;
+order by case when e.lesson_id = :id then 0 else 1 end, e.id desc limit :limit;
 
 -- name: count_alarm
 update hardened set hits = hits + 1, false_alarms = false_alarms + :wrong, last_hit = :now

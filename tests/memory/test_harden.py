@@ -1,0 +1,381 @@
+"""A lesson becomes a check: proposed, executed, accepted, measured, retired."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
+from heedful.loop.record import Finding
+from heedful.memory.memory import Memory
+from heedful.store import exposures
+from heedful.testing import ScriptedModel
+
+pytestmark = pytest.mark.both
+
+KEY = "bug reports"
+TASKS = ("Checkout answers 500", "A typo in the footer", "Login loops")
+REASON = "Answer with one of P0 to P3"
+
+
+def severity(answer: str) -> list[Finding]:
+    """What the caller's own check says."""
+    if answer in ("P0", "P1", "P2", "P3"):
+        return []
+    return [Finding("severity", f"{answer!r} is no severity", fix=REASON)]
+
+
+def not_empty(answer: str) -> bool:
+    """A check that knows nothing of severities."""
+    return bool(answer)
+
+
+async def run_loop(
+    memory: Memory,
+    task: str,
+    *answers: str,
+    checks: Sequence[Any] = (severity,),
+    key: str = KEY,
+    **options: Any,
+) -> heedful.Result[str]:
+    """Run a loop that makes these answers, the last one for ever."""
+    made = list(answers)
+
+    def triage(task: str, hint: str) -> str:
+        return made.pop(0) if len(made) > 1 else made[0]
+
+    options = {"store": memory.store, **options}
+    return await heedful.run(
+        task,
+        generate=triage,
+        checks=list(checks),
+        policy=heedful.Policy((heedful.MaxAttempts(4),), name="four"),
+        memory=memory,
+        memory_key=key,
+        **options,
+    )
+
+
+async def teach(memory: Memory, key: str = KEY) -> int:
+    """Let three loops correct the mistake; return the id of the lesson."""
+    answers = (("high", "P1"), ("Very low", "P3"), ("urgent!", "P0"))
+    for task, pair in zip(TASKS, answers, strict=True):
+        await run_loop(memory, task, *pair, key=key)
+    return await lesson_of(memory)
+
+
+async def lesson_of(memory: Memory) -> int:
+    """Return the id of the first lesson of a check."""
+    lessons = [row["id"] for row in await memory.top() if row["kind"] == "check"]
+    return int(min(lessons))
+
+
+async def harden(memory: Memory) -> LessonCheck:
+    """Teach and accept."""
+    return await memory.checks.accept(await teach(memory), by="ana")
+
+
+async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
+    memory: Memory,
+) -> None:
+    lesson = await teach(memory)
+    check = await memory.checks.propose(lesson)
+    assert check.state == "proposed"
+    assert check.memory_key == KEY
+    assert (check.failed, check.passed) == (3, 3)
+    assert check.judge("medium")
+    assert not check.judge("P2")
+    assert await memory.checks.active(KEY) == ()
+    assert [one.lesson for one in await memory.checks.list()] == [lesson]
+
+
+async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
+    memory: Memory,
+) -> None:
+    check = await harden(memory)
+    # Nobody else judges: the loop's own checks are another one's.
+    result = await run_loop(memory, "Backups fail", "medium", "P2", checks=[not_empty])
+    first, second = result.loop.attempts
+    [finding] = first.evaluation.findings
+    assert finding.check == f"lesson {check.lesson}"
+    assert finding.level == "error"
+    assert REASON in finding.fix
+    assert second.evaluation.findings == ()
+    assert result.passed
+    [measured] = await memory.checks.list()
+    assert (measured.hits, measured.false_alarms) == (1, 0)
+
+
+async def test_the_finding_counts_once_in_another_store_and_in_none(
+    memory: Memory,
+) -> None:
+    await harden(memory)
+    await run_loop(
+        memory, "Backups", "medium", "P2", checks=[not_empty], store=":memory:"
+    )
+    await run_loop(memory, "Restores", "medium", "P2", checks=[not_empty], store=None)
+    [measured] = await memory.checks.list()
+    assert measured.hits == 2
+
+
+async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> None:
+    def severity(answer: str) -> bool:
+        """Anything goes by now."""
+        return True
+
+    check = await harden(memory)
+    result = await run_loop(memory, "Backups", "medium", checks=[severity])
+    [attempt] = result.loop.attempts
+    [finding] = attempt.evaluation.findings
+    assert finding.level == "warning"
+    assert "severity accepts it" in finding.message
+    assert result.passed
+    [retired] = await memory.checks.list()
+    assert (retired.hits, retired.false_alarms) == (1, 1)
+    assert retired.state == "retired"
+    assert retired.why == "1 of 1 findings were false alarms"
+    assert await memory.checks.active(check.memory_key) == ()
+
+
+async def test_a_loop_of_another_key_is_not_judged(memory: Memory) -> None:
+    await harden(memory)
+    result = await run_loop(memory, "A poem", "roses", checks=[not_empty], key="poems")
+    assert result.loop.attempts[0].evaluation.findings == ()
+    assert result.briefing.checks == ()
+
+
+async def test_the_briefing_names_the_checks_that_judge(memory: Memory) -> None:
+    check = await harden(memory)
+    result = await run_loop(memory, "Backups", "P2", checks=[not_empty])
+    [judging] = result.briefing.checks
+    assert judging.lesson == check.lesson
+    assert f"checked: lesson {check.lesson}" in str(result.briefing)
+
+
+async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
+    check = await harden(memory)
+    loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
+    verdict = await loop.report("medium")
+    assert isinstance(verdict, heedful.Again)
+    assert REASON in verdict.feedback
+    await loop.report("P2", evaluation=heedful.Evaluation())
+    assert loop.passed
+    [measured] = await memory.checks.list()
+    assert (measured.lesson, measured.hits) == (check.lesson, 1)
+
+
+async def test_a_host_that_evaluates_has_the_last_word(memory: Memory) -> None:
+    await harden(memory)
+    loop = await heedful.open_loop("mine", "Backups", memory=memory, memory_key=KEY)
+    await loop.report("medium", evaluation=heedful.Evaluation())
+    assert loop.passed
+    [measured] = await memory.checks.list()
+    assert (measured.hits, measured.false_alarms) == (1, 1)
+
+
+async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory: Memory) -> None:
+    await harden(memory)
+    before = await memory.count()
+    await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
+    assert await memory.count() == before
+
+
+async def run_stage(memory: Memory, check: Any, *answers: str) -> heedful.StageReport:
+    """Run a pipeline with one stage whose model makes these answers."""
+    pipeline = heedful.Pipeline("reports", store=memory.store, memory=memory)
+
+    @pipeline.stage(checks=[check], memory_key=KEY, model=ScriptedModel(*answers))
+    def triage(state: Any) -> str:
+        return "How severe is it?"
+
+    report = await pipeline.run({})
+    [stage] = report.stages
+    return stage
+
+
+async def test_a_stage_of_a_pipeline_teaches_and_is_judged(memory: Memory) -> None:
+    for pair in (("high", "P1"), ("very low", "P3"), ("urgent!", "P0")):
+        await run_stage(memory, severity, *pair)
+    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+
+    stage = await run_stage(memory, not_empty, "medium", "P2")
+    first, second = stage.attempts
+    assert first.checks[-1].check_name == check.name
+    assert first.overall_status == "failed"
+    assert second.overall_status == "passed"
+
+
+async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
+    check = await harden(memory)
+    for task in ("Backups", "Restores"):
+        await run_loop(memory, task, "medium", "P2", checks=[not_empty])
+    told = await memory.checks.false_alarm(check.lesson, by="ana", why="medium is one")
+    assert told.state == "retired"
+    assert told.why == "1 of 2 findings were false alarms"
+
+
+async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
+    check = await harden(memory)
+    await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
+    await memory.checks.false_alarm(check.lesson, by="ana")
+    again = await memory.checks.accept(check.lesson, by="bo")
+    assert (again.state, again.hits, again.by) == ("accepted", 0, "bo")
+
+
+async def test_a_check_without_a_finding_for_30_days_is_retired(
+    memory: Memory,
+) -> None:
+    check = await harden(memory)
+    later = check.decided + MAX_QUIET_SECONDS
+    assert check.retired(later) == ""
+    assert check.retired(later + 1) == "no finding in 30 days"
+
+
+async def test_a_rejected_check_is_not_proposed_again(memory: Memory) -> None:
+    lesson = await teach(memory)
+    await memory.checks.reject(lesson, by="ana")
+    assert (await memory.checks.propose(lesson)).state == "rejected"
+    assert await memory.checks.active(KEY) == ()
+
+
+async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
+    lesson = await teach(memory)
+    await memory.edit(lesson, "Answer P0, P1, P2 or P3.", by="ana")
+    check = await memory.checks.propose(lesson)
+    assert (check.state, check.by) == ("accepted", "trust")
+
+
+async def test_a_check_is_deleted_with_its_lesson(memory: Memory) -> None:
+    await harden(memory)
+    await memory.clear()
+    assert await memory.checks.list() == []
+    assert await memory.checks.active(KEY) == ()
+
+
+async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
+    memory: Memory,
+) -> None:
+    check = await harden(memory)
+    await memory.store.write(memory.scope, distrust, check.lesson)
+    assert await memory.checks.active(KEY) == ()
+    with pytest.raises(InvalidInput, match="somebody trusts"):
+        await memory.checks.accept(check.lesson, by="ana")
+
+
+def distrust(db: Any, scope: Scope, lesson: int) -> None:
+    """Make a lesson one of a tool."""
+    db.update("lesson", {"id": lesson}, {"trust": "tool"})
+
+
+async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
+    memory: Memory,
+) -> None:
+    stored = await memory.remember(
+        "bash",
+        "npm is not used here",
+        example=Example("run the tests", "pnpm test", rejected="npm test"),
+        trust="tool",
+    )
+    with pytest.raises(InvalidInput, match="heedful quarantine release"):
+        await memory.checks.propose(stored.id)
+    assert await memory.checks.list() == []
+
+
+async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> None:
+    check = await harden(memory)
+    for scope in (Scope("other"), Scope(project="other")):
+        stranger = Memory(memory.store, scope)
+        assert await stranger.checks.list() == []
+        assert await stranger.checks.active(KEY) == ()
+        with pytest.raises(NotFound):
+            await stranger.checks.accept(check.lesson, by="eve")
+        with pytest.raises(NotFound):
+            await stranger.checks.false_alarm(check.lesson, by="eve")
+
+
+async def test_too_few_examples_say_how_many_there_are(memory: Memory) -> None:
+    await run_loop(memory, TASKS[0], "high", "P1")
+    with pytest.raises(InvalidInput, match="it has 1 and 1"):
+        await memory.checks.propose(await lesson_of(memory))
+
+
+async def test_what_no_check_separates_is_refused(memory: Memory) -> None:
+    def value(answer: str) -> list[Finding]:
+        return [] if answer in ("4", "9") else [Finding("value", "wrong", key="v")]
+
+    await run_loop(memory, "2 + 2", "5", "4", checks=[value])
+    await run_loop(memory, "3 * 3", "6", "9", checks=[value])
+    with pytest.raises(InvalidInput, match="differ from the accepted ones"):
+        await memory.checks.propose(await lesson_of(memory))
+
+
+async def test_a_harmless_answer_of_the_key_prevents_a_false_alarm(
+    memory: Memory,
+) -> None:
+    def short(answer: str) -> bool:
+        return True
+
+    lesson = await teach(memory)
+    await run_loop(memory, "Nothing is wrong", "no bug", checks=[short])
+    with pytest.raises(InvalidInput, match="differ from the accepted ones"):
+        await memory.checks.propose(lesson)
+
+
+async def test_without_a_memory_key_only_a_forbidden_word_is_asked(
+    memory: Memory,
+) -> None:
+    def plain(answer: str) -> list[Finding]:
+        if "```" not in answer:
+            return []
+        return [Finding("plain", "a code block", fix="answer without ``` around it")]
+
+    for n in range(2):
+        await run_loop(
+            memory,
+            f"query {n}",
+            f"```select {n}```",
+            f"select {n}",
+            checks=[plain],
+            key="",
+        )
+    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    assert (check.kind, check.memory_key) == ("word", "")
+    assert check.judge("``` x")
+    assert not check.judge("x")
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        pytest.param(lambda c: c.propose(0), "lesson", id="id 0"),
+        pytest.param(lambda c: c.propose("1"), "lesson", id="id is text"),
+        pytest.param(lambda c: c.accept(1, by=""), "by", id="nobody accepts"),
+        pytest.param(lambda c: c.reject(1, by=" "), "by", id="nobody rejects"),
+        pytest.param(lambda c: c.false_alarm(1, by=""), "by", id="nobody says so"),
+        pytest.param(lambda c: c.list(0), "limit", id="limit 0"),
+    ],
+)
+async def test_bad_input_is_refused_by_name(
+    memory: Memory, call: Any, field: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await call(memory.checks)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("verb", ["propose", "accept", "reject", "false_alarm"])
+async def test_an_unknown_lesson_is_not_found(memory: Memory, verb: str) -> None:
+    by = {} if verb == "propose" else {"by": "ana"}
+    with pytest.raises(NotFound):
+        await getattr(memory.checks, verb)(99, **by)
+
+
+async def test_every_decision_is_recorded(memory: Memory) -> None:
+    check = await harden(memory)
+    await memory.checks.reject(check.lesson, by="bo", why="too strict")
+    rejected, accepted = await memory.store.read(memory.scope, exposures.rulings, 5)
+    assert (accepted["action"], accepted["by"]) == ("harden accepted", "ana")
+    assert (rejected["action"], rejected["why"]) == ("harden rejected", "too strict")
