@@ -72,6 +72,10 @@ COMMAND_GROUPS = {
             "Review quarantined lessons; revoke sources.",
         ),
         "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
+        "harden": (
+            "harden:harden",
+            "Let a lesson become a check; see what checks found.",
+        ),
         "prune": ("lessons:prune", "Remove lessons that are not useful."),
         "dream": ("dreams:dreams", "Merge lessons that say the same."),
         "patterns": (

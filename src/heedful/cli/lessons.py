@@ -232,6 +232,7 @@ def before(
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
+    lines += [clean(f"{one.about}: {one.text}", 4_000) for one in result.checks]
     if result.release:
         lines.append(
             f"A failure of this is known, but it waits in quarantine: {result.release}"
@@ -240,6 +241,7 @@ def before(
     document = {
         "failures": result.failures,
         "waiting": result.waiting,
+        "checks": result.checks,
         "release": result.release,
     }
     no_failure = "no failure is known that has not worked since"

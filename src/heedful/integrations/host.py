@@ -38,6 +38,7 @@ from heedful.validation import check_number
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.drive.report import ReportedLoop
+    from heedful.lessons.lesson_check import Alarm, LessonCheck
     from heedful.loop.decide import Done, Policy, Verdict
     from heedful.memory.sessions import Learned
 
@@ -231,8 +232,7 @@ class HostRun:
             history = await memory.store.read(
                 memory.scope, episodes.failures_of, action(tool, arguments)
             )
-            lessons = {failed.lesson: str(failed) for failed in history.failures}
-            return await self._offer(history, lessons, event)
+            return await self._offer(history, history.warnings, event)
 
         return await self._ask("ask about an action", look, call)
 
@@ -596,9 +596,47 @@ class HostRun:
     async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and if its lessons helped; forget its events."""
         await self.settle()
+        await self._measure_checks(memory)
         learned = await self.study()
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
+
+    async def _measure_checks(self, memory: Memory) -> None:
+        """Count what checks of lessons found in the calls of the run.
+
+        A call that worked although a check warned of it is a false alarm.
+        """
+        checks = await memory.store.read(
+            memory.scope, exposures.active_checks, calls=True
+        )
+        alarms = _list_alarms(await self.events(), checks) if checks else ()
+        if alarms:
+            await memory.checks.count(alarms)
+
+
+def _list_alarms(
+    events: Sequence[Mapping[str, Any]], checks: Sequence[LessonCheck]
+) -> tuple[Alarm, ...]:
+    """Return what the checks of lessons find in the calls of a run."""
+    from heedful.lessons.lesson_check import Alarm
+
+    worked = {
+        (event["agent"], event["call"])
+        for event in events
+        if event["type"] == "tool_response" and event["call"] and not event["error"]
+    }
+    alarms = []
+    for event in events:
+        if event["type"] != "tool_call":
+            continue
+        made = action(event["tool"], event["arguments"] or {})
+        is_false = (event["agent"], event["call"]) in worked
+        alarms += [
+            Alarm(check.lesson, is_false=is_false)
+            for check in checks
+            if check.judges_tool(made.tool) and check.judge(made.text)
+        ]
+    return tuple(alarms)
 
 
 @resumable(result=frozenset[int])

@@ -18,6 +18,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
@@ -169,17 +170,25 @@ class KnownFailure:
 
 @dataclass(frozen=True, slots=True)
 class ActionHistory:
-    """The result of `Memory.before`; true if a failure of the action is known.
+    """The result of `Memory.before`; true if something speaks against the action.
 
     `failures` are the known failures, most frequent first. `waiting` are the ids of
     lessons about the action that wait in quarantine; their texts are not shown.
+    `checks` are the checks of lessons that find something in the action.
     """
 
     failures: tuple[KnownFailure, ...] = ()
     waiting: tuple[int, ...] = ()
+    checks: tuple[LessonCheck, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.failures)
+        return bool(self.failures or self.checks)
+
+    @property
+    def warnings(self) -> Mapping[int, str]:
+        """What to say before the action, by the ids of lessons."""
+        texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
+        return texts | {failed.lesson: str(failed) for failed in self.failures}
 
     @property
     def release(self) -> str:

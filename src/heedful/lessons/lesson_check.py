@@ -232,6 +232,13 @@ class LessonCheck:
             Finding(self.name, self.about, fix=self.text, key=f"{self.name}: broken")
         ]
 
+    def judges_tool(self, tool: str) -> bool:
+        """Return True if it judges calls of a tool; "" is a command of a shell.
+
+        A command is judged whatever tool runs it.
+        """
+        return not tool or self.error_type.strip().lower() == tool
+
     def retired(self, now: float) -> str:
         """Return why an accepted check no longer judges; "" if it does."""
         if self.false_alarms > MAX_FALSE_ALARM_SHARE * self.hits:

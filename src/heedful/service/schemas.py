@@ -23,6 +23,7 @@ from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import proof, trust
 from heedful.lessons.action import ActionHistory, KnownFailure
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.models.contract import Message
@@ -461,10 +462,21 @@ class ActionQuestion(Body):
 
 
 _KnownFailure = Annotated[KnownFailure, Shape(lesson_state=SentLessonState)]
+CheckRow = Annotated[LessonCheck, Shape(lesson_state=SentLessonState)]
 ActionAnswer = Annotated[
     ActionHistory,
-    Shape(also={"release": "release"}, failures=tuple[_KnownFailure, ...]),
+    Shape(
+        also={"release": "release"},
+        failures=tuple[_KnownFailure, ...],
+        checks=tuple[CheckRow, ...],
+    ),
 ]
+
+
+class Hardening(Reason):
+    """What to do about the check of a lesson."""
+
+    decision: Literal["propose", "accept", "reject", "false_alarm"] = "propose"
 
 
 class RecallRequest(Body):

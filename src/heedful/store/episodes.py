@@ -27,7 +27,7 @@ from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
 from heedful.lessons.ranking import MIN_RECALL_IMPORTANCE
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
-from heedful.store import lessons
+from heedful.store import exposures, lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -42,6 +42,7 @@ from heedful.store.connection import (
 from heedful.traces.episode import Event, Limits, clean_event
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson_check import LessonCheck
     from heedful.store.records import EpisodeState, StoredEpisode
     from heedful.traces.spans import Piece
 
@@ -631,7 +632,20 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
         if lesson is not None and len(failures) < MAX_ANNOUNCED_FAILURES:
             failures.append(_known_failure(failure, lesson, rule))
 
-    return ActionHistory(tuple(failures), tuple(sorted(waiting)))
+    return ActionHistory(
+        tuple(failures),
+        tuple(sorted(waiting)),
+        checks=_checks_of(db, scope, action),
+    )
+
+
+def _checks_of(db: Db, scope: Scope, action: Action) -> tuple[LessonCheck, ...]:
+    """Return the checks of lessons that find something in an action."""
+    return tuple(
+        check
+        for check in exposures.active_checks(db, scope, calls=True)
+        if check.judges_tool(action.tool) and check.judge(action.text)
+    )
 
 
 def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:

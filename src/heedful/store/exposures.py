@@ -224,9 +224,15 @@ def brief(
     waiting = len(db.run("held", values).fetchall())
     history = replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
 
-    key = {"memory_key": memory_key, "calls": False, "id": ""}
-    checks = judging_checks(db.all("active_checks", scope, **key))
-    return matches, history, checks
+    return matches, history, active_checks(db, scope, memory_key)
+
+
+def active_checks(
+    db: Db, scope: Scope, memory_key: str = "", calls: bool = False
+) -> tuple[LessonCheck, ...]:
+    """Return the checks of lessons that judge loops of a memory key, or `calls`."""
+    values = {"memory_key": memory_key, "calls": calls, "id": ""}
+    return judging_checks(db.all("active_checks", scope, **values))
 
 
 def judging_checks(rows: Sequence[Row]) -> tuple[LessonCheck, ...]:

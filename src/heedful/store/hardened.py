@@ -131,14 +131,6 @@ def listed(db: Db, scope: Scope, limit: int) -> list[LessonCheck]:
     return [_check_of(row) for row in rows]
 
 
-def active(
-    db: Db, scope: Scope, memory_key: str = "", calls: bool = False
-) -> tuple[LessonCheck, ...]:
-    """Return the checks that judge loops of a memory key, or calls of agents."""
-    values = {"memory_key": memory_key, "calls": calls, "id": ""}
-    return judging(db.all("active_checks", scope, **values))
-
-
 def judging(rows: Iterable[Row]) -> tuple[LessonCheck, ...]:
     """Return the checks in rows of `active_checks` that are not retired."""
     checks = [_check_of(row) for row in rows]
@@ -150,6 +142,8 @@ def _check_of(row: Row) -> LessonCheck:
     check = from_row(LessonCheck, row)
     if not check.taught_by:
         check = replace(check, taught_by=(check.error_type,))
+    if check.trust in QUARANTINE_TRUST:  # a text of a tool is shown nowhere
+        check = replace(check, text="", about="", rule={})
     reason = check.retired(time.time()) if check.state == "accepted" else ""
     return replace(check, state="retired", why=reason) if reason else check
 

@@ -355,6 +355,33 @@ def _with_etag(lesson: Mapping[str, Any], response: Response) -> Document:
     return lesson_to_wire(lesson)
 
 
+@lessons.get("/checks")
+async def checks(caller: Reading, limit: Limit = 50) -> Page[schemas.CheckRow]:
+    """List the checks that lessons became, newest decision first."""
+    rows = await caller.memory.checks.list(limit)
+    return Page[schemas.CheckRow](items=list(rows), next=None)
+
+
+@lessons.post("/reflections/{id}/check")
+async def harden(
+    id: Id, body: schemas.Hardening, caller: Approving
+) -> schemas.CheckRow:
+    """Propose a check made from the examples of a lesson, or decide about it.
+
+    No model is asked. The check is executed on rejected and accepted outputs first; 422
+    says why no check can be made. The decision is recorded.
+    """
+    caller.record(f"harden.{body.decision}", str(id), why=body.why)
+    made = caller.memory.checks
+    if body.decision == "accept":
+        return await made.accept(id, by=caller.by, why=body.why)
+    if body.decision == "reject":
+        return await made.reject(id, by=caller.by, why=body.why)
+    if body.decision == "false_alarm":
+        return await made.false_alarm(id, by=caller.by, why=body.why)
+    return await made.propose(id)
+
+
 quarantine: APIRouter = APIRouter(
     prefix="/v1/quarantine", tags=["quarantine"], route_class=Route
 )
