@@ -46,6 +46,8 @@ insert into key
   values ('1f', 'one', 'ci', 'hash', '[]', '["read"]', 'ada', 1.5, null, null);
 insert into audit
   values ('one', '["p"]', 1, 1.5, 'ada', 'key created', '1f', '{}', '', 'h');
+insert into hardened (lesson_id, tenant, project, memory_key, kind, rule, about, by)
+  select id, tenant, project, 'k', 'word', '{"word": "x"}', 'no x', 'ada' from lesson;
 insert into note values ('one', 'p', 'loop 0_r1', 'reasoning', 'loop 0', '{}', 1.5);
 insert into answer values ('two', '1f', 'once', -1, 'd', '{}', 0.1);
 insert into cause

@@ -668,8 +668,9 @@ def _with_lessons(
     if report.output is None:
         return evaluation
 
+    # Only a host that is vouched for may overrule a check that a person accepted.
     judges = None
-    if report.evaluation is None:
+    if report.evaluation is None or not report.vouched:
         judges = stop.check_names(report.checks)
     return add_findings(evaluation, report.output, snapshot.state.checks, judges)
 

@@ -25,6 +25,7 @@ from heedful.lessons.lesson_check import (
     UNITS,
     CheckKind,
     Piece,
+    call_words,
     fits,
     json_types,
     letter_case,
@@ -243,7 +244,7 @@ def _words(material: Material) -> Iterator[Proposed]:
 
 def _calls(material: Material) -> Iterator[Proposed]:
     """Yield the words with which all rejected calls begin, the fewest first."""
-    first, *others = [text.split() for text in material.rejected]
+    first, *others = map(call_words, material.rejected)
     for count in range(1, len(first) + 1):
         words = first[:count]
         if any(other[:count] != words for other in others):

@@ -33,6 +33,8 @@ MAX_FORM_CHARS = 400
 _PIECE_PATTERN = re.compile(
     r"(?:(?<![\w.)\]])[-+])?\d+(?:[.,]\d+)*|[^\W\d_][^\W_]*|\s+|.", re.DOTALL
 )
+# A word of a call: "npm", "--watch", "src/app.py".
+_CALL_WORD_PATTERN = re.compile(r"[\w@./=+~-]+")
 _JSON_TYPES: Mapping[type, str] = {
     dict: "object",
     list: "array",
@@ -154,14 +156,14 @@ def _fits_word(rule: Mapping[str, Any], text: str) -> bool:
     return (rule["word"].casefold() in text.casefold()) == rule["wanted"]
 
 
-def call_words(text: str) -> str:
-    """Return the words of a call with one blank around each, to look for a part."""
-    return f" {' '.join(text.split())} "
+def call_words(text: str) -> list[str]:
+    """Return the words of a command, or of arguments as JSON, without quotes."""
+    return _CALL_WORD_PATTERN.findall(text)
 
 
 def _fits_call(rule: Mapping[str, Any], text: str) -> bool:
-    """Return True if a call lacks the words that a rule forbids."""
-    return call_words(rule["words"]) not in call_words(text)
+    """Return True if a call lacks the words that a rule forbids, in their order."""
+    return f" {rule['words']} " not in f" {' '.join(call_words(text))} "
 
 
 _FITS: Mapping[str, Callable[[Mapping[str, Any], str], bool]] = {

@@ -1,0 +1,110 @@
+"""A lesson about calls becomes a warning before the call, never a denial."""
+
+import json
+from typing import Any
+
+import pytest
+
+from heedful.integrations.host import Host
+from heedful.lessons.lesson import Example
+from heedful.lessons.lesson_check import LessonCheck
+from heedful.memory.memory import Memory
+from heedful.store.store import Store
+from tests.hooks.test_hooks import send_event
+
+FIX = "Use pnpm: this repository has no package-lock.json."
+COMMAND = {"tool_name": "Bash", "tool_input": {"command": "npm test -- --watch"}}
+
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    """A memory that withholds nothing."""
+    return Memory(store, holdout=0.0)
+
+
+async def harden(memory: Memory, tool: str = "Bash") -> LessonCheck:
+    """Remember what was rejected and accepted; let it become a check."""
+    for rejected, accepted in (
+        ("npm test", "pnpm test"),
+        ("npm run build", "pnpm run build"),
+    ):
+        stored = await memory.remember(
+            tool,
+            "npm is not used here",
+            lesson=FIX,
+            example=Example(f"do {accepted}", accepted, rejected=rejected),
+        )
+    return await memory.checks.propose(stored.id)
+
+
+async def call(memory: Memory, works: bool, session: str = "one", **fields: Any) -> str:
+    """Make a call in a session that ends; return what the hook says before it."""
+    head = {"session_id": session, "tool_use_id": "t1", **COMMAND, **fields}
+    before = await send_event(memory, "before", "claude-code", head)
+    result = {"output": "ok", "exit_code": 0}
+    if works:
+        await send_event(memory, "after", "claude-code", head, tool_response=result)
+    await send_event(memory, "end", "claude-code", {"session_id": session})
+    return json.dumps(before.answer)
+
+
+async def test_a_call_is_warned_of_and_not_denied(memory: Memory) -> None:
+    check = await harden(memory)
+    assert (check.state, check.kind) == ("accepted", "call")
+    told = await call(memory, works=False)
+    assert FIX in told
+    assert "facts to weigh" in told
+    assert "deny" not in told
+    [measured] = await memory.checks.list()
+    assert (measured.hits, measured.false_alarms) == (1, 0)
+
+
+async def test_another_call_is_not_warned_of(memory: Memory) -> None:
+    await harden(memory)
+    other = {"command": "pnpm test"}
+    assert await call(memory, works=True, tool_input=other) == "null"
+    [measured] = await memory.checks.list()
+    assert measured.hits == 0
+
+
+async def test_a_call_that_works_in_spite_of_it_is_a_false_alarm(
+    memory: Memory,
+) -> None:
+    await harden(memory)
+    await call(memory, works=True)
+    [measured] = await memory.checks.list()
+    assert (measured.hits, measured.false_alarms) == (1, 1)
+    assert measured.state == "retired"
+    assert FIX not in await call(memory, works=False, session="two")
+
+
+async def test_a_check_of_another_tool_does_not_judge_a_tool(memory: Memory) -> None:
+    await harden(memory, tool="deploy")
+    history = await memory.before("release", {"command_line": "npm test"})
+    assert not history
+    assert (await memory.before("deploy", {"line": "npm test"})).checks
+
+
+async def test_before_says_it_in_python_too(memory: Memory) -> None:
+    check = await harden(memory)
+    history = await memory.before("", "npm test")
+    assert history
+    [found] = history.checks
+    assert found.lesson == check.lesson
+    assert FIX in history.warnings[check.lesson]
+
+
+async def test_a_framework_is_warned_as_a_hook_is(memory: Memory) -> None:
+    await harden(memory)
+    run = Host(memory=memory, strict=True).run("mine")
+    advice = await run.before("bash", {"command": "npm run build"})
+    assert FIX in advice.text
+
+
+@pytest.mark.parametrize("command", ["npx npm-check", "echo npm"])
+async def test_only_whole_words_are_found(memory: Memory, command: str) -> None:
+    await harden(memory)
+    assert bool(await memory.before("", command)) is (command == "echo npm")
