@@ -141,7 +141,8 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
         for answer in case.wrong:
             for finding in case.judge(answer):
                 rule = heedful.signature(finding.check, finding.key).digest
-                count.others += rule in refusals and rule not in checks
+                if rule in refusals and rule not in checks:
+                    count.others += 1
                 if rule in checks:
                     count.repeats += 1
                     if checks[rule].judge(answer):
@@ -301,7 +302,7 @@ def _label(label: str, place: int) -> Case:
         return [Finding("label", "this is no label of the list", fix=fix)]
 
     words = label.replace("_", " ")
-    wrong = (words if place % 2 and " " in words else words.capitalize(),)
-    if place % 3:
-        wrong = ()
+    if not (place % 2 and " " in words):
+        words = words.capitalize()
+    wrong = () if place % 3 else (words,)
     return Case(task=f"message {place}", wrong=wrong, right=label, judge=judge)

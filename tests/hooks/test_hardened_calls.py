@@ -27,17 +27,22 @@ def memory(store: Store) -> Memory:
 
 async def harden(memory: Memory, tool: str = "Bash") -> LessonCheck:
     """Remember what was rejected and accepted; let it become a check."""
-    for rejected, accepted in (
-        ("npm test", "pnpm test"),
-        ("npm run build", "pnpm run build"),
-    ):
-        stored = await memory.remember(
-            tool,
-            "npm is not used here",
-            lesson=FIX,
-            example=Example(f"do {accepted}", accepted, rejected=rejected),
-        )
-    return await memory.checks.propose(stored.id)
+    await remember(memory, tool, rejected="npm test", accepted="pnpm test")
+    lesson = await remember(
+        memory, tool, rejected="npm run build", accepted="pnpm run build"
+    )
+    return await memory.checks.propose(lesson)
+
+
+async def remember(memory: Memory, tool: str, rejected: str, accepted: str) -> int:
+    """Remember a call that was rejected, and the one that was accepted."""
+    stored = await memory.remember(
+        tool,
+        "npm is not used here",
+        lesson=FIX,
+        example=Example(f"do {accepted}", accepted, rejected=rejected),
+    )
+    return stored.id
 
 
 async def call(memory: Memory, works: bool, session: str = "one", **fields: Any) -> str:
@@ -53,13 +58,15 @@ async def call(memory: Memory, works: bool, session: str = "one", **fields: Any)
 
 async def test_a_call_is_warned_of_and_not_denied(memory: Memory) -> None:
     check = await harden(memory)
-    assert (check.state, check.kind) == ("accepted", "call")
+    assert check.state == "accepted"
+    assert check.kind == "call"
     told = await call(memory, works=False)
     assert FIX in told
     assert "facts to weigh" in told
     assert "deny" not in told
     [measured] = await memory.checks.list()
-    assert (measured.hits, measured.false_alarms) == (1, 0)
+    assert measured.hits == 1
+    assert measured.false_alarms == 0
 
 
 async def test_another_call_is_not_warned_of(memory: Memory) -> None:
@@ -76,7 +83,8 @@ async def test_a_call_that_works_in_spite_of_it_is_a_false_alarm(
     await harden(memory)
     await call(memory, works=True)
     [measured] = await memory.checks.list()
-    assert (measured.hits, measured.false_alarms) == (1, 1)
+    assert measured.hits == 1
+    assert measured.false_alarms == 1
     assert measured.state == "retired"
     assert FIX not in await call(memory, works=False, session="two")
 

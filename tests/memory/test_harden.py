@@ -59,6 +59,12 @@ async def run_loop(
     )
 
 
+def findings_of(attempt: heedful.Attempt) -> Sequence[Finding]:
+    """Return what was found in an attempt."""
+    assert attempt.evaluation is not None
+    return attempt.evaluation.findings
+
+
 async def teach(memory: Memory, key: str = KEY) -> int:
     """Let three loops correct the mistake; return the id of the lesson."""
     answers = (("high", "P1"), ("Very low", "P3"), ("urgent!", "P0"))
@@ -85,7 +91,8 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
     check = await memory.checks.propose(lesson)
     assert check.state == "proposed"
     assert check.memory_key == KEY
-    assert (check.failed, check.passed) == (3, 3)
+    assert check.failed == 3
+    assert check.passed == 3
     assert check.judge("medium")
     assert not check.judge("P2")
     assert await memory.checks.active(KEY) == ()
@@ -98,15 +105,16 @@ async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
     check = await harden(memory)
     # Nobody else judges: the loop's own checks are another one's.
     result = await run_loop(memory, "Backups fail", "medium", "P2", checks=[not_empty])
-    first, second = result.loop.attempts
-    [finding] = first.evaluation.findings
+    first, second = map(findings_of, result.loop.attempts)
+    [finding] = first
     assert finding.check == f"lesson {check.lesson}"
     assert finding.level == "error"
     assert REASON in finding.fix
-    assert second.evaluation.findings == ()
+    assert second == ()
     assert result.passed
     [measured] = await memory.checks.list()
-    assert (measured.hits, measured.false_alarms) == (1, 0)
+    assert measured.hits == 1
+    assert measured.false_alarms == 0
 
 
 async def test_the_finding_counts_once_in_another_store_and_in_none(
@@ -129,12 +137,13 @@ async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> Non
     check = await harden(memory)
     result = await run_loop(memory, "Backups", "medium", checks=[severity])
     [attempt] = result.loop.attempts
-    [finding] = attempt.evaluation.findings
+    [finding] = findings_of(attempt)
     assert finding.level == "warning"
     assert "severity accepts it" in finding.message
     assert result.passed
     [retired] = await memory.checks.list()
-    assert (retired.hits, retired.false_alarms) == (1, 1)
+    assert retired.hits == 1
+    assert retired.false_alarms == 1
     assert retired.state == "retired"
     assert retired.why == "1 of 1 findings were false alarms"
     assert await memory.checks.active(check.memory_key) == ()
@@ -143,13 +152,15 @@ async def test_the_check_that_taught_it_has_the_last_word(memory: Memory) -> Non
 async def test_a_loop_of_another_key_is_not_judged(memory: Memory) -> None:
     await harden(memory)
     result = await run_loop(memory, "A poem", "roses", checks=[not_empty], key="poems")
-    assert result.loop.attempts[0].evaluation.findings == ()
+    assert findings_of(result.loop.attempts[0]) == ()
+    assert result.briefing is not None
     assert result.briefing.checks == ()
 
 
 async def test_the_briefing_names_the_checks_that_judge(memory: Memory) -> None:
     check = await harden(memory)
     result = await run_loop(memory, "Backups", "P2", checks=[not_empty])
+    assert result.briefing is not None
     [judging] = result.briefing.checks
     assert judging.lesson == check.lesson
     assert f"checked: lesson {check.lesson}" in str(result.briefing)
@@ -164,7 +175,8 @@ async def test_a_reported_attempt_is_judged_too(memory: Memory) -> None:
     await loop.report("P2", evaluation=heedful.Evaluation())
     assert loop.passed
     [measured] = await memory.checks.list()
-    assert (measured.lesson, measured.hits) == (check.lesson, 1)
+    assert measured.lesson == check.lesson
+    assert measured.hits == 1
 
 
 async def test_a_host_that_evaluates_has_the_last_word(memory: Memory) -> None:
@@ -173,7 +185,8 @@ async def test_a_host_that_evaluates_has_the_last_word(memory: Memory) -> None:
     await loop.report("medium", evaluation=heedful.Evaluation())
     assert loop.passed
     [measured] = await memory.checks.list()
-    assert (measured.hits, measured.false_alarms) == (1, 1)
+    assert measured.hits == 1
+    assert measured.false_alarms == 1
 
 
 async def test_a_finding_of_a_lesson_teaches_no_new_lesson(memory: Memory) -> None:
@@ -222,7 +235,9 @@ async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
     await run_loop(memory, "Backups", "medium", "P2", checks=[not_empty])
     await memory.checks.false_alarm(check.lesson, by="ana")
     again = await memory.checks.accept(check.lesson, by="bo")
-    assert (again.state, again.hits, again.by) == ("accepted", 0, "bo")
+    assert again.state == "accepted"
+    assert again.hits == 0
+    assert again.by == "bo"
 
 
 async def test_a_check_without_a_finding_for_30_days_is_retired(
@@ -245,7 +260,8 @@ async def test_an_operators_lesson_is_accepted_by_trust(memory: Memory) -> None:
     lesson = await teach(memory)
     await memory.edit(lesson, "Answer P0, P1, P2 or P3.", by="ana")
     check = await memory.checks.propose(lesson)
-    assert (check.state, check.by) == ("accepted", "trust")
+    assert check.state == "accepted"
+    assert check.by == "trust"
 
 
 async def test_a_check_is_deleted_with_its_lesson(memory: Memory) -> None:
@@ -342,7 +358,8 @@ async def test_without_a_memory_key_only_a_forbidden_word_is_asked(
             key="",
         )
     check = await memory.checks.accept(await lesson_of(memory), by="ana")
-    assert (check.kind, check.memory_key) == ("word", "")
+    assert check.kind == "word"
+    assert check.memory_key == ""
     assert check.judge("``` x")
     assert not check.judge("x")
 
@@ -377,5 +394,7 @@ async def test_every_decision_is_recorded(memory: Memory) -> None:
     check = await harden(memory)
     await memory.checks.reject(check.lesson, by="bo", why="too strict")
     rejected, accepted = await memory.store.read(memory.scope, exposures.rulings, 5)
-    assert (accepted["action"], accepted["by"]) == ("harden accepted", "ana")
-    assert (rejected["action"], rejected["why"]) == ("harden rejected", "too strict")
+    assert accepted["action"] == "harden accepted"
+    assert accepted["by"] == "ana"
+    assert rejected["action"] == "harden rejected"
+    assert rejected["why"] == "too strict"

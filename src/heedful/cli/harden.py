@@ -14,11 +14,11 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.memory.memory import Memory
 from heedful.sanitize import clean
 
-MAX_ABOUT_CHARS = 200
-CHECK_COLUMNS = columns(
+MAX_WHY_CELL_CHARS = 200
+LESSON_CHECK_COLUMNS = columns(
     "check state why lesson hits false_alarms",
     check="about",
-    why=lambda check: clean(check.why, MAX_ABOUT_CHARS),
+    why=lambda check: clean(check.why, MAX_WHY_CELL_CHARS),
 )
 
 
@@ -81,7 +81,7 @@ def _list_checks(limit: int) -> int:
     checks = ask(lambda memory: memory.checks.list(limit))
     return emit(
         checks,
-        CHECK_COLUMNS,
+        LESSON_CHECK_COLUMNS,
         key="checks",
         text_columns=3,
         empty=f"no lesson is a check in {where()}; heedful harden LESSON proposes one",

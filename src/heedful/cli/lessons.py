@@ -232,7 +232,9 @@ def before(
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
-    lines += [clean(f"{one.about}: {one.text}", 4_000) for one in result.checks]
+    for check in result.checks:
+        warning = f"{check.about}: {check.text}"
+        lines.append(clean(warning, len(warning)))
     if result.release:
         lines.append(
             f"A failure of this is known, but it waits in quarantine: {result.release}"

@@ -629,12 +629,12 @@ def _list_alarms(
     for event in events:
         if event["type"] != "tool_call":
             continue
-        made = action(event["tool"], event["arguments"] or {})
+        taken = action(event["tool"], event["arguments"] or {})
         is_false = (event["agent"], event["call"]) in worked
         alarms += [
             Alarm(check.lesson, is_false=is_false)
             for check in checks
-            if check.judges_tool(made.tool) and check.judge(made.text)
+            if check.judges_tool(taken.tool) and check.judge(taken.text)
         ]
     return tuple(alarms)
 

@@ -19,12 +19,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from heedful.lessons.lesson_check import (
     UNITS,
     CheckKind,
-    Piece,
+    TextPiece,
     call_words,
     fits,
     json_types,
@@ -33,9 +34,10 @@ from heedful.lessons.lesson_check import (
 )
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
+MAX_BOUND = 10**9  # words, lines or characters: no answer has more
 MAX_FORMS = 4  # how many forms the accepted outputs may have
-MAX_ABOUT_CHARS = 60  # of a form in words
-_NUMBER_PATTERN = re.compile(r"\d+")
+MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
+_NUMBER_PATTERN = re.compile(r"\d{1,9}")
 # A text in quotation marks, or characters that are no word, such as "```".
 _QUOTED_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
@@ -96,15 +98,13 @@ def _separates(proposed: Proposed, material: Material) -> bool:
 
 def _objects(material: Material) -> Iterator[Proposed]:
     """Yield the fields that all accepted JSON objects have; then no others."""
-    types = [json_types(text) for text in material.accepted]
-    if not material.keyed or not all(types):
+    objects = list(filter(None, map(json_types, material.accepted)))
+    if not material.keyed or len(objects) < len(material.accepted):
         return
 
-    names = set.intersection(*(set(fields or ()) for fields in types))
-    allowed = {
-        name: sorted({(fields or {})[name] for fields in types})
-        for name in sorted(names)
-    }
+    allowed = {}
+    for name in sorted(set.intersection(*map(set, objects))):
+        allowed[name] = sorted({types[name] for types in objects})
     about = f"a JSON object with {', '.join(allowed)}"
     for closed in (False, True):
         only = " and nothing else" if closed else ""
@@ -116,27 +116,27 @@ def _objects(material: Material) -> Iterator[Proposed]:
 
 
 # Narrows a form: called with the pieces of the accepted outputs at one place.
-Narrowing = Callable[[Sequence[Piece]], Rule]
+Narrowing = Callable[[Sequence[TextPiece]], Rule]
 
 
-def _same_text(column: Sequence[Piece]) -> Rule:
+def _same_text(column: Sequence[TextPiece]) -> Rule:
     """Ask for the word that all accepted outputs have here."""
     texts = {piece.text for piece in column}
     return {"text": column[0].text} if len(texts) == 1 else {}
 
 
-def _same_case(column: Sequence[Piece]) -> Rule:
+def _same_case(column: Sequence[TextPiece]) -> Rule:
     """Ask for the case of letters that all accepted outputs have here."""
     cases = {letter_case(piece.text) for piece in column}
     return {"case": cases.pop()} if len(cases) == 1 else {}
 
 
-def _most_words(column: Sequence[Piece]) -> Rule:
+def _most_words(column: Sequence[TextPiece]) -> Rule:
     """Ask for no more words than the accepted outputs have here."""
-    return {"most": max(piece.count for piece in column)}
+    return {"most": max(piece.words for piece in column)}
 
 
-def _same_sizes(column: Sequence[Piece]) -> Rule:
+def _same_sizes(column: Sequence[TextPiece]) -> Rule:
     """Ask for the numbers of characters that the accepted outputs have here."""
     return {"sizes": sorted({len(piece.text) for piece in column})}
 
@@ -158,7 +158,7 @@ def _forms(material: Material) -> Iterator[Proposed]:
     if not material.keyed:
         return
 
-    groups: dict[tuple[str, ...], list[list[Piece]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[list[TextPiece]]] = defaultdict(list)
     for text in material.accepted:
         parts = pieces(text)
         groups[tuple(piece.kind for piece in parts)].append(parts)
@@ -168,26 +168,29 @@ def _forms(material: Material) -> Iterator[Proposed]:
     if not is_supported or len(groups) > MAX_FORMS:
         return
 
-    shown = " or ".join(
-        repr(text[:MAX_ABOUT_CHARS]) for text in sorted(material.accepted)[:2]
-    )
+    answers = [text[:MAX_SHOWN_ANSWER_CHARS] for text in sorted(material.accepted)[:2]]
+    such_as = " or ".join(map(repr, answers))
     for narrowings in _NARROWINGS:
         forms = [
-            [
-                _piece_rule(column, narrowings, material.text)
-                for column in zip(*group, strict=True)
-            ]
-            for group in groups.values()
+            _form_of(group, narrowings, material.text) for group in groups.values()
         ]
         yield Proposed(
             kind="form",
             rule={"forms": forms},
-            about=f"the answer has another form than accepted ones, such as {shown}",
+            about=f"the answer has another form than accepted ones, such as {such_as}",
         )
 
 
+def _form_of(
+    group: Sequence[Sequence[TextPiece]], narrowings: Sequence[Narrowing], words: str
+) -> list[Rule]:
+    """Return the form of outputs that have the same kinds of pieces."""
+    columns = zip(*group, strict=True)
+    return [_piece_rule(column, narrowings, words) for column in columns]
+
+
 def _piece_rule(
-    column: Sequence[Piece], narrowings: Sequence[Narrowing], words: str
+    column: Sequence[TextPiece], narrowings: Sequence[Narrowing], words: str
 ) -> Rule:
     """Return what a form asks of the pieces at one place.
 
@@ -211,20 +214,20 @@ def _bounds(material: Material) -> Iterator[Proposed]:
     """Yield the bounds that the lesson's words name, such as a number of words."""
     if not material.keyed:
         return
-    numbers = sorted({int(number) for number in _NUMBER_PATTERN.findall(material.text)})
-    for unit in UNITS:
-        if unit not in material.text.lower():
-            continue
-        for number in numbers:
-            for least, most, words in (
-                (0, number, "at most"),
-                (number, 10**9, "at least"),
-            ):
-                yield Proposed(
-                    kind="bound",
-                    rule={"unit": unit, "least": least, "most": most},
-                    about=f"the answer must have {words} {number} {unit}",
-                )
+    numbers = sorted(set(map(int, _NUMBER_PATTERN.findall(material.text))))
+    units = [unit for unit in UNITS if unit in material.text.lower()]
+    for unit, number in product(units, numbers):
+        yield _bound(unit, most=number, words=f"at most {number}")
+        yield _bound(unit, least=number, words=f"at least {number}")
+
+
+def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Proposed:
+    """Return the check that an answer has so many words, lines or characters."""
+    return Proposed(
+        kind="bound",
+        rule={"unit": unit, "least": least, "most": most},
+        about=f"the answer must have {words} {unit}",
+    )
 
 
 def _words(material: Material) -> Iterator[Proposed]:

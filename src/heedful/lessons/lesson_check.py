@@ -34,7 +34,7 @@ _PIECE_PATTERN = re.compile(
     r"(?:(?<![\w.)\]])[-+])?\d+(?:[.,]\d+)*|[^\W\d_][^\W_]*|\s+|.", re.DOTALL
 )
 # A word of a call: "npm", "--watch", "src/app.py".
-_CALL_WORD_PATTERN = re.compile(r"[\w@./=+~-]+")
+_COMMAND_WORD_PATTERN = re.compile(r"[\w@./=+~-]+")
 _JSON_TYPES: Mapping[type, str] = {
     dict: "object",
     list: "array",
@@ -51,44 +51,44 @@ UNITS: Mapping[str, Callable[[str], int]] = {
 }
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of a text: a number ("0"), words ("a"), white space (" ") or a character.
 
     Words that the same character joins are one piece: its `joiner`, such as "_" in
-    "cash_withdrawal", and the `count` of its words.
+    "cash_withdrawal", and how many `words` it has.
     """
 
     kind: str
     text: str
     joiner: str = ""
-    count: int = 1
+    words: int = 1
 
 
-def pieces(text: str) -> list[Piece]:
+def pieces(text: str) -> list[TextPiece]:
     """Return the pieces of a text, without white space at its ends."""
-    found: list[Piece] = []
+    parts: list[TextPiece] = []
     for piece in _PIECE_PATTERN.findall(text.strip()):
         if piece[0].isalpha():
-            _add_word(found, piece)
+            _add_word(parts, piece)
         elif piece[-1].isdigit():
-            found.append(Piece("0", piece))
+            parts.append(TextPiece("0", piece))
         elif piece.isspace():
-            found.append(Piece(" ", " "))
+            parts.append(TextPiece(" ", " "))
         else:
-            found.append(Piece(piece, piece))
-    return found
+            parts.append(TextPiece(piece, piece))
+    return parts
 
 
-def _add_word(found: list[Piece], word: str) -> None:
+def _add_word(parts: list[TextPiece], word: str) -> None:
     """Add a word, or join it to the words before it."""
-    if len(found) > 1:
-        words, joiner = found[-2:]
+    if len(parts) > 1:
+        words, joiner = parts[-2:]
         is_joined = words.joiner in ("", joiner.text) and joiner.kind not in ("0", "a")
         if words.kind == "a" and is_joined:
             text = f"{words.text}{joiner.text}{word}"
-            found[-2:] = [Piece("a", text, joiner.text, words.count + 1)]
+            parts[-2:] = [TextPiece("a", text, joiner.text, words.words + 1)]
             return
-    found.append(Piece("a", word))
+    parts.append(TextPiece("a", word))
 
 
 def letter_case(text: str) -> str:
@@ -110,7 +110,7 @@ def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
     )
 
 
-def _fits_piece(rule: Mapping[str, Any], piece: Piece) -> bool:
+def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
     """Return True if a piece is as its rule asks; what the rule leaves out is free."""
     if rule["kind"] != piece.kind:
         return False
@@ -122,7 +122,7 @@ def _fits_piece(rule: Mapping[str, Any], piece: Piece) -> bool:
         return True
     is_joined = not piece.joiner or piece.joiner in rule["joiners"]
     is_case = rule.get("case") in (None, letter_case(piece.text))
-    return is_joined and is_case and piece.count <= rule.get("most", piece.count)
+    return is_joined and is_case and piece.words <= rule.get("most", piece.words)
 
 
 def json_types(text: str) -> dict[str, str] | None:
@@ -143,7 +143,8 @@ def _fits_object(rule: Mapping[str, Any], text: str) -> bool:
         return False
     fields = rule["fields"]
     has_fields = all(types.get(name) in allowed for name, allowed in fields.items())
-    return has_fields and (not rule["closed"] or types.keys() <= fields.keys())
+    has_others = not types.keys() <= fields.keys()
+    return has_fields and not (rule["closed"] and has_others)
 
 
 def _fits_bound(rule: Mapping[str, Any], text: str) -> bool:
@@ -158,7 +159,7 @@ def _fits_word(rule: Mapping[str, Any], text: str) -> bool:
 
 def call_words(text: str) -> list[str]:
     """Return the words of a command, or of arguments as JSON, without quotes."""
-    return _CALL_WORD_PATTERN.findall(text)
+    return _COMMAND_WORD_PATTERN.findall(text)
 
 
 def _fits_call(rule: Mapping[str, Any], text: str) -> bool:
@@ -272,11 +273,10 @@ def add_findings(
     warning, and counts as a false alarm.
     """
     text = Candidate.of(candidate).text or ""
-    findings = [
-        _overruled(finding, check, evaluation, judges)
-        for check in checks
-        for finding in check.judge(text)
-    ]
+    findings: list[Finding] = []
+    for check in checks:
+        broken = check.judge(text)
+        findings += [_overruled(item, check, evaluation, judges) for item in broken]
     if not findings:
         return evaluation
 
@@ -335,8 +335,8 @@ def without_lesson_findings(loop: Loop) -> Loop:
     for attempt in loop.attempts:
         evaluation = attempt.evaluation
         if evaluation is not None and any(map(lesson_of, evaluation.findings)):
-            own = [item for item in evaluation.findings if not lesson_of(item)]
-            evaluation = replace(evaluation, findings=tuple(own))
+            findings = [item for item in evaluation.findings if not lesson_of(item)]
+            evaluation = replace(evaluation, findings=tuple(findings))
             attempt = replace(attempt, evaluation=evaluation)
         attempts.append(attempt)
 

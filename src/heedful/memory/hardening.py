@@ -98,13 +98,13 @@ class LessonChecks:
 
     async def _decide(self, lesson: int) -> LessonCheck:
         """Return the check of a lesson after it was proposed."""
-        stored = await self._read(lesson)
-        if stored is not None and stored.state == "accepted":
-            return stored
+        earlier = await self._read(lesson)
+        if earlier is not None and earlier.state == "accepted":
+            return earlier
 
         check = await self._make(lesson)
-        if stored is not None and stored.rule == check.rule:
-            return stored
+        if earlier is not None and earlier.rule == check.rule:
+            return earlier
         if check.trust == "operator":
             return await self._settle(
                 check, "accepted", TRUST_ACTOR, "a person wrote or released the lesson"

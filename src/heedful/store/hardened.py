@@ -16,7 +16,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.harden import Material
 from heedful.lessons.learn import rule_digest
-from heedful.lessons.lesson import Example, Scope, release_command
+from heedful.lessons.lesson import Example, Scope, Trust, release_command
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import (
@@ -41,7 +41,7 @@ class Hardenable:
     """A lesson that may become a check: its memory key, and what it is made from."""
 
     memory_key: str
-    trust: str
+    trust: Trust
     material: Material
 
 
@@ -62,25 +62,29 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
     }
     rows = db.run("trusted_examples", values).fetchall()
     examples = [(row, Example(**json.loads(row["record"]))) for row in rows]
-    rules = {_rule_of(row, one) for row, one in examples if row["lesson_id"] == id}
+    rules = set()
+    for row, example in examples:
+        if row["lesson_id"] == id:
+            rules.add(_rule_of(row, example))
 
-    own: list[Example] = []
+    same_rule: list[Example] = []
     others: list[Example] = []
     for row, example in examples:
-        is_own = row["lesson_id"] == id or (
-            memory_key and example.rejected and _rule_of(row, example) in rules
-        )
-        group = own if is_own else others
-        group.append(example)
+        is_rejected = memory_key and example.rejected
+        if row["lesson_id"] == id or (is_rejected and _rule_of(row, example) in rules):
+            same_rule.append(example)
+        else:
+            others.append(example)
+    rejected = [example.rejected for example in same_rule]
 
     return Hardenable(
         memory_key=memory_key,
         trust=lesson["trust"],
         material=Material(
             text=lesson["text"],
-            rejected=tuple(one.rejected for one in own if one.rejected.strip()),
-            accepted=_different(one.accepted for one in own),
-            harmless=_different(one.accepted for one in others),
+            rejected=tuple(text for text in rejected if text.strip()),
+            accepted=_different(example.accepted for example in same_rule),
+            harmless=_different(example.accepted for example in others),
             keyed=bool(memory_key),
             # What a caller remembers is about a tool; what loops teach, about answers.
             is_call=lesson["kind"] == "error",
@@ -182,9 +186,9 @@ def settle(
         record = {"kind": check.kind, "about": check.about}
         _record(db, scope, lesson, f"harden {check.state}", by, why, record)
 
-    stored = read(db, scope, check.lesson)
-    assert stored is not None
-    return stored
+    settled = read(db, scope, check.lesson)
+    assert settled is not None
+    return settled
 
 
 def _record(

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
@@ -373,8 +374,8 @@ def _read_rows(
 
     part_rows = parts.fetchall()
     db.spend(_size_of(rows[0], part_rows))
-    other_rows = [row for other in others for row in other.fetchall()]
-    return rows[0], part_rows, other_rows
+    other_rows = chain.from_iterable(other.fetchall() for other in others)
+    return rows[0], part_rows, list(other_rows)
 
 
 def _read_calls(key: Mapping[str, Any]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -372,14 +372,14 @@ async def harden(
     says why no check can be made. The decision is recorded.
     """
     caller.record(f"harden.{body.decision}", str(id), why=body.why)
-    made = caller.memory.checks
+    own_checks = caller.memory.checks
     if body.decision == "accept":
-        return await made.accept(id, by=caller.by, why=body.why)
+        return await own_checks.accept(id, by=caller.by, why=body.why)
     if body.decision == "reject":
-        return await made.reject(id, by=caller.by, why=body.why)
+        return await own_checks.reject(id, by=caller.by, why=body.why)
     if body.decision == "false_alarm":
-        return await made.false_alarm(id, by=caller.by, why=body.why)
-    return await made.propose(id)
+        return await own_checks.false_alarm(id, by=caller.by, why=body.why)
+    return await own_checks.propose(id)
 
 
 quarantine: APIRouter = APIRouter(
