@@ -255,5 +255,5 @@ def _calls(material: Material) -> Iterator[Proposed]:
         yield Proposed(
             kind="call",
             rule={"words": " ".join(words)},
-            about=f"this call begins with {' '.join(words)!r}",
+            about=f"this call has {' '.join(words)!r}",
         )

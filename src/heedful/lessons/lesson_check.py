@@ -122,7 +122,8 @@ def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
         return True
     is_joined = not piece.joiner or piece.joiner in rule["joiners"]
     is_case = rule.get("case") in (None, letter_case(piece.text))
-    return is_joined and is_case and piece.words <= rule.get("most", piece.words)
+    has_few_words: bool = piece.words <= rule.get("most", piece.words)
+    return is_joined and is_case and has_few_words
 
 
 def json_types(text: str) -> dict[str, str] | None:
