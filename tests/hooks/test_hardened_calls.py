@@ -36,13 +36,13 @@ async def harden(memory: Memory, tool: str = "Bash") -> LessonCheck:
 
 async def remember(memory: Memory, tool: str, rejected: str, accepted: str) -> int:
     """Remember a call that was rejected, and the one that was accepted."""
-    stored = await memory.remember(
+    remembered = await memory.remember(
         tool,
         "npm is not used here",
         lesson=FIX,
         example=Example(f"do {accepted}", accepted, rejected=rejected),
     )
-    return stored.id
+    return remembered.id
 
 
 async def call(memory: Memory, works: bool, session: str = "one", **fields: Any) -> str:
@@ -60,10 +60,10 @@ async def test_a_call_is_warned_of_and_not_denied(memory: Memory) -> None:
     check = await harden(memory)
     assert check.state == "accepted"
     assert check.kind == "call"
-    told = await call(memory, works=False)
-    assert FIX in told
-    assert "facts to weigh" in told
-    assert "deny" not in told
+    warning = await call(memory, works=False)
+    assert FIX in warning
+    assert "facts to weigh" in warning
+    assert "deny" not in warning
     [measured] = await memory.checks.list()
     assert measured.hits == 1
     assert measured.false_alarms == 0
@@ -100,8 +100,8 @@ async def test_before_says_it_in_python_too(memory: Memory) -> None:
     check = await harden(memory)
     history = await memory.before("", "npm test")
     assert history
-    [found] = history.checks
-    assert found.lesson == check.lesson
+    [warning] = history.checks
+    assert warning.lesson == check.lesson
     assert FIX in history.warnings[check.lesson]
 
 

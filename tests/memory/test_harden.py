@@ -42,10 +42,10 @@ async def run_loop(
     **options: Any,
 ) -> heedful.Result[str]:
     """Run a loop that makes these answers, the last one for ever."""
-    made = list(answers)
+    left = list(answers)
 
     def triage(task: str, hint: str) -> str:
-        return made.pop(0) if len(made) > 1 else made[0]
+        return left.pop(0) if len(left) > 1 else left[0]
 
     options = {"store": memory.store, **options}
     return await heedful.run(
@@ -96,7 +96,7 @@ async def test_a_check_is_proposed_from_examples_and_judges_nothing_yet(
     assert check.judge("medium")
     assert not check.judge("P2")
     assert await memory.checks.active(KEY) == ()
-    assert [one.lesson for one in await memory.checks.list()] == [lesson]
+    assert [check.lesson for check in await memory.checks.list()] == [lesson]
 
 
 async def test_an_accepted_check_finds_the_repeat_with_the_lessons_fix(
@@ -225,9 +225,11 @@ async def test_a_person_says_that_a_finding_was_wrong(memory: Memory) -> None:
     check = await harden(memory)
     for task in ("Backups", "Restores"):
         await run_loop(memory, task, "medium", "P2", checks=[not_empty])
-    told = await memory.checks.false_alarm(check.lesson, by="ana", why="medium is one")
-    assert told.state == "retired"
-    assert told.why == "1 of 2 findings were false alarms"
+    retired = await memory.checks.false_alarm(
+        check.lesson, by="ana", why="medium is one"
+    )
+    assert retired.state == "retired"
+    assert retired.why == "1 of 2 findings were false alarms"
 
 
 async def test_accepted_again_it_is_measured_anew(memory: Memory) -> None:
@@ -289,14 +291,14 @@ def distrust(db: Any, scope: Scope, lesson: int) -> None:
 async def test_a_quarantined_lesson_is_refused_with_the_command_that_releases(
     memory: Memory,
 ) -> None:
-    stored = await memory.remember(
+    remembered = await memory.remember(
         "bash",
         "npm is not used here",
         example=Example("run the tests", "pnpm test", rejected="npm test"),
         trust="tool",
     )
     with pytest.raises(InvalidInput, match="heedful quarantine release"):
-        await memory.checks.propose(stored.id)
+        await memory.checks.propose(remembered.id)
     assert await memory.checks.list() == []
 
 

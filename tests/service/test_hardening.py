@@ -1,4 +1,4 @@
-"""Checks made from lessons over HTTP: who may decide, and what attempts are told."""
+"""Checks made from lessons over HTTP: who may decide, and what attempts are answer."""
 
 from typing import Any
 
@@ -78,10 +78,10 @@ def test_a_person_rejects_and_says_what_was_wrong(project: Triage) -> None:
     project.begin("next")
     project.report("next", 1, "medium", WRONG)
     body = {"decision": "false_alarm", "why": "medium is one"}
-    told = project.post(f"reflections/{lesson}/check", body)
-    assert told["state"] == "retired"
-    told = project.post(f"reflections/{lesson}/check", {"decision": "reject"})
-    assert told["state"] == "rejected"
+    answer = project.post(f"reflections/{lesson}/check", body)
+    assert answer["state"] == "retired"
+    answer = project.post(f"reflections/{lesson}/check", {"decision": "reject"})
+    assert answer["state"] == "rejected"
 
 
 def test_without_approve_nobody_decides(api: Api, project: Triage) -> None:

@@ -39,7 +39,7 @@ MAX_FORMS = 4  # how many forms the accepted outputs may have
 MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
 _NUMBER_PATTERN = re.compile(r"\d{1,9}")
 # A text in quotation marks, or characters that are no word, such as "```".
-_QUOTED_PATTERN = re.compile(
+_QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
 )
 Rule = Mapping[str, Any]
@@ -232,7 +232,7 @@ def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Prop
 
 def _words(material: Material) -> Iterator[Proposed]:
     """Yield the words that the lesson quotes: to leave out, and then to write."""
-    quoted = ["".join(groups) for groups in _QUOTED_PATTERN.findall(material.text)]
+    quoted = ["".join(groups) for groups in _QUOTED_WORD_PATTERN.findall(material.text)]
     for wanted in (False, True):
         if wanted and not material.keyed:
             return
