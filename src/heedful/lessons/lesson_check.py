@@ -155,7 +155,8 @@ def _fits_bound(rule: Mapping[str, Any], text: str) -> bool:
 
 def _fits_word(rule: Mapping[str, Any], text: str) -> bool:
     """Return True if a text has the word of a rule, or lacks it if it is forbidden."""
-    return (rule["word"].casefold() in text.casefold()) == rule["wanted"]
+    has_word = rule["word"].casefold() in text.casefold()
+    return has_word is bool(rule["wanted"])
 
 
 def call_words(text: str) -> list[str]:
