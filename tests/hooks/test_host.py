@@ -137,7 +137,7 @@ def test_the_process_reads_settings_answers_and_logs(
     folder = tmp_path / "app"
     (folder / ".git" / "info").mkdir(parents=True)
     (folder / "heedful.toml").write_text(
-        'db = "own.db"\n[trust]\n"program:npx" = "measured"\n'
+        'db = ".git/own.db"\n[trust]\n"program:npx" = "measured"\n'
     )
     approve_all(folder, tmp_path)
     works = list[Any]()
@@ -157,7 +157,7 @@ def test_the_process_reads_settings_answers_and_logs(
     assert "pads" in call("PreToolUse", session_id="t", tool_use_id="b")
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
     assert call("PreToolUse", "--agent", "codex", session_id="u") == ""
-    assert (folder / "own.db").exists()
+    assert (folder / ".git" / "own.db").exists()
     monkeypatch.setenv("HEEDFUL_HOLDOUT", "much")
     assert call("PreToolUse") == ""
     assert "HEEDFUL_HOLDOUT" in (tmp_path / ".heedful" / "hook.log").read_text()

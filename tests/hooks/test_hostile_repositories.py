@@ -12,10 +12,11 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from heedful.store.workspace import MAX_PROJECT_FILE_BYTES, is_tracked
+from heedful.store.workspace import MAX_PROJECT_FILE_BYTES, is_tracked, run_git
 from tests.hooks.hostile import (
     ATTACK,
     FAILED,
@@ -27,8 +28,9 @@ from tests.hooks.hostile import (
     send_events,
     settings_of,
     snapshot,
+    teach,
 )
-from tests.hooks.support import run_event
+from tests.hooks.support import approve_all, run_event
 
 
 def plant_pyproject(home: Home) -> None:
@@ -205,6 +207,20 @@ def plant_gitdir(home: Home) -> None:
     home.clone = home.clone / "inner"
 
 
+def plant_worktree(home: Home) -> None:
+    """Plant, as an archive can, both sides of a worktree and the lessons of its git."""
+    top = home.home / "evil-1.0"
+    worktree = top / "x" / "worktrees" / "x"
+    worktree.mkdir(parents=True)
+    (worktree / "commondir").write_text("../..\n")
+    (worktree / "gitdir").write_text("../../../app/.git\n")
+    (top / "x" / "heedful").mkdir()
+    remember(top / "x" / "heedful" / "heedful.db", ATTACK)
+    home.clone = top / "app"
+    home.clone.mkdir()
+    (home.clone / ".git").write_text("gitdir: ../x/worktrees/x\n")
+
+
 def plant_archive(home: Home) -> None:
     """Plant, as an archive can, a database in the folder of git."""
     home.take()
@@ -294,6 +310,11 @@ HOSTILE = [
         id="settings of 200,000 keys",
     ),
     pytest.param(
+        plant_file("heedful.toml", lambda: "[[a]]\n[[a.b]]\n" * 15_000),
+        "more than",
+        id="settings of 210 KB",
+    ),
+    pytest.param(
         plant_file("heedful.toml", lambda: "a." * 40_000 + "b = 1"),
         "32 parts",
         id="a key of 40,000 parts",
@@ -316,7 +337,8 @@ HOSTILE = [
     pytest.param(plant_servers_for_agents, "", id="a plugin and MCP servers"),
     pytest.param(plant_modules, "", id="modules and programs of our names"),
     pytest.param(plant_submodule, "heedful.toml", id="a submodule"),
-    pytest.param(plant_gitdir, "have not approved", id="a .git that leads elsewhere"),
+    pytest.param(plant_gitdir, "", id="a .git that leads elsewhere"),
+    pytest.param(plant_worktree, "have not approved", id="a worktree of an archive"),
     pytest.param(plant_archive, "have not approved", id="an archive with a .git"),
     pytest.param(plant_huge_database_name, "memory", id="a name of 5,000 characters"),
     pytest.param(plant_view_as_identity, "heedful.db", id="an endless view"),
@@ -424,3 +446,77 @@ def test_another_worktree_of_git_is_only_looked_at(home: Home) -> None:
     before = snapshot(home.home, home)
     send_events(home)
     assert snapshot(home.home, home) == before
+
+
+def test_git_waits_for_no_pipe_of_a_folder(home: Home) -> None:
+    home.take()
+    os.mkfifo(home.clone / "pipe")
+    home.git(home.clone, "config", "core.excludesFile", str(home.clone / "pipe"))
+    words = ["ls-files", "-co", "--exclude-standard"]
+    assert "README" in str(run_git(home.clone, words))
+
+
+def link_file(home: Home, own: Path) -> None:
+    place = home.clone / ".git" / "heedful"
+    place.mkdir(parents=True)
+    (place / "heedful.db").symlink_to(own / ".git" / "heedful" / "heedful.db")
+
+
+def link_file_hard(home: Home, own: Path) -> None:
+    place = home.clone / ".git" / "heedful"
+    place.mkdir(parents=True)
+    os.link(own / ".git" / "heedful" / "heedful.db", place / "heedful.db")
+
+
+def link_folder(home: Home, own: Path) -> None:
+    (home.clone / ".git").mkdir()
+    target = own / ".git" / "heedful"
+    (home.clone / ".git" / "heedful").symlink_to(target)
+
+
+def link_git(home: Home, own: Path) -> None:
+    (home.clone / ".git").symlink_to(own / ".git")
+
+
+def claim_worktree(home: Home, own: Path) -> None:
+    home.git(own, "worktree", "add", "-q", str(home.home / "tree"))
+    (home.clone / ".git").write_text("gitdir: ../clone/.git/worktrees/tree\n")
+
+
+CLAIMS = [
+    pytest.param(link_file, id="a link to its database"),
+    pytest.param(link_file_hard, id="a second name of its database"),
+    pytest.param(link_folder, id="a link to its folder"),
+    pytest.param(link_git, id="a link to its .git"),
+    pytest.param(claim_worktree, id="a .git that names its worktree"),
+]
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_folder_cannot_pass_for_another_project(
+    claim: Callable[[Home, Path], None], home: Home
+) -> None:
+    """Neither its lessons are told there, nor do its approved commands run there."""
+    home.take()
+    teach(home)
+    (home.clone / "heedful.toml").write_text('[hook]\nstop = ["make -s test"]\n')
+    approve_all(home.clone, home.home)
+    own = home.clone
+    home.clone = home.home / "evil"
+    home.clone.mkdir()
+    (home.clone / "Makefile").write_text(f"test:\n\t{home.marker()}\n")
+    claim(home, own)
+
+    output = send_events(home)
+    assert "OWN" not in output
+    assert not home.ran.exists()
+
+
+def test_the_commands_of_a_repository_do_not_run_in_its_submodules(home: Home) -> None:
+    home.commit("Makefile", f"test:\n\t{home.marker()}\n")
+    plant_submodule(home)
+    outer = home.clone.parent
+    (outer / "heedful.toml").write_text('[hook]\nstop = ["make -s test"]\n')
+    approve_all(outer, home.home)
+    home.event("Stop", prompt_id="p1")
+    assert not home.ran.exists()

@@ -29,14 +29,27 @@ from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import visible
-from heedful.store.ownership import IS_NO_FILE, IS_TRACKED, adopt, approvals
+from heedful.store.ownership import (
+    IS_AMONG_FILES,
+    IS_NO_FILE,
+    IS_TRACKED,
+    adopt,
+    approvals,
+)
 from heedful.store.ownership import approve as approve_all
-from heedful.store.workspace import repository_db
+from heedful.store.workspace import find_repository
 
 hook: Typer = group()
 
 # A longer command is shown with its length, so that nobody takes a part for all of it.
 MAX_COMMAND_CHARS = 200
+# What to do about a database that hooks cannot follow, by the reason.
+WAYS_OUT: Mapping[str, str] = {
+    IS_TRACKED: "to end that: git rm --cached it",
+    IS_AMONG_FILES: "state a place outside of the repository, or bring its lessons to "
+    "the memory of hooks with heedful export and import",
+    IS_NO_FILE: "remove it",
+}
 Agent = Annotated[
     str, Argument(help="The agent; for others than claude-code see the docs.")
 ]
@@ -96,7 +109,8 @@ def install(
     everywhere = user or plugin is not None
     ignored: Sequence[process.Ignored] = ()
     if not everywhere:
-        ignored = _checked_settings()["ignored"]
+        items = _checked_settings()["ignored"]
+        ignored = [item for item in items if not item.is_refused]
 
     events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
@@ -146,9 +160,9 @@ def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[st
     if is_new and confirm(
         f"Learn from your past sessions in {past_sessions}?", err=True
     ):
-        from heedful.cli.sessions import learn_sessions
+        from heedful.cli.sessions import learn_from
 
-        learn_sessions([past_sessions])
+        learn_from([past_sessions], approved_only=True)
     return []
 
 
@@ -169,7 +183,7 @@ def _stated_trust() -> Mapping[str, Trust]:
     It is {} if there is no such database yet.
     """
     try:
-        return ask(lambda memory: memory.stated_trust(), db=_followed_db())
+        return ask(lambda memory: memory.stated_trust(), approved_only=True)
     except NotFound:
         return {}
 
@@ -194,12 +208,7 @@ def _state_trust(names: Sequence[str], everywhere: bool) -> None:
     if everywhere:
         approve_all("trust", trust_by_source)
     else:
-        ask(state, new=True, db=_followed_db())
-
-
-def _followed_db() -> str:
-    """Return the database that hooks follow here, not one that came with a clone."""
-    return str(process.read_settings(Path.cwd())["db"])
+        ask(state, new=True, approved_only=True)
 
 
 def _describe_answer(trust: str) -> list[str]:
@@ -291,39 +300,49 @@ def _decide_all(ignored: Sequence[process.Ignored]) -> list[str]:
     """Show what hooks ignore, ask for each, and record the answers.
 
     Returns the names of what is approved. Approved is what was shown, whatever the
-    files have in them by then.
+    files have in them by then; what was shown and not approved is not told again.
     """
     approved: list[str] = []
     for item in ignored:
         _show(item)
-        if item.part:
-            if confirm("May hooks follow this?", default=False, err=True):
-                approve_all("files", {item.name: item.digest})
-                approved.append(item.name)
-        elif _decide_database(item):
+        if _decide(item):
             approved.append(item.name)
+        else:
+            approve_all("refused", {item.name: item.digest})
 
     return approved
+
+
+def _decide(item: process.Ignored) -> bool:
+    """Ask whether hooks may follow something; return True if they do from now on."""
+    if not item.part:
+        return _decide_database(item)
+    if not confirm("May hooks follow this?", default=False, err=True):
+        return False
+
+    approve_all("files", {item.name: item.digest})
+    return True
 
 
 def _decide_database(item: process.Ignored) -> bool:
     """Ask whether hooks may follow a database; return True if they do from now on."""
     path = Path(item.path)
-    if item.reason == IS_TRACKED:
-        say(f"  hooks cannot follow it; to end that: git rm --cached {path.name}")
-        return False
-    if item.reason == IS_NO_FILE or not path.exists():
-        say("  hooks cannot follow it; remove it")
+    if item.reason in WAYS_OUT or not path.exists():
+        say(f"  hooks cannot follow it; {WAYS_OUT.get(item.reason, 'remove it')}")
         return False
 
+    repository = find_repository(Path.cwd())
+    target = path
     question = "May hooks tell its lessons to your agents, and write into it?"
-    if not confirm(question, default=False, err=True):
-        approve_all("files", {item.path: process.NOT_FOLLOWED})
-        return False
+    if repository is not None and path.parent == repository.root:
+        target = repository.db
+        question += " It is moved to the folder of git"
+        if target.exists():
+            question += ", in the place of what hooks stored until now, which is kept"
+        question += "."
 
-    target = repository_db(path.parent)
-    if path.is_symlink() or path == target:
-        target = None
+    if not confirm(question, default=False, err=True):
+        return False
     for line in adopt(path, target):
         say(f"  {line}")
     return True

@@ -18,7 +18,14 @@ from pydantic import TypeAdapter
 
 from heedful.cli.exits import drive
 from heedful.cli.output import fetched
-from heedful.cli.settings import NO_MODEL, Settings, scope_of, settings, states_db
+from heedful.cli.settings import (
+    NO_MODEL,
+    Settings,
+    approved_settings,
+    scope_of,
+    settings,
+    states_db,
+)
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Trust
 from heedful.memory.memory import Memory
@@ -40,16 +47,14 @@ def ask(
     *,
     new: bool = False,
     stopped: str = "interrupted",
-    db: str = "",
+    approved_only: bool = False,
 ) -> T:
     """Open the memory of the settings, and return the result of `question` about it.
 
-    A `db` takes the place of theirs. `new` and `stopped` are those of `ask_store`.
-    Raises NotFound, StoreError.
+    With `approved_only` it is the memory that hooks follow. `new` and `stopped` are
+    those of `ask_store`. Raises NotFound, StoreError.
     """
-    values = settings()
-    if db:
-        values = values.model_copy(update={"db": db})
+    values = approved_settings(Path.cwd()) if approved_only else settings()
     return _ask_memory(values, question, new=new, stopped=stopped)
 
 

@@ -33,7 +33,13 @@ from heedful.cli.output import (
     shorten,
 )
 from heedful.cli.resources import ask_store, memory_of, state_trust
-from heedful.cli.settings import Settings, seconds, settings, states_db
+from heedful.cli.settings import (
+    Settings,
+    approved_settings,
+    seconds,
+    settings,
+    states_db,
+)
 from heedful.errors import TraceFileError, UsageError
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
@@ -42,9 +48,9 @@ from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
 from heedful.store import episodes, open_store
-from heedful.store.ownership import prepare_database
+from heedful.store.ownership import home_folder, prepare_database
 from heedful.store.store import Store
-from heedful.store.workspace import folder_db, own_db, repository
+from heedful.store.workspace import find_repository
 from heedful.traces import read
 from heedful.traces.episode import Episode, Limits
 
@@ -173,16 +179,28 @@ def learn_sessions(
     once. Ctrl-C stops; the same command does the rest. On a terminal it asks once
     whether the sessions are your own.
     """
+    return learn_from(folders)
+
+
+def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
+    """Learn from sessions as `learn_sessions` does, and return the exit code.
+
+    The files of the current folder count only if an option or the environment states
+    the database, and not if `approved_only`.
+    """
     for folder in folders:
         if not folder.exists():
             raise UsageError(
                 f"{folder} does not exist; give folders or files of sessions"
             )
 
-    values = settings()
+    stated = None
+    if states_db(files=False) and not approved_only:
+        stated = settings()
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
-    drive(_learn(folders, values, survey), lambda: stopped)
+    values_by_db: dict[str, Settings] = {}
+    drive(_learn(folders, stated, survey, values_by_db), lambda: stopped)
 
     prints_json = current_command().json
     may_ask = not prints_json and sys.stdin.isatty() and sys.stderr.isatty()
@@ -213,8 +231,7 @@ def learn_sessions(
         for problem in survey.problems[:MAX_SHOWN_PROBLEMS]:
             say(f"heedful: {problem}")
     for db in dbs_to_ask:
-        db_values = values.model_copy(update={"db": db})
-        _ask_whose(db_values, len(survey.waiting[db]), survey.programs[db])
+        _ask_whose(values_by_db[db], len(survey.waiting[db]), survey.programs[db])
     return 1 if survey.problems else 0
 
 
@@ -253,9 +270,15 @@ def _ask_whose(values: Settings, waiting: int, programs: Counter[str]) -> None:
 
 
 async def _learn(
-    folders: Sequence[Path], values: Settings, survey: SessionSurvey
+    folders: Sequence[Path],
+    stated: Settings | None,
+    survey: SessionSurvey,
+    values_by_db: dict[str, Settings],
 ) -> None:
-    """Learn from all files, each into the memory it belongs to, and fill the survey."""
+    """Learn from all files, each into the memory it belongs to, and fill the survey.
+
+    The `stated` settings are for all files. `values_by_db` gets those of each database.
+    """
     files = _session_files(folders)
     memories: dict[str, Memory] = {}  # by database
     async with AsyncExitStack() as stack:
@@ -264,15 +287,21 @@ async def _learn(
             survey.files += 1
 
             try:
-                db = await asyncio.to_thread(_database_of, file, values)
+                values = stated
+                if values is None:
+                    values = await asyncio.to_thread(_settings_of, file)
+                db = values.db
                 if db not in memories:
                     store = open_store(prepare_database(db))
                     stack.push_async_callback(store.close)
                     memories[db] = memory_of(values, store)
+                    values_by_db[db] = values
 
                 await _learn_file(file, memories[db], db, survey)
             except OSError as error:
                 survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
+            except UsageError as error:
+                survey.problems.append(f"{file}: {error}")
 
         for db in survey.waiting:
             entries = await memories[db].quarantine.waiting()
@@ -280,9 +309,10 @@ async def _learn(
             if "user" not in await memories[db].stated_trust():
                 survey.unasked.append(db)
 
-        if values.forget:
-            unused_for = seconds("forget", values.forget)
-            for memory in memories.values():
+        for db, memory in memories.items():
+            forget = values_by_db[db].forget
+            if forget:
+                unused_for = seconds("forget", forget)
                 removed = await memory.prune(unused_for=unused_for, by="settings")
                 survey.forgotten += len(removed)
 
@@ -300,25 +330,22 @@ def _session_files(folders: Sequence[Path]) -> list[Path]:
     return sorted(files, key=lambda file: (file.stat().st_mtime, str(file)))
 
 
-def _database_of(file: Path, values: Settings) -> str:
-    """Return the database for a file of sessions.
+def _settings_of(file: Path) -> Settings:
+    """Return the settings for a file of sessions, with its database.
 
-    It is the stated one, or that of the repository in which the session worked, or
-    one's own.
+    They are what hooks follow in the folder in which the session worked: anyone may
+    have written its files. Outside of repositories they are the user's own. Raises
+    OSError, UsageError.
     """
-    if states_db():
-        return values.db
-
     with file.open("rb") as opened:
         match = SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
 
-    root = None
+    folder = home_folder()
     if match:
-        root = repository(Path(match[1].decode("utf-8", "replace")))
-
-    db = own_db() if root is None else folder_db(root)
-    db.parent.mkdir(parents=True, exist_ok=True)
-    return str(db)
+        session_folder = Path(match[1].decode("utf-8", "replace"))
+        if find_repository(session_folder) is not None:
+            folder = session_folder
+    return approved_settings(folder)
 
 
 async def _learn_file(

@@ -30,7 +30,7 @@ from heedful.errors import InvalidInput, UsageError
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Scope, Trust
 from heedful.store import DEFAULT_DATABASE_FILE, shown
-from heedful.store.workspace import folder_db, read_table, repository
+from heedful.store.workspace import find_repository, folder_db, read_table
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.
@@ -148,35 +148,40 @@ def settings(**options: Any) -> Settings:
     allowed.
     """
     running = current_command()
-    options = {**running.options, **options}
     if running.approved_only:
-        stated = {name: value for name, value in options.items() if value is not None}
-        options = {**_approved_values(), **stated}
+        return approved_settings(Path.cwd(), **options)
 
-    origins = _values_by_origin(options, files=not running.approved_only)
-    try:
-        # A ChainMap returns the value of the first mapping that has a name.
-        values = Settings(**ChainMap(*reversed(origins.values())))
-    except ValidationError as error:
-        raise UsageError("; ".join(_describe_problems(error, origins))) from error
-
+    values = _valid_settings(_values_by_origin({**running.options, **options}))
     if "db" in values.model_fields_set or Path(DEFAULT_DATABASE_FILE).exists():
         return values
 
     # The memory of a repository is at its root, or in the folder of git.
-    if repository(Path.cwd()) is None:
+    if find_repository(Path.cwd()) is None:
         return values
     return values.model_copy(update={"db": str(folder_db(Path.cwd()))})
 
 
-def _approved_values() -> dict[str, Any]:
-    """Return the settings that hooks may follow here, and the database that they use.
+def approved_settings(folder: Path, **options: Any) -> Settings:
+    """Return the settings that hooks follow in a folder, and the database they use.
 
-    The folder may be a clone of a stranger's repository.
+    The folder may be a clone of a stranger's repository: its files count as far as the
+    user has approved them. Options take precedence. Raises UsageError.
     """
-    approved = read_settings(Path.cwd())
-    names = ("db", "tenant", "project", "holdout", "trust")
-    return {name: approved[name] for name in names}
+    approved = read_settings(folder)
+    names = ("db", "tenant", "project", "holdout", "forget", "trust")
+    values = {name: approved[name] for name in names}
+    all_options = {**current_command().options, **options}
+    stated = {name: value for name, value in all_options.items() if value is not None}
+    return _valid_settings(_values_by_origin({**values, **stated}, files=False))
+
+
+def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
+    """Return the settings of these origins. Raises UsageError."""
+    try:
+        # A ChainMap returns the value of the first mapping that has a name.
+        return Settings(**ChainMap(*reversed(origins.values())))
+    except ValidationError as error:
+        raise UsageError("; ".join(_describe_problems(error, origins))) from error
 
 
 def _describe_problems(
@@ -211,9 +216,12 @@ def _describe_problems(
     return list(problems.values())
 
 
-def states_db() -> bool:
-    """Return True if an option, the environment or a file states the database."""
-    origins = _values_by_origin(current_command().options)
+def states_db(files: bool = True) -> bool:
+    """Return True if an option, the environment or a file states the database.
+
+    Without `files`, a file does not count.
+    """
+    origins = _values_by_origin(current_command().options, files)
     return any("db" in values for values in origins.values())
 
 

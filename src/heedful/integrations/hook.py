@@ -29,14 +29,21 @@ from heedful.sanitize import visible
 from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.ownership import (
     IS_REPLACED,
-    IS_TRACKED,
     approvals,
     doubt_about,
+    doubt_about_unstated,
     home_folder,
+    identity_of,
     prepare_database,
     private,
 )
-from heedful.store.workspace import own_db, read_table, repository, repository_db
+from heedful.store.workspace import (
+    find_repository,
+    own_db,
+    project_root,
+    project_top,
+    read_table,
+)
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
@@ -54,10 +61,23 @@ HOOK_SETTING_TYPES: Mapping[str, Callable[[str], Any]] = {
     "tenant": str,
     "project": str,
     "holdout": float,
+    "forget": str,
     "policy": str,
     "trust": json.loads,
     "hook": json.loads,
 }
+# What a setting must be in a file.
+SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
+    "db": (str,),
+    "tenant": (str,),
+    "project": (str,),
+    "holdout": (int, float),
+    "forget": (str,),
+    "policy": (str, dict),
+    "trust": (dict,),
+    "hook": (dict,),
+}
+TYPE_WORDS = {str: "text", int: "a number", float: "a share", dict: "a table"}
 # The files that may have settings, and the table in each that has them.
 SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
@@ -67,12 +87,10 @@ SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
 SETTINGS_PARTS: Mapping[str, tuple[str, ...]] = {
     "rules": ("hook", "policy"),
     "trust": ("trust",),
-    "memory": ("db", "tenant", "project", "holdout"),
+    "memory": ("db", "tenant", "project", "holdout", "forget"),
 }
 NOT_APPROVED = "you have not approved it"
 IS_CHANGED = "it is not as you approved it"
-# In the place of a digest: the user wants hooks not to follow this database.
-NOT_FOLLOWED = "not followed"
 DEFAULT_AGENT = "claude-code"
 # Events of Claude Code at which the user hears that settings are not followed.
 NOTICE_EVENTS = ("SessionStart", "Stop")
@@ -82,8 +100,8 @@ NOTICE_EVENTS = ("SessionStart", "Stop")
 class Ignored:
     """What hooks do not follow: a part of a settings file, or a database.
 
-    `values` are the settings of a part, and `digest` is what an approval records of
-    them; a database has neither.
+    `values` are the settings of a part; a database has none. `digest` is what an answer
+    of the user records of it: `is_refused` is True if that was no.
     """
 
     path: str
@@ -91,6 +109,7 @@ class Ignored:
     part: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    is_refused: bool = False
 
     @property
     def name(self) -> str:
@@ -195,7 +214,9 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     from heedful.integrations import hooks
 
     _log_warnings(event)
-    rules, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
+    rules, host = hooks.follow(
+        settings, prepare_database(settings["db"], is_followed=True), strict
+    )
     if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
         _lift_time_limit(niceness=0)
 
@@ -223,7 +244,9 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     from heedful.integrations import hooks
 
     _log_warnings(event)
-    _, host = hooks.follow(settings, prepare_database(settings["db"]), strict)
+    _, host = hooks.follow(
+        settings, prepare_database(settings["db"], is_followed=True), strict
+    )
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
@@ -286,10 +309,14 @@ class _WarningLines(logging.Handler):
 def _notice(event: str, ignored: Sequence[Ignored]) -> str:
     """Return what the user hears about what is not followed, "" for nothing.
 
-    At a stop, the user hears only of what was approved and has changed since: what it
-    asks for no longer happens.
+    That is nothing that was refused as it is. At a stop, the user hears only of what
+    was approved and has changed since: what it asks for no longer happens.
     """
-    items = [item for item in ignored if item.is_changed or event != "Stop"]
+    items = [
+        item
+        for item in ignored
+        if not item.is_refused and (item.is_changed or event != "Stop")
+    ]
     if not items:
         return ""
 
@@ -338,12 +365,13 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     of `every` file count as if approved.
     """
     folder = folder.resolve()
-    root = repository(folder) or folder
+    root = project_root(folder)
     ignored: list[Ignored] = []
     settings: dict[str, Any] = {
         "tenant": "default",
         "project": "default",
         "holdout": 0.1,
+        "forget": None,
         "db": "",
         "trust": {},
         "hook": {},
@@ -365,15 +393,23 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
 
     stated = _database_in(folder, settings["db"])
     settings["db"] = _followed_database(stated, folder, ignored)
+
+    refused = approvals()["refused"]
+    settings["ignored"] = [
+        replace(item, is_refused=refused.get(item.name) == item.digest)
+        for item in ignored
+    ]
     return settings
 
 
 def _parts(path: Path) -> Iterator[Ignored]:
     """Read the parts of a settings file; those that are approved have no reason.
 
-    What was approved and is gone has changed, and so has a file with a new part.
+    What was approved and is gone has changed, and so has a file with a new part. An
+    earlier version approved whole files. Raises UsageError if a value cannot be used.
     """
     table = read_table(path, *SETTINGS_FILE_TABLES[path.name])
+    _check_types(path, table)
     approved = approvals()["files"]
     items: list[Ignored] = []
     for part, keys in SETTINGS_PARTS.items():
@@ -384,7 +420,8 @@ def _parts(path: Path) -> Iterator[Ignored]:
             Ignored(path=str(path), reason="", part=part, values=values, digest=digest)
         )
 
-    is_known = any(item.name in approved for item in items)
+    names = {str(path), *(item.name for item in items)}
+    is_known = not names.isdisjoint(approved)
     for item in items:
         # What says nothing needs no approval.
         approved_digest = approved.get(item.name, "" if item.values else item.digest)
@@ -392,6 +429,17 @@ def _parts(path: Path) -> Iterator[Ignored]:
             yield item
         else:
             yield replace(item, reason=IS_CHANGED if is_known else NOT_APPROVED)
+
+
+def _check_types(path: Path, table: Mapping[str, Any]) -> None:
+    """Check the settings of hooks in a file. Raises UsageError."""
+    for name, types in SETTINGS_FILE_TYPES.items():
+        value = table.get(name, types[0]())
+        if not isinstance(value, types) or "\0" in str(value):
+            words = " or ".join(TYPE_WORDS[type_] for type_ in types)
+            raise UsageError(
+                f"{name} in {path} is {visible(repr(value))[:80]}; it must be {words}"
+            )
 
 
 def _read_environment() -> dict[str, Any]:
@@ -417,43 +465,47 @@ def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str
     It is the stated one, or that of the repository, or that of a folder in none, or
     the user's own.
     """
-    if stated:
+    repository = find_repository(folder)
+    places = (project_root(folder), project_top(folder), folder)
+    unstated = [place / DEFAULT_DATABASE_FILE for place in dict.fromkeys(places)]
+    database = own_db() if repository is None else repository.db
+    real_database = os.path.realpath(database)
+
+    # In a repository, the file with this name at its root is a link to the memory.
+    is_link = stated and os.path.realpath(stated) == real_database
+    if stated and not is_link and (repository is None or Path(stated) not in unstated):
         doubt = doubt_about(stated, folder)
         if not doubt:
             return stated
-        ignored.append(Ignored(path=stated, reason=doubt))
+        ignored.append(_ignored_database(stated, doubt))
 
-    database = repository_db(folder)
-    for place in dict.fromkeys((folder, repository(folder) or folder)):
-        path = place / DEFAULT_DATABASE_FILE
-        if database is not None and os.path.realpath(path) == os.path.realpath(
-            database
-        ):
-            continue  # the link to it
+    for path in unstated:
+        if os.path.realpath(path) == real_database and repository is not None:
+            continue
 
-        doubt = doubt_about(str(path), folder)
-        is_there = os.path.lexists(path)
-        if database is None and is_there and not doubt:
+        doubt = doubt_about_unstated(path, folder)
+        if doubt:
+            ignored.append(_ignored_database(str(path), doubt))
+        elif repository is None and path.exists():
             return str(path)
-
-        is_refused = approvals()["files"].get(str(path)) == NOT_FOLLOWED
-        if doubt and (doubt == IS_TRACKED or not is_refused):
-            ignored.append(Ignored(path=str(path), reason=doubt))
-
-    if database is None:
-        return str(own_db())
 
     doubt = doubt_about(str(database), folder)
     if doubt:
-        ignored.append(Ignored(path=str(database), reason=doubt))
+        ignored.append(_ignored_database(str(database), doubt))
     return str(own_db() if doubt else database)
+
+
+def _ignored_database(path: str, doubt: str) -> Ignored:
+    """Return a database that hooks do not follow; another one has another digest."""
+    identity = identity_of(Path(path))
+    return Ignored(path=path, reason=doubt, digest=f"{identity}: {doubt}")
 
 
 def _database_in(folder: Path, db: Any) -> str:
     """Return the name of a database that is stated in a folder."""
     if not db or "://" in db or db == ":memory:":
         return str(db)
-    return str(folder / db)
+    return os.path.abspath(folder / str(db))
 
 
 def detach(work: str, session: str, folder: Path) -> None:

@@ -27,8 +27,8 @@ from heedful.integrations.hooks import AGENTS
 from heedful.store.ownership import private
 from heedful.store.workspace import (
     folder_db,
+    project_root,
     read_project_file,
-    repository,
 )
 
 # The agent whose settings are written; for others the docs have snippets.
@@ -199,8 +199,8 @@ def past_sessions() -> Path | None:
 
 
 def _project_root() -> Path:
-    """Return the repository of the current folder, or that folder."""
-    return repository(Path.cwd()) or Path.cwd()
+    """Return the root of the repository of the current folder, or that folder."""
+    return project_root(Path.cwd())
 
 
 def installed(path: Path) -> tuple[list[str], str]:

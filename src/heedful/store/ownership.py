@@ -19,23 +19,25 @@ from pathlib import Path
 from heedful.errors import UsageError
 from heedful.store import DEFAULT_DATABASE_FILE, POSTGRES_PREFIXES
 from heedful.store.workspace import (
-    git_folder,
+    find_repository,
     is_tracked,
     own_db,
+    project_top,
     read_project_file,
-    repository_db,
 )
 
 # The file beside the user's own database that says what of projects is used.
 APPROVALS_FILE = "approved.json"
-# Files of SQLite beside a database; the first two change what is read from it.
-LOG_SUFFIXES = ("-wal", "-journal", "-shm")
+# With more databases, those that are gone are forgotten.
+MAX_KNOWN_DATABASES = 1_000
 # A database of somebody else may have a view in the place of a table.
 MAX_IDENTITY_STEPS = 100_000
 IS_TRACKED = "git tracks it, so anyone who pushes to the repository can replace it"
-IS_UNKNOWN = "heedful did not make it here, and you have not approved it"
-IS_REPLACED = "it is not the database that you approved or that heedful made"
+IS_AMONG_FILES = "git writes files there, so a pull can replace it, or a log beside it"
+IS_UNKNOWN = "hooks did not make it here, and you have not approved it"
+IS_REPLACED = "it is not the database that you approved or that hooks made"
 HAS_LOG = "; a log of another database lies beside it"
+HAS_JOURNAL = "a log ({log}) lies beside it, which would overwrite what it has"
 IS_NO_FILE = "it is no regular file"
 IS_LOG_ONLY = "it is gone, but a log ({log}) lies beside its place"
 
@@ -53,28 +55,55 @@ def private(path: str, flags: int) -> int:
 
 
 def approvals() -> dict[str, dict[str, str]]:
-    """Return what the user has approved.
+    """Return what the user has approved and refused.
 
     These are `files` (parts of settings, with the digests of their values), `trust` for
-    all projects, and `databases` (paths by identity).
+    all projects, `databases` (paths by identity), and `refused` (digests by name).
+    Raises UsageError if the file has an error.
     """
-    approved: dict[str, dict[str, str]] = {"files": {}, "trust": {}, "databases": {}}
-    with suppress(OSError, ValueError):
-        approved |= json.loads(read_project_file(home_folder() / APPROVALS_FILE))
+    approved: dict[str, dict[str, str]] = {
+        "files": {},
+        "trust": {},
+        "databases": {},
+        "refused": {},
+    }
+    # Without a home nothing is approved.
+    with suppress(OSError):
+        path = home_folder() / APPROVALS_FILE
+        try:
+            approved |= json.loads(path.read_bytes())
+            if not all(isinstance(table, dict) for table in approved.values()):
+                raise ValueError("it must have tables only")
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"{path} cannot be read: {error}; correct it, or remove it with all "
+                "that you have approved"
+            ) from error
     return approved
 
 
 def approve(kind: str, more: Mapping[str, str]) -> None:
-    """Add to the "files", "trust" or "databases" that are approved. Raises OSError."""
+    """Add to the "files", "trust", "databases" that are approved, or to the "refused".
+
+    Raises OSError if the file cannot be written, and UsageError if it has an error.
+    """
     folder = home_folder()
     with _one_at_a_time(folder):
         approved = approvals()
         approved[kind] |= more
+        if len(approved["databases"]) > MAX_KNOWN_DATABASES:
+            approved["databases"] = {
+                identity: path
+                for identity, path in approved["databases"].items()
+                if identity in more or os.path.exists(path)
+            }
 
         # The file is replaced at once, so that no hook reads half of it.
         draft = folder / f"{APPROVALS_FILE}.{os.getpid()}"
         with open(draft, "w", encoding="utf-8", opener=private) as file:
             json.dump(approved, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
         draft.replace(folder / APPROVALS_FILE)
 
 
@@ -95,6 +124,10 @@ def identity_of(path: Path) -> str:
 
     Nothing is written, and no log beside the file is read: it may be another file's.
     """
+    # SQLite would wait for the other end of a pipe.
+    if not path.is_file():
+        return ""
+
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as db:
@@ -109,16 +142,66 @@ def identity_of(path: Path) -> str:
 def doubt_about(db: str, folder: Path) -> str:
     """Return why hooks in a folder must not follow a database, "" if they may.
 
-    Only files that come with a project are doubted: those in repositories and those
-    below the folder.
+    Only what can come with a project is doubted: files in the folder of git, or below
+    the `folder`. No file is followed among those that git writes.
     """
     path = Path(db)
     if db.startswith(POSTGRES_PREFIXES) or db == ":memory:" or path == own_db():
         return ""
 
-    git = git_folder(path.parent)
-    if git is None and not path.is_relative_to(folder):
+    repository = find_repository(folder)
+    if repository is not None and path == repository.db:
+        return _doubt_about_file(path, may_have_moved=True)
+
+    real = Path(os.path.realpath(path))
+    if _is_among_files(path) or _is_among_files(real):
+        return _doubt_among_files(path)
+    if path.is_relative_to(folder):
+        return _doubt_about_file(path)
+    if real.is_relative_to(folder) or real.is_relative_to(project_top(real) / ".git"):
+        return _doubt_about_file(real)
+    return ""
+
+
+def _is_among_files(path: Path) -> bool:
+    """Return True if a path is in a folder that git fills, and not in that of git."""
+    git = project_top(path.parent) / ".git"
+    is_in_git = path.is_relative_to(git) and git.is_dir() and not git.is_symlink()
+    return os.path.lexists(git) and not is_in_git
+
+
+def _doubt_among_files(path: Path) -> str:
+    """Return why a database among the files of a repository is not followed."""
+    log = _leftover_log(path)
+    if not os.path.lexists(path) and log is not None:
+        return IS_LOG_ONLY.format(log=log.name)
+    if os.path.lexists(path) and not path.is_file():
+        return IS_NO_FILE
+    return IS_TRACKED if is_tracked(path) else IS_AMONG_FILES
+
+
+def doubt_about_unstated(path: Path, folder: Path) -> str:
+    """Return why a `heedful.db` that nothing states is not followed, "" if it may be.
+
+    One at the root of a repository can be adopted.
+    """
+    log = _leftover_log(path)
+    if not os.path.lexists(path) and log is None:
         return ""
+
+    doubt = doubt_about(str(path), folder)
+    repository = find_repository(folder)
+    is_at_root = repository is not None and path.parent == repository.root
+    if doubt == IS_AMONG_FILES and is_at_root and not path.is_symlink():
+        return IS_UNKNOWN + (HAS_LOG if log else "")
+    return doubt
+
+
+def _doubt_about_file(path: Path, may_have_moved: bool = False) -> str:
+    """Return why a database is not followed in a place that git does not write."""
+    # A link would lead to the memory of another project.
+    if os.path.realpath(path) != str(path):
+        return IS_NO_FILE
 
     log = _leftover_log(path)
     if not os.path.lexists(path):
@@ -126,34 +209,43 @@ def doubt_about(db: str, folder: Path) -> str:
     if not path.is_file():
         return IS_NO_FILE
 
-    is_in_git = git is not None and path.is_relative_to(git)
-    if git is not None and not is_in_git and is_tracked(path):
-        return IS_TRACKED
+    # Databases of heedful have a `-wal`.
+    if log is not None and log.name.endswith("-journal"):
+        return HAS_JOURNAL.format(log=log.name)
 
     databases = approvals()["databases"]
-    approved_path = databases.get(identity_of(path))
-    # Nobody but the user can have moved what is in the folder of git.
-    if approved_path == str(path) or (is_in_git and approved_path):
+    known_place = databases.get(identity_of(path), "")
+    if known_place == str(path):
+        return ""
+
+    # Nobody but the user can have moved it here, if it is not a second name of it.
+    if may_have_moved and known_place and not _is_one_file(Path(known_place), path):
         return ""
 
     doubt = IS_REPLACED if str(path) in databases.values() else IS_UNKNOWN
     return doubt + (HAS_LOG if log else "")
 
 
+def _is_one_file(path: Path, other: Path) -> bool:
+    """Return True if both paths are names of one file."""
+    return path.exists() and os.path.samefile(path, other)
+
+
 def _leftover_log(path: Path) -> Path | None:
     """Return a log beside a database from which SQLite would restore pages, or None."""
-    for suffix in LOG_SUFFIXES[:2]:
+    for suffix in ("-journal", "-wal"):
         log = path.with_name(path.name + suffix)
         if os.path.lexists(log):
             return log
     return None
 
 
-def prepare_database(db: str) -> str:
-    """Return the name of a database; make a new file in a repository known and ignored.
+def prepare_database(db: str, is_followed: bool = False) -> str:
+    """Return the name of a database; make a new file of hooks known and ignored.
 
-    Raises UsageError if the log of another database would go into the new file, and
-    StoreError if the file cannot be made.
+    Hooks themselves, which say `is_followed`, make none that they would doubt later.
+    Raises UsageError if the log of another database would go into the new file, or if
+    it cannot be noted, and StoreError if it cannot be made.
     """
     path = Path(db).absolute()
     is_server = db.startswith(POSTGRES_PREFIXES)
@@ -166,41 +258,55 @@ def prepare_database(db: str) -> str:
             f"{log} is the log of a database that is gone; remove it, then {db} is made"
         )
 
-    git = git_folder(path.parent)
-    if git is None:
-        return db
-
-    if path == repository_db(path.parent):
+    git = path.parent.parent
+    is_named_so = path.parts[-2:] == ("heedful", DEFAULT_DATABASE_FILE)
+    is_repository_db = is_named_so and (git.name == ".git" or (git / "HEAD").is_file())
+    if is_repository_db:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        _link(git.parent / DEFAULT_DATABASE_FILE, path)
-    if path.parent == git.parent:
-        _ignore(git, path.name)
-    _make(path)
+        if git.name == ".git":
+            _link(git.parent / DEFAULT_DATABASE_FILE, path)
+    elif (path.parent / ".git").is_dir():
+        _ignore(path.parent / ".git", path.name)
+
+    if is_repository_db or is_followed:
+        _make(path, is_followed)
     return db
 
 
-def _make(path: Path) -> None:
-    """Make a database that the user is known to have. Raises StoreError."""
+def _make(path: Path, is_followed: bool) -> None:
+    """Make a database that the user is known to have. Raises UsageError, StoreError."""
     engine = import_module("heedful.store.sqlite")
     identity = os.urandom(16).hex()
     try:
         # It is known before it is there, so that no hook doubts it in between.
-        approve("databases", {identity: str(path)})
+        approve("databases", {identity: os.path.realpath(path)})
+    except (OSError, RuntimeError) as error:
+        # A command does without; hooks would not know it again.
+        if is_followed:
+            raise UsageError(
+                f"hooks note in {APPROVALS_FILE} which databases are yours, and that "
+                f"cannot be written: {error}; set HOME to a folder of yours"
+            ) from error
+
+    try:
         engine.create_file(os.path.realpath(path), identity)
     except engine.SQLITE_ERRORS as error:
         raise engine.translate_error(error) from error
 
 
-def _link(link: Path, target: Path) -> None:
-    """Let programs find the database of a repository at its root, if it is free.
+def _link(link: Path, target: Path) -> bool:
+    """Let programs find the database of a repository at its root, if they can.
 
-    git may replace the link, but not the database.
+    git may replace the link, but not the database. Returns True if it is there.
     """
     # Windows asks for a right.
     with suppress(OSError):
         if (link.parent / ".git").is_dir():
-            link.symlink_to(os.path.relpath(target, link.parent))
+            # It is ignored first: nothing lets git see it, if this ends in between.
             _ignore(target.parent.parent, link.name)
+            link.symlink_to(os.path.relpath(target, link.parent))
+            return True
+    return False
 
 
 def _ignore(git: Path, name: str) -> None:
@@ -216,12 +322,13 @@ def _ignore(git: Path, name: str) -> None:
             file.write(f"\n/{name}*\n")
 
 
-def adopt(path: Path, target: Path | None) -> list[str]:
+def adopt(path: Path, target: Path) -> list[str]:
     """Let hooks follow a database from now on; return where things are, in words.
 
-    In a repository it is moved to `target`, where git writes nothing, and a link stays.
-    What hooks had there moves aside. Raises UsageError if a database is damaged, or
-    open elsewhere.
+    One at the root of a repository is moved to another `target`, where git writes
+    nothing, and a link stays. What hooks had there is kept beside it. Raises UsageError
+    if a database is damaged or open elsewhere, or cannot be moved; then all is as it
+    was.
     """
     _check_whole(path)
     identity = os.urandom(16).hex()
@@ -231,47 +338,68 @@ def adopt(path: Path, target: Path | None) -> list[str]:
         db.execute("delete from identity")
         db.execute("insert into identity values (?)", (identity,))
 
-    approve("databases", {identity: str(target or path)})
+    approve("databases", {identity: str(target)})
     lines: list[str] = []
-    if target is not None:
+    if path != target:
         lines = _move(path, target)
 
-    with closing(import_module("heedful.store.sqlite").connect(str(path), 1.0)) as db:
+    with closing(import_module("heedful.store.sqlite").connect(str(target), 1.0)) as db:
         db.execute("pragma journal_mode = wal")
     return lines
 
 
 def _move(path: Path, target: Path) -> list[str]:
-    """Move a database, and another one out of its way; return both places in words."""
+    """Move a database, and keep another one that is there; return both places in words.
+
+    The target is replaced at once, so that no hook finds none and makes one. Raises
+    UsageError.
+    """
     lines: list[str] = []
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    if target.exists():
-        aside = target.with_name(f"before-{os.urandom(4).hex()}.db")
-        with _alone(target):
-            target.rename(aside)
-        lines.append(f"what hooks had stored here until now is at {aside}")
+    mark = os.urandom(4).hex()
+    draft = target.with_name(f"adopted-{mark}.db")
+    aside = target.with_name(f"before-{mark}.db")
+    try:
+        with _alone(path):
+            os.link(path, draft)
+            if target.exists():
+                with _alone(target):
+                    os.link(target, aside)
+                    draft.replace(target)
+                lines.append(f"what hooks had stored here until now is at {aside}")
+            else:
+                os.link(draft, target)
+            path.unlink()
+    except OSError as error:
+        if aside.exists() and _is_one_file(aside, target):
+            aside.unlink()
+        raise UsageError(
+            f"{path} cannot be moved to {target} ({error}); nothing is changed: try "
+            "again, or bring its lessons there with heedful export and import"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
 
-    with _alone(path):
-        path.rename(target)
-    _link(path, target)
-    return [
-        *lines,
-        f"it is at {target} now, where git writes nothing; {path} leads there",
-    ]
+    lines.append(f"it is at {target} now, where git writes nothing")
+    if _link(path, target):
+        lines.append(f"{path} leads there")
+    return lines
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database that nothing else has open, with its log written into it.
 
-    Raises UsageError.
+    Until the block ends, nothing else can use it. Raises UsageError.
     """
     engine = import_module("heedful.store.sqlite")
     try:
         with closing(engine.connect(str(path), 1.0)) as db:
             # SQLite does this only without another connection.
             db.execute("pragma journal_mode = delete")
+            db.execute("begin exclusive")
             yield db
+            db.execute("commit")
     except sqlite3.OperationalError as error:
         raise UsageError(
             f"{path} is open in another program ({error}); end it, then try again"
@@ -289,7 +417,7 @@ def _check_whole(path: Path) -> None:
     engine = import_module("heedful.store.sqlite")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / DEFAULT_DATABASE_FILE
-        for suffix in ("", *LOG_SUFFIXES[:2]):
+        for suffix in ("", "-wal", "-journal"):
             source = path.with_name(path.name + suffix)
             if source.is_file():
                 shutil.copyfile(source, copy.with_name(copy.name + suffix))

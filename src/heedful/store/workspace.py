@@ -14,13 +14,18 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import UsageError
 from heedful.store import DEFAULT_DATABASE_FILE
 
-# The most of a settings file that is read: with more, a hook has no time to answer.
+# The most of a file of a project that is read.
 MAX_PROJECT_FILE_BYTES = 2**20
+# The most of a settings file that is parsed: 1 MiB of TOML takes up to 1.8 s, and a
+# hook has 5 s for four files.
+MAX_SETTINGS_BYTES = 128 * 1024
+# Files of SQLite beside a database; the first two change what is read from it.
+LOG_SUFFIXES = ("-wal", "-journal", "-shm")
 # A key of TOML with many parts takes memory that grows with their square.
 _LONG_KEY_PATTERN = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
@@ -32,6 +37,8 @@ _SAFE_GIT_OPTIONS = (
     "--no-pager",
     "-c core.fsmonitor=false",
     "-c core.hooksPath=/dev/null",
+    # It may be a pipe, at which git would wait.
+    "-c core.excludesFile=",
     "-c safe.bareRepository=explicit",
 )
 # Without these no command of git takes a lock, asks for a password or fetches anything.
@@ -43,59 +50,91 @@ _SAFE_GIT_VARIABLES = {
 }
 
 
-def repository(folder: Path) -> Path | None:
-    """Return the root of the git repository with this folder, None if there is none.
+class Repository(NamedTuple):
+    """A git repository, as seen from a folder in it.
 
-    The root of a worktree is that of its main repository.
+    `git` is the folder of git, which all worktrees share. `top` is the root of the
+    worktree, and `root` the folder with the settings: the root of the main worktree.
+    Bare repositories and submodules have no main worktree beside the folder of git.
     """
-    git = git_folder(folder)
-    return None if git is None else git.parent
+
+    git: Path
+    root: Path
+    top: Path
+
+    @property
+    def db(self) -> Path:
+        """The memory of the repository, which is where git itself never puts a file."""
+        return self.git / "heedful" / DEFAULT_DATABASE_FILE
 
 
-def git_folder(folder: Path) -> Path | None:
-    """Return the folder of git, which the worktrees of a repository share, or None."""
-    for root in (folder, *folder.parents):
-        git = root / ".git"
-        if git.is_dir():
-            return git
+def find_repository(folder: Path) -> Repository | None:
+    """Return the repository with this folder, None if there is none.
+
+    A submodule belongs to the repository around it.
+    """
+    for top in (folder, *folder.parents):
+        git = top / ".git"
+        if git.is_dir() and not git.is_symlink():
+            return Repository(git=git, root=top, top=top)
 
         with suppress(OSError, ValueError, UsageError):
-            # The `.git` of a worktree is a file: `gitdir: ../main/.git/worktrees/x`. In
-            # that folder, the file `commondir` names the `.git` of the main repository.
-            link = read_project_file(git).decode("utf-8")
-            worktree = (root / link.removeprefix("gitdir:").strip()).resolve()
-            common_link = read_project_file(worktree / "commondir").decode("utf-8")
-            common = (worktree / common_link.strip()).resolve()
-            # Elsewhere it would claim to belong to a repository that does not know it.
-            if worktree.parent == common / "worktrees":
-                return common
+            common = _common_git_folder(git)
+            # In `project/.git/worktrees/x`, the main worktree is `project`.
+            root = common.parent if common.name == ".git" else top
+            return Repository(git=common, root=root, top=top)
     return None
+
+
+def _common_git_folder(link: Path) -> Path:
+    """Return the folder of git of a worktree, whose `.git` is the file `link`.
+
+    It says `gitdir: ../main/.git/worktrees/x`. In that folder, the file `commondir`
+    names the `.git` of the main repository, and the file `gitdir` names `link`. Raises
+    OSError, ValueError or UsageError if this is not so: anyone can write a `.git` that
+    claims to belong to a repository, which does not know it.
+    """
+    target = read_project_file(link).decode("utf-8").removeprefix("gitdir:")
+    worktree = (link.parent / target.strip()).resolve()
+    common_name = read_project_file(worktree / "commondir").decode("utf-8")
+    common = (worktree / common_name.strip()).resolve()
+    link_name = read_project_file(worktree / "gitdir").decode("utf-8")
+    known_link = (worktree / link_name.strip()).resolve()
+
+    if worktree.parent != common / "worktrees" or known_link != link.resolve():
+        raise ValueError(f"{common} has no worktree {link.parent}")
+    return common
 
 
 def project_top(folder: Path) -> Path:
     """Return the folder that git fills, the root of a worktree too, or `folder`."""
-    for root in (folder, *folder.parents):
-        if os.path.lexists(root / ".git"):
-            return root
+    for top in (folder, *folder.parents):
+        if os.path.lexists(top / ".git"):
+            return top
     return folder
 
 
-def repository_db(folder: Path) -> Path | None:
-    """Return the database of the repository with this folder, None without one.
+def project_root(folder: Path) -> Path:
+    """Return the folder with the settings of a project.
 
-    It is in the folder of git, where git itself never puts a file.
+    It is the root of the repository, that of the main worktree, or of the submodule,
+    whose files are not those of the repository around it. Elsewhere it is `folder`.
     """
-    git = git_folder(folder)
-    return None if git is None else git / "heedful" / DEFAULT_DATABASE_FILE
+    top = project_top(folder)
+    repository = find_repository(folder)
+    if repository is not None and repository.top == top:
+        return repository.root
+    return top
 
 
 def folder_db(folder: Path) -> Path:
     """Return the database that commands use in a folder, if no setting states one."""
-    for place in (folder, repository(folder) or folder):
+    repository = find_repository(folder)
+    for place in (folder, project_root(folder)):
         path = place / DEFAULT_DATABASE_FILE
         if path.exists():
             return path
-    return repository_db(folder) or folder / DEFAULT_DATABASE_FILE
+    return folder / DEFAULT_DATABASE_FILE if repository is None else repository.db
 
 
 def own_db() -> Path:
@@ -138,10 +177,10 @@ def run_git(folder: Path, words: Sequence[str]) -> str | None:
 
 
 def is_tracked(path: Path) -> bool:
-    """Return True if git tracks a file, in whatever case its name is written."""
-    pattern = f":(icase,literal){path.name}"
-    words = ["ls-files", "--error-unmatch", "--", pattern]
-    return run_git(path.parent, words) is not None
+    """Return True if git tracks a database or a log of it, in any case of its name."""
+    names = [f"{path.name}{suffix}" for suffix in ("", *LOG_SUFFIXES)]
+    patterns = [f":(icase,literal){name}" for name in names]
+    return bool(run_git(path.parent, ["ls-files", "--", *patterns]))
 
 
 def read_project_file(path: Path, within: Path | None = None) -> bytes:
@@ -213,6 +252,8 @@ def _parse_toml(text: str) -> dict[str, Any]:
     """Return the document of a text in TOML. Raises ValueError, RecursionError."""
     import tomllib  # few folders have such a file
 
+    if len(text) > MAX_SETTINGS_BYTES:
+        raise ValueError(f"it has more than {MAX_SETTINGS_BYTES} characters")
     if _LONG_KEY_PATTERN.search(text):
         raise ValueError("a key has 32 parts or more")
     return tomllib.loads(text)
