@@ -155,7 +155,7 @@ def test_a_stated_database_in_a_folder_without_git_is_followed(
     (home.clone / "memory.db-journal").write_bytes(b"a log")
     done = run_event(home.clone, home.home, "SessionStart", start, more)
     assert "OWN" not in done.stdout
-    assert "memory.db-journal) lies beside it" in done.stdout
+    assert "a log (-journal) lies beside it" in done.stdout
 
 
 def test_a_database_of_the_user_is_adopted_once_and_kept(home: Home) -> None:

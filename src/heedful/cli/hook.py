@@ -30,6 +30,7 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import visible
 from heedful.store.ownership import (
+    HAS_JOURNAL,
     IS_AMONG_FILES,
     IS_NO_FILE,
     IS_TRACKED,
@@ -49,6 +50,7 @@ WAYS_OUT: Mapping[str, str] = {
     IS_AMONG_FILES: "state a place outside of the repository, or bring its lessons to "
     "the memory of hooks with heedful export and import",
     IS_NO_FILE: "remove it",
+    HAS_JOURNAL: "remove the -journal, unless a program of yours was ended as it wrote",
 }
 Agent = Annotated[
     str, Argument(help="The agent; for others than claude-code see the docs.")

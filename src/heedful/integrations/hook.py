@@ -472,8 +472,10 @@ def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str
     real_database = os.path.realpath(database)
 
     # In a repository, the file with this name at its root is a link to the memory.
-    is_link = stated and os.path.realpath(stated) == real_database
-    if stated and not is_link and (repository is None or Path(stated) not in unstated):
+    is_memory = repository is not None and (
+        Path(stated) in unstated or os.path.realpath(stated) == real_database
+    )
+    if stated and not is_memory:
         doubt = doubt_about(stated, folder)
         if not doubt:
             return stated

@@ -37,7 +37,7 @@ IS_AMONG_FILES = "git writes files there, so a pull can replace it, or a log bes
 IS_UNKNOWN = "hooks did not make it here, and you have not approved it"
 IS_REPLACED = "it is not the database that you approved or that hooks made"
 HAS_LOG = "; a log of another database lies beside it"
-HAS_JOURNAL = "a log ({log}) lies beside it, which would overwrite what it has"
+HAS_JOURNAL = "a log (-journal) lies beside it, which would overwrite what it has"
 IS_NO_FILE = "it is no regular file"
 IS_LOG_ONLY = "it is gone, but a log ({log}) lies beside its place"
 
@@ -211,7 +211,7 @@ def _doubt_about_file(path: Path, may_have_moved: bool = False) -> str:
 
     # Databases of heedful have a `-wal`.
     if log is not None and log.name.endswith("-journal"):
-        return HAS_JOURNAL.format(log=log.name)
+        return HAS_JOURNAL
 
     databases = approvals()["databases"]
     known_place = databases.get(identity_of(path), "")
@@ -361,24 +361,26 @@ def _move(path: Path, target: Path) -> list[str]:
     aside = target.with_name(f"before-{mark}.db")
     try:
         with _alone(path):
-            os.link(path, draft)
+            path.rename(draft)
             if target.exists():
                 with _alone(target):
                     os.link(target, aside)
                     draft.replace(target)
                 lines.append(f"what hooks had stored here until now is at {aside}")
             else:
+                # A hook may have made one by now, which stays.
                 os.link(draft, target)
-            path.unlink()
-    except OSError as error:
-        if aside.exists() and _is_one_file(aside, target):
-            aside.unlink()
+                draft.unlink()
+    except BaseException as error:
+        if draft.exists():
+            draft.rename(path)
+            aside.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise UsageError(
             f"{path} cannot be moved to {target} ({error}); nothing is changed: try "
             "again, or bring its lessons there with heedful export and import"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
     lines.append(f"it is at {target} now, where git writes nothing")
     if _link(path, target):
