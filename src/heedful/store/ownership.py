@@ -371,16 +371,16 @@ def _move(path: Path, target: Path) -> list[str]:
                 # A hook may have made one by now, which stays.
                 os.link(draft, target)
                 draft.unlink()
-    except BaseException as error:
-        if draft.exists():
-            draft.rename(path)
-            aside.unlink(missing_ok=True)
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         raise UsageError(
             f"{path} cannot be moved to {target} ({error}); nothing is changed: try "
             "again, or bring its lessons there with heedful export and import"
         ) from error
+    finally:
+        # Something failed: all is again as it was.
+        if draft.exists():
+            draft.rename(path)
+            aside.unlink(missing_ok=True)
 
     lines.append(f"it is at {target} now, where git writes nothing")
     if _link(path, target):
