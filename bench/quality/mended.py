@@ -75,8 +75,8 @@ class Case:
         if not self.rule or self.episode is None:
             return False
         words = telling_words(self.run["cure"], self.episode)
-        shown = [word for word in words if has_word(self.rule, word)]
-        return len(shown) >= MIN_CURE_SHARE * len(words)
+        count = sum(has_word(self.rule, word) for word in words)
+        return count >= MIN_CURE_SHARE * len(words)
 
 
 def run(data: Path, split: str) -> Iterator[Row]:
@@ -111,8 +111,8 @@ def _figures(key: str, cases: Sequence[Case]) -> Iterator[Row]:
     yield Row(key=f"{key}.rule", ours=_share(bool(case.rule) for case in cases))
     cure = _share(case.has_cure for case in cases)
     yield Row(key=f"{key}.cure", ours=cure, anchor="0.85")
-    told = _share(case.told for case in cases)
-    yield Row(key=f"{key}.told", ours=told, anchor="0.85")
+    reached = _share(case.told for case in cases)
+    yield Row(key=f"{key}.told", ours=reached, anchor="0.85")
     yield Row(key=f"{key}.astray", ours=_share(case.astray for case in cases))
 
 

@@ -253,10 +253,10 @@ async def test_words_name_a_timeout(error):
 
 
 async def test_a_final_verifier_is_quoted():
-    said = Event("system_event", "12 % is the operating margin", agent="verifier")
+    verdict = Event("system_event", "12 % is the operating margin", agent="verifier")
     answer = Event("llm_response", "It grew by 12 %.", agent="analyst")
-    found = step("search", "growth", "up 4.2 %, margin 12 %")
-    reflected = await reflect(run_of(found, (answer, said), outcome="failure"))
+    search = step("search", "growth", "up 4.2 %, margin 12 %")
+    reflected = await reflect(run_of(search, (answer, verdict), outcome="failure"))
     assert reflected is not None
     assert "verifier said “12 % is the operating margin”." in reflected.text
 

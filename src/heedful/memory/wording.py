@@ -129,6 +129,10 @@ def _fault_origin(study: Study, fault: Fault) -> int:
 
 def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Sentence]:
     """Yield what failed, what was tried next, and what worked."""
+    if signal.kind == "corrected":
+        yield from _correction_sentences(study, signal)
+        return
+
     failed = study.failed_steps(signal)
     first = failed[0] if failed else signal.at
     text, positions = _describe_step(study, first)
@@ -138,8 +142,6 @@ def _signal_sentences(study: Study, signal: Signal, number: int) -> Iterator[_Se
         yield _describe_failures(study, signal, failed)
 
     match signal.kind:
-        case "corrected":
-            yield from _correction_sentences(study, signal)
         case "retry":
             yield from _retry_sentences(study, signal, first)
         case "unknown_tool":
@@ -174,11 +176,14 @@ def _describe_failures(
 
 
 def _correction_sentences(study: Study, signal: Signal) -> Iterator[_Sentence]:
-    """Yield what was said of an answer, and the answer that was accepted."""
-    remark = signal.evidence[1]
+    """Yield the answer that was refused, the remark, and what was accepted."""
+    events = study.episode.events
+    answer, remark = signal.evidence[:2]
+    old = clean(events[answer].content, MAX_QUOTATION_CHARS)
+    yield f"The answer was “{old.rstrip('.')}”.", (answer,)
     yield f"{_describe_action(study, remark)}.", (remark,)
-    answer = clean(study.episode.events[signal.at].content, MAX_QUOTATION_CHARS)
-    yield f"The answer “{answer.rstrip('.')}” was accepted.", (signal.at,)
+    new = clean(events[signal.at].content, MAX_QUOTATION_CHARS)
+    yield f"The answer “{new.rstrip('.')}” was accepted.", (signal.at,)
 
 
 def _retry_sentences(study: Study, signal: Signal, first: int) -> Iterator[_Sentence]:

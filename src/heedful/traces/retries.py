@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -35,6 +35,9 @@ MAX_RETRY_DISTANCE_CALLS = 20
 # Of two longer arguments only the parts that differ are shown.
 MAX_WHOLE_ARGUMENT_CHARS = 180
 MAX_DISTANCE_EVENTS = 200
+# Of two long texts with at most so many words, a row of more equal words is cut.
+MAX_COMPARED_WORDS = 300
+MAX_EQUAL_WORDS = 4
 MAX_STEPS_BETWEEN = 3
 # A value with more words is a text, not a value that was chosen.
 MAX_VALUE_WORDS = 8
@@ -397,9 +400,10 @@ def _what_helped(run: Course, failed: int, works: int) -> list[int]:
 
 def _looks(event: Event) -> bool:
     """Return whether a call only looks at something, by its name or its command."""
-    if _LOOK_COMMAND_PATTERN.match(_command(event)):
-        return True
-    return _has_name(_LOOK_PATTERN, event)
+    if _has_name(_CHANGE_PATTERN, event):
+        return False
+    has_command = _LOOK_COMMAND_PATTERN.match(_command(event)) is not None
+    return has_command or _has_name(_LOOK_PATTERN, event)
 
 
 def _changes_things(event: Event) -> bool:
@@ -409,8 +413,9 @@ def _changes_things(event: Event) -> bool:
 
 
 def _command(event: Event) -> str:
-    """Return the text that is the only argument of a call, in lower case."""
-    return only_text(event).lower().lstrip()
+    """Return the only or the longest argument of a call, in lower case."""
+    longest = max(named_arguments(event).values(), key=len, default="")
+    return (only_text(event) or longest).lower().lstrip()
 
 
 def _has_name(pattern: re.Pattern[str], event: Event) -> bool:
@@ -702,9 +707,30 @@ def differing_parts(
 
     before = "… " if start else ""
     after = " …" if end else ""
-    old_part = " ".join(old_words[start : len(old_words) - end])
-    new_part = " ".join(new_words[start : len(new_words) - end])
+    old_part, new_part = _without_equal_rows(
+        old_words[start : len(old_words) - end], new_words[start : len(new_words) - end]
+    )
     return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
+
+
+def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, str]:
+    """Return two texts; of a long row of equal words only the ends are left.
+
+    Texts of more than `MAX_COMPARED_WORDS` words stay as they are.
+    """
+    if max(len(old), len(new)) > MAX_COMPARED_WORDS:
+        return " ".join(old), " ".join(new)
+
+    parts: tuple[list[str], list[str]] = ([], [])
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        rows = (old[old_start:old_end], new[new_start:new_end])
+        for part, row in zip(parts, rows, strict=True):
+            if kind == "equal" and len(row) > MAX_EQUAL_WORDS:
+                part += [*row[:1], "…", *row[-1:]]
+            else:
+                part += row
+    return " ".join(parts[0]), " ".join(parts[1])
 
 
 def likeness(first: str, second: str) -> float:
