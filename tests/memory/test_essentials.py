@@ -58,7 +58,40 @@ SLOW = Episode(
     "timeout",
     task="Optimize the reports page",
 )
+NO_COLUMN = Episode(
+    (
+        *called(
+            1,
+            "sql",
+            error='ERROR: column "region" does not exist',
+            query="SELECT region, SUM(amount) FROM orders GROUP BY region",
+        ),
+        *called(
+            2,
+            "sql",
+            "EMEA | 81400",
+            query="SELECT r.name, SUM(o.amount) FROM orders o JOIN regions r "
+            "ON r.id = o.region_id GROUP BY r.name",
+        ),
+        Event("llm_response", "EMEA made 81,400."),
+    ),
+    "success",
+    task="What was the revenue by region?",
+)
 KEEPS = [
+    pytest.param(
+        NO_COLUMN,
+        "Selecting region from orders failed: that column does not exist there. "
+        "Grouping by the name that regions has worked.",
+        "Join regions r on r.id = o.region_id and group by r.name.",
+        id="a rewording with few words of the error",
+    ),
+    pytest.param(
+        BUILD,
+        "cargo build failed because openssl-sys did not find OpenSSL.",
+        "Install libssl-dev and pkg-config first.",
+        id="a name of the error and a short cure",
+    ),
     pytest.param(
         BUILD,
         "cargo build --release failed to run the custom build command of openssl-sys.",
@@ -94,6 +127,12 @@ async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule):
 
 # What the embedded model wrote of such runs: true of any run, false, or beside it.
 REFUSED = [
+    pytest.param(
+        NO_COLUMN,
+        "The revenue by region was EMEA 81400. The column region exists.",
+        "the cure “When sql",
+        id="the answer told again",
+    ),
     pytest.param(
         BUILD,
         "The agent built the service in release mode, which means it ran the `cargo "
@@ -133,22 +172,39 @@ async def test_a_text_without_it_is_refused_with_the_reason(run, text, reason):
     assert reflected.usage.calls == 1
 
 
-async def test_a_strategy_without_the_cure_gives_way_to_that_of_the_rules():
-    text = (
-        "cargo build --release failed to run the custom build command of openssl-sys, "
-        "until apt-get install had put libssl-dev and pkg-config there."
-    )
-    rule = "Always build carefully."
+KEPT = (
+    "cargo build --release failed to run the custom build command of openssl-sys, "
+    "until apt-get install had put libssl-dev and pkg-config there."
+)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("", id="none"),
+        pytest.param("Always look twice.", id="one that says nothing"),
+    ],
+)
+async def test_without_a_strategy_of_its_own_a_text_has_that_of_the_rules(rule):
     rules = await reflected_on(BUILD)
-    reply = answer(text, "The agent was diligent.", strategy=rule, importance=1.0)
+    reply = answer(KEPT, "The agent was diligent.", strategy=rule, importance=1.0)
     reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
-    assert reflected.text == text
+    assert reflected.text == KEPT
     assert reflected.strategy.text == rules.strategy.text
     reasons = {claim.text: claim.why for claim in reflected.dropped}
-    assert reasons["The agent was diligent."] == "it says nothing of this run"
-    assert "it leaves out the cure" in reasons[rule]
+    dropped = ["The agent was diligent.", rule]
+    assert reasons == dict.fromkeys(
+        filter(None, dropped), "it says nothing of this run"
+    )
     # An importance of 1.0 for everything is not believed.
     assert reflected.importance == rules.importance
+
+
+async def test_a_strategy_without_the_cure_is_refused_with_its_text():
+    reply = answer(KEPT, strategy="Always run cargo build --release again.")
+    reflected = await reflected_on(BUILD, model=ScriptedModel(reply))
+    assert reflected.by == "rules"
+    assert "it leaves out the cure" in reflected.error
 
 
 @pytest.mark.parametrize(
