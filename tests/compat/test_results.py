@@ -79,10 +79,10 @@ def engine_of(store: Any, *answers: Any, **options: Any) -> ReflectionEngineV2:
 def stored(engine: Any, result: Any, **options: Any) -> list[dict[str, Any]]:
     """Store a result; return what a query for everything finds."""
     run_async(engine.store_reflection(result, "t", "p", **options))
-    found: list[dict[str, Any]] = run_async(
+    records: list[dict[str, Any]] = run_async(
         engine.query_reflections("t", "p", min_importance=0)
     )
-    return found
+    return records
 
 
 def test_what_a_caller_changes_in_a_result_is_stored(store):
@@ -234,8 +234,8 @@ def test_the_first_example_of_such_engines_is_found_by_its_own_query(
     engine = engine_of(store, *answers)
     result = run_async(engine.generate_reflection(slow_query()))
     run_async(engine.store_reflection(result, "t", "p"))
-    found = run_async(engine.query_reflections("t", "p", k=5, **query))
-    texts = [record["content"] for record in found]
+    records = run_async(engine.query_reflections("t", "p", k=5, **query))
+    texts = [record["content"] for record in records]
     assert result.reflection_text in texts
     assert "database" in result.tags
     if answers:

@@ -23,7 +23,7 @@ GENERATE = "/api/v1/reflections/generate"
 QUERY = "/api/v1/reflections/query"
 HERE = Scope(TENANT, PROJECT)
 ASKED = {"tenant_id": TENANT, "project_id": PROJECT, "min_importance": 0}
-# An agent that found its way, as a client of JavaScript sends it.
+# An agent that reflections its way, as a client of JavaScript sends it.
 RUN: dict[str, Any] = {
     "tenant_id": TENANT,
     "project_id": PROJECT,
@@ -76,14 +76,14 @@ def generated(api: Api, **more: Any) -> dict[str, Any]:
 
 def queried(api: Api) -> dict[str, dict[str, Any]]:
     """What a query finds, by kind."""
-    found = read_data(api.post(QUERY, json=ASKED))["reflections"]
-    return {reflection["kind"]: reflection for reflection in found}
+    reflections = read_data(api.post(QUERY, json=ASKED))["reflections"]
+    return {reflection["kind"]: reflection for reflection in reflections}
 
 
 def contents(api: Api) -> list[str]:
     """The texts that a query finds."""
-    found = read_data(api.post(QUERY, json=ASKED))["reflections"]
-    return [reflection["content"] for reflection in found]
+    reflections = read_data(api.post(QUERY, json=ASKED))["reflections"]
+    return [reflection["content"] for reflection in reflections]
 
 
 @pytest.fixture
@@ -200,8 +200,8 @@ def test_what_a_person_has_changed_keeps_its_words(serve):
 )
 def test_a_query_by_tags_finds_the_tool_of_a_run(api, query):
     answer = generated(api)
-    found = read_data(api.post(QUERY, json={**ASKED, **query}))["reflections"]
-    texts = [reflection["content"] for reflection in found]
+    reflections = read_data(api.post(QUERY, json={**ASKED, **query}))["reflections"]
+    texts = [reflection["content"] for reflection in reflections]
     assert answer["reflection_text"] in texts
 
 
@@ -258,6 +258,6 @@ async def test_a_worker_that_is_killed_while_it_asks_is_made_up_for(tmp_path, ur
     assert calls.read_text(encoding="utf-8") == "xy"
     memory = Memory(store, HERE)
     assert {row["seen"] for row in await memory.top(9)} == {1}
-    found = await memory.query("", waiting=True)
-    assert GOOD["reflection"] in [match.lesson for match in found]
+    reflections = await memory.query("", waiting=True)
+    assert GOOD["reflection"] in [match.lesson for match in reflections]
     await store.close()
