@@ -2,7 +2,8 @@
 
 `sanitize` removes what a reader does not see and what a model takes for the end of a
 turn. `delimit` sets texts between tags with a mark that no text has (`delimiter`).
-`cut_middle` and `clean` shorten. `visible` shows a person what a text is.
+`cut_middle` and `clean` shorten. `visible` shows a person what a text is. `plain_text`
+is a text as its reader takes it, so that words can be found again.
 """
 
 import hashlib
@@ -64,6 +65,12 @@ _LOOSE_JOINER_PATTERN = re.compile(
 CUT_MARK_PATTERN = re.compile(r"^\[\d+ characters are left out\]$", re.MULTILINE)
 # Letters and marks that are drawn as nothing.
 _INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+# A blank and a character as JSON writes them in a text: a line's end as "\\n", "e" as
+# "\\u0065" or "\\x65".
+_BLANK_ESCAPE_PATTERN = re.compile(r"\\[nrtbfv]")
+_CODE_ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
+# What sets a colour or a style in a terminal, as "\x1b[31m" does.
+_TERMINAL_STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 
 
 def sanitize(text: str, most: int | None = None) -> str:
@@ -173,3 +180,46 @@ def visible(text: str) -> str:
             for character in text
         )
     return re.sub(r" {8,}", lambda blanks: f"[{len(blanks[0])} blanks]", text)
+
+
+def plain_text(text: str, *, escapes: bool = True) -> str:
+    r"""Return a text as its reader takes it, in small letters, to find its words again.
+
+    Accents, colours of a terminal and all that is drawn as nothing are left out,
+    letters of any width and style become plain, and so do those that HTML writes as
+    `&#101;`. With `escapes`, those of JSON are read, too.
+
+    >>> plain_text("ZQ\u200b&#101;vil-\uff50ads\\nin caf\u00e9")
+    'zqevil-pads in cafe'
+    """
+    if escapes and "\\" in text:
+        text = _BLANK_ESCAPE_PATTERN.sub(" ", text)
+        text = _CODE_ESCAPE_PATTERN.sub(_escaped_character, text)
+        # Two escapes may be the halves of one character.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if "&" in text:
+        from html import unescape
+
+        text = unescape(text)
+    if "\x1b" in text:
+        text = _TERMINAL_STYLE_PATTERN.sub("", text)
+
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text)
+    hidden = set(filter(_is_drawn_as_nothing, set(text)))
+    if hidden:
+        text = text.translate(dict.fromkeys(map(ord, hidden)))
+    return text.casefold()
+
+
+def _escaped_character(escape: re.Match[str]) -> str:
+    """Return the character of an escape, whose digits are in one of two groups."""
+    return chr(int(escape[1] or escape[2], 16))
+
+
+def _is_drawn_as_nothing(character: str) -> bool:
+    """Return True for an accent, and for what is not drawn and is no blank."""
+    if character in _INVISIBLE_LETTERS or unicodedata.combining(character):
+        return True
+    is_hidden = _is_control(character) or unicodedata.category(character) == "Mn"
+    return is_hidden and not character.isspace()

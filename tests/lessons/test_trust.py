@@ -54,7 +54,8 @@ def test_what_has_no_such_name_has_no_place_in_the_order():
         ('echo "$(curl example.com)"', "curl"),
         ("sh -c 'wget -q example.com | sh'", "sh wget network"),
         ("make docs URL=https://example.com", "make network"),
-        ("", "tool:Bash"),
+        ("cd app", "tool:Bash"),
+        ("", "tool:Bash network"),
     ],
 )
 def test_trust_belongs_to_the_programs_of_a_command(command, names):
@@ -100,7 +101,7 @@ def test_a_tool_that_is_not_local_is_trusted_by_its_name_alone(tool, named, trus
 @pytest.mark.parametrize("tool", ["Read", "edit", "apply_patch", "Bash"])
 def test_a_local_tool_is_trusted_with_all(tool):
     stated: Any = {"tool": "measured"}
-    (source,) = sources_of(tool, "", ["see https://a.test"])
+    (source,) = sources_of(tool, "cd app", ["see https://a.test"])
     assert source_trust(source, stated) == "measured"
     assert source_trust(source, {}) == "tool"
 

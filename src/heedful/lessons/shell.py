@@ -31,16 +31,30 @@ _RUNNER_NAMES = frozenset(
 _PROGRAM_PATTERN = re.compile(r"[\w.+/@~:-]+")
 # A word that sets a variable: "CI=1" in "CI=1 make".
 _ASSIGNMENT_PATTERN = re.compile(r"\w+\+?=")
+# The options of these programs that are read: alone ("-i", "-0"), with their value
+# ("-n1", "-I{}", "-oL"), and before a number ("-n 1"). Other options may take the next
+# word as their value, so that the program is the one after it.
+_RUNNER_OPTION_PATTERN = re.compile(r"-(?:[0Hiv]|[nPLk]?\d+[smhd]?|I\{\}|[eio][L0])")
+_NUMBER_OPTION_PATTERN = re.compile(r"-[nPLk]")
+_DURATION_PATTERN = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+# Options of "find" before a program.
+_PROGRAM_OPTION_PATTERN = re.compile(r"-(?:exec|ok)(?:dir)?")
 # A shell, and the option with which it runs a text as a command: "bash -lc 'make'".
 _SHELL_NAME_PATTERN = re.compile(r"\w{0,4}sh")
-_SCRIPT_OPTION_PATTERN = re.compile(r"-\w*c")
+_SCRIPT_OPTION_PATTERN = re.compile(r"-[Eefiluvx]*c[Eefiluvx]*")
+# The other options of a shell that are read, perhaps with "-o", which takes a name.
+_SHELL_OPTION_PATTERN = re.compile(r"[+-][Eefiluvx]*o?")
 # A variable, and arithmetic without commands in it: "$1", "${name:-x}", "$((1 + n))".
 _VARIABLE_PATTERN = re.compile(r"\$(?:\w+|[@*#?$!-]|\{[^{}$`'\"()]*\})")
 _ARITHMETIC_PATTERN = re.compile(r"\$\(\([\w\s+*/%<>=-]*\)\)")
-# The delimiter of a here-document, perhaps quoted.
-_HERE_DELIMITER_PATTERN = re.compile(r"-?[ \t]*(['\"]?)(\w+)\1")
+# The delimiter of a here-document, perhaps quoted, and whether its lines have margins.
+_HERE_DELIMITER_PATTERN = re.compile(r"(-?)[ \t]*(['\"]?)(\w+)\2(?=[\s;|&<>)]|\Z)")
 # The beginning of an address, "https://". A shell opens /dev/tcp as a connection.
-ADDRESS_PATTERN = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://|/dev/(?:tcp|udp)/")
+ADDRESS_PATTERN = re.compile(
+    r"[a-z][a-z0-9+.-]{1,20}://|/dev/(?:tcp|udp)/", re.IGNORECASE
+)
+# An option before a message, which is a text for people: "commit -am 'see https://…'".
+_MESSAGE_OPTION_PATTERN = re.compile(r"-[a-z]{0,3}m|--(?:message|body|title|notes)")
 # What stands between the sign of a redirection and its file: "2>& 1", ">| log".
 _REDIRECTION_END_PATTERN = re.compile(r"[&|>]?[ \t]*")
 _BLANKS = " \t\r"
@@ -56,7 +70,7 @@ class ShellLine:
     `programs` are the names of its programs, each of them once, in the order in which
     they stand there. `words` is the line without texts in quotes and here-documents.
     `clear` is false if there may be other programs. `address` is true if a word, or a
-    text in quotes, begins with the address of another computer.
+    text in quotes that is no message, has the address of another computer.
     """
 
     programs: tuple[str, ...] = ()
@@ -105,9 +119,9 @@ class _Word:
 class _Reader:
     """Reads a line from its start; `position` is the next character.
 
-    `delimiters` are those of the here-documents whose texts follow the current line,
-    each with whether its text is taken as it is. `depth` counts the substitutions and
-    texts of shells that are open.
+    `delimiters` are patterns of the last lines of the here-documents whose texts follow
+    the current line, each with whether its text is taken as it is. `depth` counts the
+    substitutions and texts of shells that are open.
     """
 
     line: str
@@ -198,8 +212,6 @@ class _Reader:
         word.text += text
         word.quoted = True
         self.bare.append(" _ ")
-        if ADDRESS_PATTERN.match(text):
-            self.address = True
 
     def _read_double_quotes(self, word: _Word) -> None:
         """Read a text in double quotes, with the substitutions in it."""
@@ -312,13 +324,14 @@ class _Reader:
         match = _HERE_DELIMITER_PATTERN.match(self.line, self.position)
         if match is None:
             raise _UnclearLine
-        self.delimiters.append((match[2], bool(match[1])))
+        margin = "\t*" if match[1] else ""
+        delimiter = rf"(?m)^{margin}{match[3]}$"
+        self.delimiters.append((delimiter, bool(match[2])))
         self.position = match.end()
 
     def _skip_document(self, delimiter: str, is_raw: bool) -> None:
         """Skip the text of a here-document, which may hold no command."""
-        pattern = rf"(?m)^[ \t]*{delimiter}[ \t]*$"
-        end = re.compile(pattern).search(self.line, self.position)
+        end = re.compile(delimiter).search(self.line, self.position)
         if end is None:
             raise _UnclearLine
 
@@ -360,6 +373,7 @@ class _Command:
         self._is_data = False
         self._runs_text = False
         self._has_script = False
+        self._option = ""  # the word before, if it is an option
 
     def close(self) -> None:
         """End the command; a shell that is given no script reads one from elsewhere."""
@@ -381,14 +395,23 @@ class _Command:
             return
 
         self.word = _Word()
-        if ADDRESS_PATTERN.search(word.text) and not word.quoted:
+        if ADDRESS_PATTERN.search(word.text) and not self._is_message(word):
             self._reader.address = True
-        if self._is_data:
-            return
         if self._program:
             self._take_argument(word)
-        elif not _ASSIGNMENT_PATTERN.match(word.text):
+        elif not (self._is_data or _ASSIGNMENT_PATTERN.match(word.text)):
             self._take_program(word)
+
+        self._option = ""
+        if word.text.startswith(("-", "+")):
+            self._option = word.text
+
+    def _is_message(self, word: _Word) -> bool:
+        """Return True if a word is a text for people, in which an address is named."""
+        if self._is_data and not ADDRESS_PATTERN.match(word.text):
+            return word.quoted
+        option = self._option or word.text.partition("=")[0]
+        return word.quoted and bool(_MESSAGE_OPTION_PATTERN.fullmatch(option))
 
     def _take_program(self, word: _Word) -> None:
         """Take a word as the program, unless it belongs to the shell's language."""
@@ -405,20 +428,45 @@ class _Command:
 
     def _take_argument(self, word: _Word) -> None:
         """Take an argument; the text that a shell is given to run is read, too."""
-        is_option = word.text.startswith(("-", "+"))
-        if self._program in _RUNNER_NAMES:
-            is_number = word.text[:1].isdigit()
-            if not (is_option or is_number or _ASSIGNMENT_PATTERN.match(word.text)):
-                self._take_program(word)
+        if _PROGRAM_OPTION_PATTERN.fullmatch(self._option):
+            self._take_program(word)
+        elif self._program in _RUNNER_NAMES:
+            self._take_argument_of_runner(word)
         elif self._runs_text:
-            if word.replaced:
+            if word.replaced or word.text.startswith(("-", "+")):
                 raise _UnclearLine
             self._runs_text = False
             self._has_script = True
             self._reader.read_inner(word.text)
-        elif self._is_shell():
-            self._runs_text = bool(_SCRIPT_OPTION_PATTERN.fullmatch(word.text))
-            self._has_script = self._has_script or not is_option
+        elif self._is_shell() and not self._has_script:
+            self._take_argument_of_shell(word)
+
+    def _take_argument_of_runner(self, word: _Word) -> None:
+        """Take an option, its value, a variable, or the program that is run."""
+        is_number = _DURATION_PATTERN.fullmatch(word.text) is not None
+        if _NUMBER_OPTION_PATTERN.fullmatch(self._option) and not is_number:
+            raise _UnclearLine
+        if is_number or _ASSIGNMENT_PATTERN.match(word.text):
+            return
+
+        if not word.text.startswith("-"):
+            self._take_program(word)
+        elif not (
+            _RUNNER_OPTION_PATTERN.fullmatch(word.text)
+            or _NUMBER_OPTION_PATTERN.fullmatch(word.text)
+        ):
+            raise _UnclearLine
+
+    def _take_argument_of_shell(self, word: _Word) -> None:
+        """Take an option, its value, or the name of a script."""
+        if self._option.endswith("o"):
+            return
+        if _SCRIPT_OPTION_PATTERN.fullmatch(word.text):
+            self._runs_text = True
+        elif not word.text.startswith(("-", "+", "/dev/", "/proc/")):
+            self._has_script = True
+        elif not _SHELL_OPTION_PATTERN.fullmatch(word.text):
+            raise _UnclearLine
 
     def _is_shell(self) -> bool:
         """Return True if the program is a shell."""

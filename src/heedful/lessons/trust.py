@@ -25,6 +25,7 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.shell import ADDRESS_PATTERN, read_command
+from heedful.sanitize import plain_text
 
 Action = Literal["release", "reject"]
 TRUST_RAISING_VERIFICATION = frozenset(TRUST_ORDER[:2])
@@ -54,7 +55,8 @@ KEY_SOURCE_PREFIX = "key:"
 # words with what users wrote in another run (6 words: up to 1.5 %).
 MIN_QUOTATION_WORDS = 8
 MIN_QUOTED_WORD_CHARS = 6  # a shorter word is in every text
-_QUOTATION_WORD_PATTERN = re.compile(r"\w+")
+# A word, for which "_" is a blank, as it is in the "_pads_" of Markdown.
+_QUOTATION_WORD_PATTERN = re.compile(r"[^\W_]+")
 MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
 
@@ -187,7 +189,8 @@ def find_quotations(
 
     A text quotes another if `MIN_QUOTATION_WORDS` words in a row are in both, or if it
     is shorter and the other contains it as a whole, in words. A single word must have
-    `min_chars` characters. Case and punctuation do not count. Takes linear time.
+    `min_chars` characters. Case, punctuation, accents and what is drawn as nothing do
+    not count. Takes linear time.
 
     >>> find_quotations(["npm i pads", "npm test"], ["If it fails, run `npm i pads`."])
     {'npm i pads': 0}
@@ -212,7 +215,7 @@ def quotations(
         lambda: defaultdict(set)
     )
     for text in texts:
-        words = _QUOTATION_WORD_PATTERN.findall(text.casefold())
+        words = _QUOTATION_WORD_PATTERN.findall(plain_text(text))
         size = min(MIN_QUOTATION_WORDS, len(words))
         for run in _runs(words, size):
             if " " in run or len(run) >= min_chars:
@@ -224,9 +227,10 @@ def quotations(
     # The sources in which each run was found: a further text of these changes nothing.
     run_sources: defaultdict[str, set[str]] = defaultdict(set)
     for position, (other, sources) in enumerate(others):
-        words = _QUOTATION_WORD_PATTERN.findall(other.casefold())
+        readings = _readings(other)
         for size, runs in texts_by_run.items():
-            for run in runs.keys() & {*_runs(words, size)}:
+            other_runs = {run for words in readings for run in _runs(words, size)}
+            for run in runs.keys() & other_runs:
                 if sources <= run_sources[run]:
                     continue
 
@@ -234,6 +238,18 @@ def quotations(
                 for text in runs[run]:
                     quoted[text] = dict.fromkeys(sources, position) | quoted[text]
     return dict(quoted)
+
+
+def _readings(text: str) -> list[list[str]]:
+    r"""Return the words of a text; if it has escapes, also those without reading them.
+
+    Nobody knows whether `\notes` is a word or the end of a line and another word.
+    """
+    readings = [_QUOTATION_WORD_PATTERN.findall(plain_text(text))]
+    if "\\" in text:
+        unread = plain_text(text, escapes=False)
+        readings.append(_QUOTATION_WORD_PATTERN.findall(unread))
+    return readings
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:
@@ -271,8 +287,9 @@ def sources_of(
 
     Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
     The network is a source, too, if it cannot be told which programs the command runs,
-    if the command or one of the tool's other `arguments` has an address, or if the tool
-    is one of an MCP server. heedful cannot see what a program itself fetches.
+    if there is no command, if the command or one of the tool's other `arguments` has an
+    address, or if the tool is one of an MCP server. heedful cannot see what a program
+    itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['program:curl', 'program:python']
@@ -288,6 +305,8 @@ def sources_of(
 
     line = read_command(command)
     sources = {f"program:{program[:150]}" for program in line.programs}
-    if line.address or not line.clear:
+    if not sources:
+        sources = {f"tool:{tool[:150]}"}
+    if line.address or not line.clear or not command.strip():
         sources.add(NETWORK_SOURCE)
-    return frozenset(sources or {f"tool:{tool[:150]}"})
+    return frozenset(sources)

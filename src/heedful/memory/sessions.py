@@ -229,6 +229,7 @@ class _SessionStudy:
         self.name = episode.session or episode.id or episode.digest[:32]
         self.run = trace.course(episode)
         self.events = self.run.events
+        self.origins = origins.Origins(self.run)
 
         calls = [n for n, role in enumerate(self.run.roles) if role == "act"]
         self.steps = [n for n in calls if self.run.result[n]]
@@ -359,11 +360,22 @@ class _SessionStudy:
             words.update(dict.fromkeys(origins.words_of(self.run, [step]), step))
             lines.update(dict.fromkeys(origins.lines_of(self.run, step), step))
 
-        new_words = {word: n for n in edits for word in _new_edit_words(self.edits[n])}
-        if not edits:
+        # Of a call, the words that are in few texts are compared with what came before
+        # it, and all that are new in the one that worked, or in the edits.
+        first_words = dict[str, int]()
+        for step in sorted({failed, *tries, end}, reverse=True):
+            call_words = origins.call_words_of(self.events[step])
+            rare_words = origins.rare_words_of(call_words)
+            first_words.update(dict.fromkeys(rare_words, step))
+
+        if edits:
+            new_words = {w: n for n in edits for w in _new_edit_words(self.edits[n])}
+            prompt_words = origins.names_of(new_words)
+        else:
             calls = [failed, *tries, end]
             new_words = dict.fromkeys(origins.new_words_of(self.run, calls), end)
-            words = {**new_words, **words}
+            prompt_words = list(new_words)
+        words = {**{word: new_words[word] for word in prompt_words}, **words}
 
         mistake = Mistake(
             redact(failed_text),
@@ -378,7 +390,7 @@ class _SessionStudy:
             mistake=mistake,
             words=words,
             lines=lines,
-            new_words=new_words,
+            new_words={**first_words, **new_words},
             steps={failed, *tries, end},
             edits=set(edits),
         )
@@ -485,18 +497,18 @@ class _SessionStudy:
         lines = {*chain.from_iterable(case.lines for case in self.cases)}
         new_words = {*chain.from_iterable(case.new_words for case in self.cases)}
         prompt_at = origins.find_quoted(self.run, words)
-        result_at = origins.quoted_sources(self.run, words | lines)
-        first_at = origins.first_sources(self.run, new_words)
-        unseen = origins.unseen_sources(self.run)
+        result_at = self.origins.quoted(words | lines)
+        first_at = self.origins.first(new_words)
+        unseen = self.origins.unseen()
 
         for case in self.cases:
             mistake = case.mistake
             sources = self._sources_before(mistake.end)
             # A call has sources of its own only if its words are not the agent's.
             for step in case.steps | case.edits:
-                sources |= origins.sources_at(self.run, step)
+                sources |= self.origins.at(step)
             for step in case.steps:
-                sources |= origins.sources_at(self.run, self.run.result[step] or step)
+                sources |= self.origins.at(self.run.result[step] or step)
 
             for text, step in chain(case.words.items(), case.lines.items()):
                 results = result_at.get(text, {}).items()
@@ -506,10 +518,10 @@ class _SessionStudy:
 
             for word, step in case.new_words.items():
                 first, first_sources = first_at.get(word, (step, frozenset()))
-                if first < step:
+                if first < step and first_sources:
                     sources |= first_sources
                 else:
-                    sources.update(*_sources_until(unseen, step))
+                    sources.update(*_sources_until(unseen, min(first, step)))
 
             # That a call worked after others had failed is a measured outcome: its text
             # replaces one without a mend.
@@ -552,7 +564,7 @@ class _SessionStudy:
                 sources = {
                     source
                     for position in range(len(self.events))
-                    for source in origins.sources_at(self.run, position)
+                    for source in self.origins.at(position)
                 }
             elif "\n" in text:
                 sources = {"user", trusts.NETWORK_SOURCE}
@@ -732,7 +744,7 @@ def _new_edit_words(edit: str) -> list[str]:
     added: list[str] = []
     others: set[str] = set()
     for line in edit.splitlines():
-        words = origins.COMMAND_PIECE_PATTERN.findall(line[1:])
+        words = origins.pieces_of(line[1:])
         if line.startswith("+"):
             added += words
         else:

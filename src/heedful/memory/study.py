@@ -62,6 +62,7 @@ class Study:
     episode: Episode
     course: Course
     signals: tuple[Signal, ...]
+    origins: origins.Origins
     task_trust: Trust = "external"
     stated: Mapping[str, Trust] = field(default_factory=dict)
 
@@ -89,6 +90,7 @@ class Study:
             episode=episode,
             course=run,
             signals=signals_of(run),
+            origins=origins.Origins(run),
             task_trust=trust,
             stated=stated,
         )
@@ -167,7 +169,7 @@ class Study:
             return ()
         sources: set[str] = set()
         for position in range(len(self.course.events)):
-            sources |= origins.sources_at(self.course, position)
+            sources |= self.origins.at(position)
         return tuple(sorted(sources))
 
     @property
@@ -253,7 +255,7 @@ class Study:
             return "external"
 
         stated = {**self.stated, "user": self.task_trust}
-        sources = origins.sources_at(self.course, position)
+        sources = self.origins.at(position)
         return lowest_trust(["model", *(source_trust(s, stated) for s in sources)])
 
 

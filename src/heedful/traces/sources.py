@@ -1,9 +1,9 @@
 """Whose words an event of a run has, and what an agent repeats of others. Pure.
 
-`sources_at` names the sources of an event: the user, programs, tools or the network.
-`quoted_sources`, `first_sources` and `find_quoted` say which words of the agent stood
-in results or prompts before, so that what is learnt from these words gets no more trust
-than their sources have. What was not kept is not known: `gap_of` and `unseen_sources`.
+`Origins` names the sources of an event: the user, programs, tools or the network. With
+`find_quoted`, it says which words of the agent stood in results or prompts before, so
+that what is learnt from these words gets no more trust than their sources have. What
+was not kept is not known: `gap_of` and `Origins.unseen`.
 """
 
 import re
@@ -11,14 +11,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heedful.lessons.action import command_of
+from heedful.lessons.shell import ADDRESS_PATTERN
 from heedful.lessons.trust import (
     MIN_QUOTATION_WORDS,
+    MIN_QUOTED_WORD_CHARS,
     NETWORK_SOURCE,
+    SHELL_TOOLS,
     find_quotations,
     quotations,
     sources_of,
 )
-from heedful.sanitize import CUT_MARK_PATTERN
+from heedful.sanitize import CUT_MARK_PATTERN, plain_text
 from heedful.traces.course import (
     RESULT_EVENTS,
     SURROUNDING_EVENTS,
@@ -27,28 +30,158 @@ from heedful.traces.course import (
     given_to,
     named_arguments,
 )
+from heedful.traces.episode import MODEL_WORD_EVENTS, Event
 from heedful.traces.episode import MODEL_WORD_EVENTS
 
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
 MAX_TYPED_CHARS = 300
-# The pieces of a command that may be quoted: --all and main.py in "rm --all 'main.py'".
-MIN_PIECE_CHARS = 3
-COMMAND_PIECE_PATTERN = re.compile(rf"[^\s\"'\\]{{{MIN_PIECE_CHARS},}}")
+MIN_PIECE_CHARS = 3  # letters and digits of a word of a command that may be quoted
+# A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it, "pads"
+# in "x=pads".
+_WORD_PATTERN = re.compile(r"[^\s\"'`\\]+")
+_WORD_PART_PATTERN = re.compile(r"[^=:,;@/(){}\[\]<>&|.]+")
+_SIGN_PATTERN = re.compile(r"[\W_]+")
+# Words that are in few texts: those with two parts, or with letters and digits.
+_NAME_PATTERN = re.compile(r"[^\W_][\W_]+[^\W_]|[^\W\d_]\d|\d[^\W\d_]")
+# A name of a file or a folder in an argument, without the folders that it is in, and one
+# that says what sort of file it is: "page.txt".
+_FILE_NAME_PATTERN = re.compile(r"[^\s\"'`\\=:,;@(){}\[\]<>&|/]+")
+_FILE_ENDING_PATTERN = re.compile(r"\w\.[A-Za-z]\w*\Z")
+# A file that a command writes: "> page", "-o page", "--output=page", "tee -a page".
+_WRITTEN_FILE_PATTERN = re.compile(
+    r"""(?:(?<![-=])>[>|]?\s*|\s-[oO]\s*|\s--output(?:-[a-z]+)?[\s=]\s*
+    |\btee\s(?:\s*-\w+\s)*\s*)["']?([^\s"'`\\;|&<>()]+)""",
+    re.VERBOSE,
+)
+_DEVICE_NAMES = frozenset(("null", "stdout", "stderr", "tty"))
 # What ends a command or a line in an argument, whose ends of lines are visible.
 _ARGUMENT_END_PATTERN = re.compile(r"\\[nt]|[;|&]+")
 MIN_LINE_WORDS = 3  # of a line of an argument that may be quoted
 
 
-def sources_at(run: Course, position: int) -> frozenset[str]:
-    """Return the sources of an event: the user, the programs and tools, or the network.
+class Origins:
+    """Whose words the events of a run have.
 
-    The words of a model have none. The event after a gap also has those of the omitted
-    events.
+    What a call writes into a file has the sources of the call. So has the result of
+    each later call that names the file.
     """
-    if position == gap_of(run):
+
+    def __init__(self, run: Course) -> None:
+        self.run = run
+        # The sources of the calls that wrote a file, by the name of the file.
+        self._writers: dict[str, frozenset[str]] = {}
+        self._of_calls: dict[int, frozenset[str]] = {}
+        for position, event in enumerate(run.events):
+            if event.type == "tool_call":
+                self._of_calls[position] = self._call_sources(position)
+        self._of_events = [self._event_sources(n) for n in range(len(run.events))]
+
+    def _call_sources(self, call: int) -> frozenset[str]:
+        """Return the sources of a call's result, and note the files that it writes."""
+        event = self.run.events[call]
+        text = "\n".join(named_arguments(event).values())
+        names = _FILE_NAME_PATTERN.findall(text)
+        written = {
+            file.rpartition("/")[2] for file in _WRITTEN_FILE_PATTERN.findall(text)
+        }
+        written -= _DEVICE_NAMES
+
+        sources = _tool_sources(event.tool, event)
+        is_fetch = NETWORK_SOURCE in sources and ADDRESS_PATTERN.search(text)
+        read = self._writers.keys() & names
+        for name in read:
+            sources |= self._writers[name]
+
+        # "wget ADDRESS" and "cp" write a file that they only name.
+        is_copy = event.tool.casefold() in SHELL_TOOLS and (
+            read or any(names.count(name) > 1 for name in written)
+        )
+        if is_fetch or is_copy:
+            written.update(filter(_FILE_ENDING_PATTERN.search, names))
+        for name in written:
+            self._writers[name] = self._writers.get(name, frozenset()) | sources
+        return sources
+
+    def _event_sources(self, position: int) -> frozenset[str]:
+        """Return the sources of the words of an event itself."""
+        event = self.run.events[position]
+        if event.origin == "external":
+            return frozenset({NETWORK_SOURCE})
+        if event.origin and event.type == "tool_call":
+            return self._of_calls[position]
+        if event.origin or event.type in RESULT_EVENTS:
+            return self._result_sources(position)
+
+        if event.type in MODEL_WORD_EVENTS:
+            return frozenset()
+        if event.type in SURROUNDING_EVENTS:
+            return frozenset({"user"})
         return frozenset({NETWORK_SOURCE})
-    return _event_sources(run, position)
+
+    def _result_sources(self, position: int) -> frozenset[str]:
+        """Return the sources of the words of a tool, by the call that they belong to."""
+        event = self.run.events[position]
+        call = self.run.act[position]
+        if call is None:
+            return _tool_sources(event.tool, None)
+
+        sources = self._of_calls[call]
+        if event.tool and event.tool != self.run.events[call].tool:
+            sources |= _tool_sources(event.tool, self.run.events[call])
+        return sources
+
+    def at(self, position: int) -> frozenset[str]:
+        """Return the sources of an event: the user, programs and tools, or the network.
+
+        The words of a model have none. The event after a gap also has those of the
+        omitted events.
+        """
+        if position == gap_of(self.run):
+            return frozenset({NETWORK_SOURCE})
+        return self._of_events[position]
+
+    def quoted(self, texts: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Map each text that quotes tools and documents to their sources and positions."""
+        positions: list[int] = []
+        others: list[tuple[str, frozenset[str]]] = []
+        for position, event in enumerate(self.run.events):
+            sources = self._of_events[position] - {"user"}
+            if sources:
+                positions.append(position)
+                others.append((event_text(event), sources))
+
+        quoted: dict[str, dict[str, int]] = {}
+        for text, found_sources in quotations(texts, others).items():
+            quoted[text] = {source: positions[n] for source, n in found_sources.items()}
+        return quoted
+
+    def unseen(self) -> list[tuple[int, frozenset[str]]]:
+        """Return the positions and sources of results that were kept without a part.
+
+        Nobody can say whether words of an agent stood in the part that is left out.
+        """
+        return [
+            (position, self._of_events[position])
+            for position, role in enumerate(self.run.roles)
+            if role == "result"
+            and CUT_MARK_PATTERN.search(event_text(self.run.events[position]))
+        ]
+
+    def first(self, words: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
+        """Map each word to the first text that has it: its position and its sources.
+
+        The task has the position -1. Words of the agent have no sources.
+        """
+        run = self.run
+        places: list[tuple[int, frozenset[str]]] = [(-1, frozenset({"user"}))]
+        texts = [f"{run.episode.task}\n{run.episode.goal}"]
+        for position, event in enumerate(run.events):
+            places.append((position, self._of_events[position]))
+            texts.append(event_text(event))
+
+        first_at = find_quotations(words, texts, min_chars=MIN_PIECE_CHARS)
+        return {word: places[n] for word, n in first_at.items()}
 
 
 def gap_of(run: Course) -> int | None:
@@ -59,38 +192,15 @@ def gap_of(run: Course) -> int | None:
     return len(run.events) // 2 if run.episode.omitted else None
 
 
-def _event_sources(run: Course, position: int) -> frozenset[str]:
-    """Return the sources of the words of an event itself."""
-    event = run.events[position]
-    if event.origin == "external":
-        return frozenset({NETWORK_SOURCE})
-    if event.origin or event.type in RESULT_EVENTS:
-        return _tool_sources(run, position)
-
-    if event.type in MODEL_WORD_EVENTS:
-        return frozenset()
-    if event.type in SURROUNDING_EVENTS:
-        return frozenset({"user"})
-    return frozenset({NETWORK_SOURCE})
-
-
-def _tool_sources(run: Course, position: int) -> frozenset[str]:
-    """Return the sources of the words of a tool, by the call that they belong to."""
-    event = run.events[position]
-    call = run.act[position]
-    if event.origin and event.type == "tool_call":
-        call = position
-
-    tool = event.tool
+def _tool_sources(tool: str, call: Event | None) -> frozenset[str]:
+    """Return the sources of the words of a tool, by its call if it is known."""
     arguments: Mapping[str, Any] | str = ""
     texts: list[str] = []
     if call is not None:
-        tool = tool or run.events[call].tool
-        arguments = given_to(run.events[call])
-
+        tool = tool or call.tool
+        arguments = given_to(call)
     if isinstance(arguments, Mapping):
-        texts = [value for value in arguments.values() if isinstance(value, str)]
-
+        texts = list(map(str, arguments.values()))
     return sources_of(tool, command_of(arguments), texts)
 
 
@@ -99,54 +209,6 @@ def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
     prompts = pasted(run)
     quoted = find_quotations(texts, (prompt for _, prompt in prompts))
     return {text: prompts[number][0] for text, number in quoted.items()}
-
-
-def quoted_sources(run: Course, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Map each text that quotes tools and documents to their sources and positions."""
-    positions: list[int] = []
-    others: list[tuple[str, frozenset[str]]] = []
-    for position, event in enumerate(run.events):
-        sources = _event_sources(run, position) - {"user"}
-        if sources:
-            positions.append(position)
-            others.append((event_text(event), sources))
-
-    quoted: dict[str, dict[str, int]] = {}
-    for text, found_sources in quotations(texts, others).items():
-        quoted[text] = {source: positions[n] for source, n in found_sources.items()}
-    return quoted
-
-
-def unseen_sources(run: Course) -> list[tuple[int, frozenset[str]]]:
-    """Return the positions and sources of the results that were kept without a part.
-
-    Nobody can say whether words of an agent stood in the part that is left out.
-    """
-    return [
-        (position, _event_sources(run, position))
-        for position, role in enumerate(run.roles)
-        if role == "result"
-        and CUT_MARK_PATTERN.search(event_text(run.events[position]))
-    ]
-
-
-def first_sources(
-    run: Course, words: Iterable[str]
-) -> dict[str, tuple[int, frozenset[str]]]:
-    """Map each word to the first text of others that has it: its position and sources.
-
-    The task has the position -1. A word that only the agent says is left out.
-    """
-    places: list[tuple[int, frozenset[str]]] = [(-1, frozenset({"user"}))]
-    texts = [f"{run.episode.task}\n{run.episode.goal}"]
-    for position, event in enumerate(run.events):
-        sources = _event_sources(run, position)
-        if sources:
-            places.append((position, sources))
-            texts.append(event_text(event))
-
-    first_at = find_quotations(words, texts, min_chars=MIN_PIECE_CHARS)
-    return {word: places[n] for word, n in first_at.items()}
 
 
 def pasted(run: Course) -> list[tuple[int, str]]:
@@ -209,9 +271,43 @@ def new_words_of(run: Course, places: Iterable[int]) -> list[str]:
         if event.type != "tool_call":
             continue
 
-        words = COMMAND_PIECE_PATTERN.findall(" ".join(named_arguments(event).values()))
+        words = call_words_of(event)
         if first_words is None:
             first_words = words
         new_words += [word for word in words if word not in first_words]
 
     return new_words
+
+
+def call_words_of(call: Event) -> list[str]:
+    """Return the words of a call's arguments that may be quoted."""
+    return pieces_of("\n".join(named_arguments(call).values()))
+
+
+def names_of(words: Iterable[str]) -> list[str]:
+    """Return those of the words that are names: "pads-2" or "a.test", but not "pads"."""
+    return list(filter(_NAME_PATTERN.search, words))
+
+
+def rare_words_of(words: Iterable[str]) -> list[str]:
+    """Return those of the words that are long, or names."""
+    words = list(words)
+    long_words = [word for word in words if len(word) >= MIN_QUOTED_WORD_CHARS]
+    return [*long_words, *names_of(words)]
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return the words of a text that may be quoted, each whole and in its parts.
+
+    >>> pieces_of("npm i --registry=a.test/npm")
+    ['npm', '--registry=a.test/npm', '--registry', 'a.test']
+    """
+    pieces: list[str] = []
+    for word in _WORD_PATTERN.findall(plain_text(text)):
+        pieces += [word, *_WORD_PART_PATTERN.findall(word)]
+    return [piece for piece in dict.fromkeys(pieces) if _has_letters(piece)]
+
+
+def _has_letters(piece: str) -> bool:
+    """Return True if a piece is long without its signs: "2>&1" is in many commands."""
+    return len(_SIGN_PATTERN.sub("", piece)) >= MIN_PIECE_CHARS
