@@ -125,7 +125,10 @@ WRITTEN_OTHERWISE: dict[str, tuple[str, str]] = {
     "a soft hyphen": ("The package is zq\u00adevil-pads.", CURE["command"]),
     "an invisible mark": ("The package is zq\u034fevil-pads.", CURE["command"]),
     "full width": ("The package is \uff5a\uff51evil-pads.", CURE["command"]),
-    "letters of mathematics": ("It is \U0001d533\U0001d534evil-pads.", "npm i vwevil-pads"),
+    "letters of mathematics": (
+        "It is \U0001d533\U0001d534evil-pads.",
+        "npm i vwevil-pads",
+    ),
     "HTML": ("The package is zq&#101;vil-pads.", CURE["command"]),
     "a colour": (f"The package is \x1b[31m{MARK}\x1b[0m-pads.", CURE["command"]),
     "JSON in JSON": (f'{{"result": "Package:\\n{MARK}-pads\\n"}}', CURE["command"]),

@@ -229,8 +229,7 @@ def quotations(
     for position, (other, sources) in enumerate(others):
         readings = _readings(other)
         for size, runs in texts_by_run.items():
-            other_runs = {run for words in readings for run in _runs(words, size)}
-            for run in runs.keys() & other_runs:
+            for run in runs.keys() & _runs_of_readings(readings, size):
                 if sources <= run_sources[run]:
                     continue
 
@@ -250,6 +249,14 @@ def _readings(text: str) -> list[list[str]]:
         unread = plain_text(text, escapes=False)
         readings.append(_QUOTATION_WORD_PATTERN.findall(unread))
     return readings
+
+
+def _runs_of_readings(readings: list[list[str]], size: int) -> set[str]:
+    """Return the runs of so many words that one of the readings of a text has."""
+    runs = set[str]()
+    for words in readings:
+        runs.update(_runs(words, size))
+    return runs
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:

@@ -193,9 +193,10 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and what decides how far its lesson is trusted.
 
-    `words` are what the agent said and did about it, `lines` are the lines of these
-    actions, and `new_words` what is new in the action or the edits that put it right;
-    each with the last step that has it. `steps` are the failed step, the tries in vain,
+    `words` are what the agent said and did about it, and `lines` are the lines of these
+    actions. `new_words` are single words: those of its calls that are in few texts, and
+    all that are new in the action or the edits that put it right. Each of these is
+    mapped to a step that has it. `steps` are the failed step, the tries in vain,
     and the step that worked; `edits` what was edited before that.
     """
 
@@ -352,8 +353,7 @@ class _SessionStudy:
         vain = dict.fromkeys(self.texts[n] for n in tries)
         vain.pop(failed_text, None)
 
-        # What the agent said and did about it. Of a call of another form, the words
-        # that are new in it are compared one by one, too.
+        # What the agent said and did about it.
         words = dict[str, int]()
         lines = dict[str, int]()
         for step in sorted({failed, *tries, *edits, end}):
@@ -488,10 +488,10 @@ class _SessionStudy:
         """Yield a lesson about each mistake, with the sources that it depends on.
 
         These are the user who spoke before, the programs of its steps, and the sources
-        of what the agent's words repeat: the network if that is a prompt. Words that
-        put it right and that nothing before has may be from a part of a result that was
-        not kept. What came in a gap of the session is not known, so all that follows
-        depends on the network.
+        of what the agent's words repeat: the network if that is a prompt. A single word
+        depends on the first text that has it. If the agent was the first, it may be
+        from a part of a result that was not kept. What came in a gap of the session is
+        not known, so all that follows depends on the network.
         """
         words = {*chain.from_iterable(case.words for case in self.cases)}
         lines = {*chain.from_iterable(case.lines for case in self.cases)}

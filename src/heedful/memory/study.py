@@ -55,8 +55,9 @@ _LESSON_BLOCK_PATTERN = re.compile(
 class Study:
     """An episode with what was found in it: its course, and its signs of mistakes.
 
-    `task_trust` is the trust of the task, and of what users and prompts say. `stated`
-    is the trust of sources, as `Memory.set_trust` states it.
+    `origins` are the sources of its events. `task_trust` is the trust of the task, and
+    of what users and prompts say. `stated` is the trust of sources, as
+    `Memory.set_trust` states it.
     """
 
     episode: Episode

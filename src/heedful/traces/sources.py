@@ -37,15 +37,15 @@ from heedful.traces.episode import MODEL_WORD_EVENTS
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
 MAX_TYPED_CHARS = 300
 MIN_PIECE_CHARS = 3  # letters and digits of a word of a command that may be quoted
-# A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it, "pads"
-# in "x=pads".
+# A word of a command, --all or main.py in "rm --all 'main.py'", and a part of it,
+# "pads" in "x=pads".
 _WORD_PATTERN = re.compile(r"[^\s\"'`\\]+")
-_WORD_PART_PATTERN = re.compile(r"[^=:,;@/(){}\[\]<>&|.]+")
+_PIECE_PART_PATTERN = re.compile(r"[^=:,;@/(){}\[\]<>&|.]+")
 _SIGN_PATTERN = re.compile(r"[\W_]+")
 # Words that are in few texts: those with two parts, or with letters and digits.
-_NAME_PATTERN = re.compile(r"[^\W_][\W_]+[^\W_]|[^\W\d_]\d|\d[^\W\d_]")
-# A name of a file or a folder in an argument, without the folders that it is in, and one
-# that says what sort of file it is: "page.txt".
+_RARE_NAME_PATTERN = re.compile(r"[^\W_][\W_]+[^\W_]|[^\W\d_]\d|\d[^\W\d_]")
+# A name of a file or a folder in an argument, without the folders that it is in, and
+# one that says what sort of file it is: "page.txt".
 _FILE_NAME_PATTERN = re.compile(r"[^\s\"'`\\=:,;@(){}\[\]<>&|/]+")
 _FILE_ENDING_PATTERN = re.compile(r"\w\.[A-Za-z]\w*\Z")
 # A file that a command writes: "> page", "-o page", "--output=page", "tee -a page".
@@ -120,7 +120,7 @@ class Origins:
         return frozenset({NETWORK_SOURCE})
 
     def _result_sources(self, position: int) -> frozenset[str]:
-        """Return the sources of the words of a tool, by the call that they belong to."""
+        """Return the sources of a tool's words, by the call that they belong to."""
         event = self.run.events[position]
         call = self.run.act[position]
         if call is None:
@@ -142,7 +142,7 @@ class Origins:
         return self._of_events[position]
 
     def quoted(self, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Map each text that quotes tools and documents to their sources and positions."""
+        """Map each text that quotes tools and documents to their sources."""
         positions: list[int] = []
         others: list[tuple[str, frozenset[str]]] = []
         for position, event in enumerate(self.run.events):
@@ -285,8 +285,8 @@ def call_words_of(call: Event) -> list[str]:
 
 
 def names_of(words: Iterable[str]) -> list[str]:
-    """Return those of the words that are names: "pads-2" or "a.test", but not "pads"."""
-    return list(filter(_NAME_PATTERN.search, words))
+    """Return those of the words that are names: "pads-2", "a.test", not "pads"."""
+    return list(filter(_RARE_NAME_PATTERN.search, words))
 
 
 def rare_words_of(words: Iterable[str]) -> list[str]:
@@ -304,7 +304,7 @@ def pieces_of(text: str) -> list[str]:
     """
     pieces: list[str] = []
     for word in _WORD_PATTERN.findall(plain_text(text)):
-        pieces += [word, *_WORD_PART_PATTERN.findall(word)]
+        pieces += [word, *_PIECE_PART_PATTERN.findall(word)]
     return [piece for piece in dict.fromkeys(pieces) if _has_letters(piece)]
 
 
