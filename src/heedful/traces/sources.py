@@ -31,7 +31,6 @@ from heedful.traces.course import (
     named_arguments,
 )
 from heedful.traces.episode import MODEL_WORD_EVENTS, Event
-from heedful.traces.episode import MODEL_WORD_EVENTS
 
 # A longer message holds more than its author typed, as does one of several lines. Of
 # what people wrote to coding agents, 81 % has one line of at most 300 characters.
