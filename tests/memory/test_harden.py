@@ -273,6 +273,32 @@ async def test_a_check_is_deleted_with_its_lesson(memory: Memory) -> None:
     assert await memory.checks.active(KEY) == ()
 
 
+async def test_a_check_is_deleted_with_a_source_that_it_may_quote(
+    memory: Memory,
+) -> None:
+    for task in TASKS:
+        await run_loop(memory, task, "high", f"P{TASKS.index(task)}", id=task)
+    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    assert "P1" in check.about
+    await memory.quarantine.revoke(f"loop:{TASKS[1]}", by="ana")
+    assert await memory.count() == 1
+    assert await memory.checks.list() == []
+
+
+async def test_secrets_are_in_no_check(memory: Memory) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
+
+    def listed(answer: str) -> list[Finding]:
+        fix = "answer with a JSON object"
+        return [] if answer[0] == "{" else [Finding("listed", "no JSON", fix=fix)]
+
+    for number in range(2):
+        answer = f'{{"{secret}": {number}, "n": "{secret}"}}'
+        await run_loop(memory, f"about {number}", "none", answer, checks=[listed])
+    check = await memory.checks.accept(await lesson_of(memory), by="ana")
+    assert secret not in repr(check)
+
+
 async def test_a_lesson_that_is_not_trusted_any_more_judges_nothing(
     memory: Memory,
 ) -> None:

@@ -29,7 +29,7 @@ from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
-from heedful.lessons.lesson_check import Alarm, alarms_of, without_lesson_findings
+from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.loop.stop import counts_scope
@@ -482,7 +482,7 @@ class LoopMemory:
             briefing=briefing,
             lessons=lessons,
             outcome=outcome,
-            alarms=_alarms_of(entry),
+            alarms=self._alarms(entry),
             most=memory.max_entries or 0,
             quota=memory.quota,
         )
@@ -495,14 +495,20 @@ class LoopMemory:
         `outcome_number` is that of the outcome which the entry wrote, 0 for none.
         """
         self.unwritten = None
-        alarms = () if self.together else _alarms_of(entry)
+        alarms = () if self.together else self._alarms(entry)
         if alarms:
-            await self.memory.checks.count(alarms)
+            await self.memory.checks.record(alarms)
 
         if isinstance(entry.verdict, Done):
             if not self.together:
                 outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
+
+    def _alarms(self, entry: JournalEntry) -> tuple[Alarm, ...]:
+        """Return what the checks of lessons found in the attempt of an entry."""
+        if entry.attempt is None or self.briefing is None or not self.briefing.checks:
+            return ()
+        return alarms_of(entry.attempt.evaluation)
 
     def _lessons_and_outcome(self, loop: Loop) -> tuple[list[Lesson], Outcome | None]:
         """Return the lessons and the outcome (None if cancelled) of an ended loop."""
@@ -510,7 +516,7 @@ class LoopMemory:
         lessons: list[Lesson] = []
         if self.evidence != "none":
             learnt = learn(
-                without_lesson_findings(loop),
+                loop,
                 self.task,
                 outputs=self.tell != "rules",
                 memory_key=briefing.memory_key,
@@ -564,8 +570,3 @@ class LoopMemory:
             _log.warning(
                 "loop %s ended; its lessons were not reviewed: %s", loop.id, error
             )
-
-
-def _alarms_of(entry: JournalEntry) -> tuple[Alarm, ...]:
-    """Return what the checks of lessons found in the attempt of an entry."""
-    return alarms_of(entry.attempt.evaluation) if entry.attempt else ()

@@ -717,7 +717,7 @@ async def _write_entry(
     head = snapshot.state.stored.head
     task = await _call(large, journal.text_of, head.task)
 
-    briefing = Briefing(head.memory_key)
+    briefing = Briefing(head.memory_key, checks=snapshot.state.checks)
     needs_vector = False
     if isinstance(entry.verdict, decide.Done) and memory.embedder:
         needs_vector = bool(head.memory_key) or entry.verdict.passed

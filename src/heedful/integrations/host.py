@@ -611,7 +611,7 @@ class HostRun:
         )
         alarms = _list_alarms(await self.events(), checks) if checks else ()
         if alarms:
-            await memory.checks.count(alarms)
+            await memory.checks.record(alarms)
 
 
 def _list_alarms(

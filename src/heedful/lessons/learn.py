@@ -25,6 +25,7 @@ from heedful.lessons.lesson import (
     State,
     clip,
 )
+from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
 from heedful.lessons.signature import signature
 from heedful.lessons.words import difference
 from heedful.loop.record import (
@@ -272,6 +273,9 @@ def _corrections(
                 continue
             findings = _corrected_findings(loop, before, accepted.evaluation)
         for finding in findings:
+            # What the check of a lesson finds again teaches nothing new.
+            if finding.check.startswith(LESSON_CHECK_PREFIX):
+                continue
             corrections[finding.key] = _Correction(finding, attempt, accepted)
 
     return list(corrections.values())

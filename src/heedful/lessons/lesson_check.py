@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.lesson import State, Trust
-from heedful.loop.record import Candidate, Evaluation, Finding, Loop
+from heedful.loop.record import Candidate, Evaluation, Finding
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
 # The check of a finding that a lesson's check made: this word and the lesson's id.
-FINDING_PREFIX = "lesson "
+LESSON_CHECK_PREFIX = "lesson "
 # A check is retired if it was wrong more often than this, or has found nothing for so
 # long.
 MAX_FALSE_ALARM_SHARE = 0.2
@@ -224,7 +224,7 @@ class LessonCheck:
     @property
     def name(self) -> str:
         """The name under which its findings are reported."""
-        return f"{FINDING_PREFIX}{self.lesson}"
+        return f"{LESSON_CHECK_PREFIX}{self.lesson}"
 
     def judge(self, text: str) -> list[Finding]:
         """Return the finding about a text that breaks the rule, with the lesson's fix.
@@ -323,25 +323,6 @@ def alarms_of(evaluation: Evaluation | None) -> tuple[Alarm, ...]:
 
 def lesson_of(finding: Finding) -> int:
     """Return the id of the lesson whose check made a finding; 0 for another check."""
-    number = finding.check.removeprefix(FINDING_PREFIX)
+    number = finding.check.removeprefix(LESSON_CHECK_PREFIX)
     is_ours = number != finding.check and number.isascii() and number.isdigit()
     return int(number) if is_ours else 0
-
-
-def without_lesson_findings(loop: Loop) -> Loop:
-    """Return the loop without the findings of lessons' checks.
-
-    What a lesson finds again teaches no new lesson.
-    """
-    attempts = []
-    for attempt in loop.attempts:
-        evaluation = attempt.evaluation
-        if evaluation is not None and any(map(lesson_of, evaluation.findings)):
-            findings = [item for item in evaluation.findings if not lesson_of(item)]
-            evaluation = replace(evaluation, findings=tuple(findings))
-            attempt = replace(attempt, evaluation=evaluation)
-        attempts.append(attempt)
-
-    if attempts == list(loop.attempts):
-        return loop
-    return replace(loop, attempts=tuple(attempts))

@@ -87,7 +87,7 @@ class LessonChecks:
             self._scope, hardened_store.report_false_alarm, lesson, by=by, why=why
         )
 
-    async def count(self, alarms: Sequence[Alarm]) -> None:
+    async def record(self, alarms: Sequence[Alarm]) -> None:
         """Count what checks found; a loop that is stored with its memory does it."""
         await self._store.write(self._scope, hardened_store.count, alarms)
 

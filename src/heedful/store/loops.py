@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy, Verdict, state_after
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
@@ -192,7 +193,11 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
     Raises NotFound.
     """
     of_loop = {**_loop_key(scope, id), "memory_key": "", "calls": False}
-    row, parts, checks = _read_rows(db, scope, id, ("active_checks", of_loop))
+    row, parts, check_rows = _read_rows(db, scope, id, ("active_checks", of_loop))
+    checks: tuple[LessonCheck, ...] = ()
+    if check_rows:
+        checks = exposures.judging_checks(check_rows)
+
     driver = ""
     if alive(row["owner"], row["held_for"]):
         driver = row["owner"]
@@ -201,7 +206,7 @@ def state(db: Db, scope: Scope, id: str) -> LoopState:
         stored=_stored_loop(row, parts),
         policy=_policy_from(row["policy"]),
         driver=driver,
-        checks=exposures.judging_checks(checks),
+        checks=checks,
     )
 
 

@@ -393,9 +393,14 @@ def _forget_sources(
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 
+    # A check may quote any output of its memory key.
+    for memory_key in {row["memory_key"] for row in examples} - {""}:
+        db.delete("hardened", {**key, "memory_key": memory_key})
+
     changed = {row["lesson_id"] for row in (*authored, *examples)}
     deleted_ids = []
     for lesson_id in sorted(changed.union(sightings)):
+        db.delete("hardened", {**key, "lesson_id": lesson_id})
         of_lesson = {"lesson_id": lesson_id, "n": sightings[lesson_id]}
         if not _keep_lesson(db, {**values, **of_lesson}):
             deleted_ids.append(lesson_id)

@@ -254,7 +254,7 @@ select id as lesson_id from lesson
 where tenant = :tenant and project = :project and author in (select atom from json_each(:ids));
 
 -- name: delete_examples
-delete from example where id in (select atom from json_each(:ids)) returning lesson_id;
+delete from example where id in (select atom from json_each(:ids)) returning lesson_id, memory_key;
 
 -- name: delete_origins
 delete from origin where example in (select atom from json_each(:ids));

@@ -1,0 +1,230 @@
+"""Which check is proposed from what examples, and what a form is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.lessons.harden import Material, Proposed, propose
+from heedful.lessons.lesson_check import LessonCheck, fits, pieces
+
+
+def material(
+    rejected: list[str],
+    accepted: list[str],
+    text: str = "it is wrong",
+    harmless: tuple[str, ...] = (),
+    keyed: bool = True,
+    is_call: bool = False,
+) -> Material:
+    """What a check is made from; by default its loops have a memory key."""
+    return Material(
+        text=text,
+        rejected=tuple(rejected),
+        accepted=tuple(accepted),
+        harmless=harmless,
+        keyed=keyed,
+        is_call=is_call,
+    )
+
+
+OBJECTS = ['{"item": "hat", "amount": 3}', '{"item": "cup", "amount": 2.5, "note": ""}']
+PROSE = "Sales rose. We ship, and we bill."
+
+
+@pytest.mark.parametrize(
+    ("given_material", "kind", "finds", "accepts"),
+    [
+        pytest.param(
+            material(["hat 3", '{"price": 3}'], OBJECTS),
+            "object",
+            ['{"item": "hat"}', '{"item": 3, "amount": 3}', "[]", "x"],
+            ['{"amount": 9, "item": "x", "more": null}'],
+            id="fields of an object",
+        ),
+        pytest.param(
+            material(['{"item": "a", "x": 1}'] * 2, ['{"item": "a"}', '{"item": "b"}']),
+            "object",
+            ['{"item": "c", "y": 1}'],
+            ['{"item": "c"}'],
+            id="a field too many",
+        ),
+        pytest.param(
+            material(["12 kilos", "7"], ["12 kg", "9.5 kg"]),
+            "form",
+            ["4", "4 pounds", "4kg", "about 4 kg"],
+            ["-3 kg", "1,000.5 kg"],
+            id="a number and its unit",
+        ),
+        pytest.param(
+            material(["Lisbon", "Rome"], ["oslo", "lima"]),
+            "form",
+            ["Paris", "PARIS"],
+            ["paris"],
+            id="the case of letters",
+        ),
+        pytest.param(
+            material(
+                ["cash withdrawal", "Card lost"], ["cash_withdrawal", "card_is_lost"]
+            ),
+            "form",
+            ["top up"],
+            ["top_up", "refund", "w2_form"],
+            id="what joins words",
+        ),
+        pytest.param(
+            material(["1/2/2024", "2024-5-1"], ["2024-05-01", "1999-12-31"]),
+            "form",
+            ["2024-5-31", "May 2024"],
+            ["2031-01-30"],
+            id="how long numbers are",
+        ),
+        pytest.param(
+            material(
+                ["one two three", "a b c d"],
+                ["one", "one two"],
+                text="3 words, the limit is 2 words",
+            ),
+            "form",
+            ["a b c"],
+            ["a", "a b"],
+            id="how many words",
+        ),
+        pytest.param(
+            material(
+                ["a, b. c d e f g", "a b c - d e f"],
+                [PROSE, "One. Two, three four: five", "x (y) z!"],
+                text="the limit is 5 words",
+            ),
+            None,
+            [],
+            [],
+            id="a bound that an accepted output breaks",
+        ),
+        pytest.param(
+            material(
+                ["One (1), two. Three four five six seven", "a; b c d e f g, h"],
+                ["a. b, c", "a: b! c d", "x (y) z!"],
+                text="at most 5 words are asked for",
+            ),
+            "bound",
+            ["a b c d e f"],
+            ["a, b. c; d e"],
+            id="a bound that the lesson names",
+        ),
+        pytest.param(
+            material(
+                ["```sql\nselect 1```", "Here:\n```select 2```"],
+                ["select 1;", "select a, b from c"],
+                text="write it without ``` around it",
+                keyed=False,
+            ),
+            "word",
+            ["``` x"],
+            ["anything"],
+            id="a word to leave out, without a key",
+        ),
+        pytest.param(
+            material(
+                ["Send it. Now!", "Go (away), all"],
+                ["Please send it.", "Go, please: now!", "(please) come"],
+                text="'please' is missing",
+            ),
+            "word",
+            ["Send it."],
+            ["PLEASE: send it"],
+            id="a word to write",
+        ),
+        pytest.param(
+            material(["npm test", "npm run x"], ["pnpm test", "yarn"], is_call=True),
+            "call",
+            ["cd a && npm i", '{"command": "npm i"}'],
+            ["pnpm i", "npm-check"],
+            id="the words of a call",
+        ),
+        pytest.param(
+            material(["5", "6"], ["4", "9"]), None, [], [], id="a wrong value"
+        ),
+        pytest.param(
+            material(["high"] * 2, ["P1", "P2"], harmless=("fine",)),
+            None,
+            [],
+            [],
+            id="a harmless answer of the key is like the rejected ones",
+        ),
+        pytest.param(
+            material(["12", "7"], ["12 kg", "7 kg"], keyed=False),
+            None,
+            [],
+            [],
+            id="a form without a key",
+        ),
+        pytest.param(
+            material(["12", "7"], ["12 kg", "kg: 7"]),
+            None,
+            [],
+            [],
+            id="each accepted output has another form",
+        ),
+        pytest.param(
+            material(["npm test", "yarn"], ["make", "pnpm test"], is_call=True),
+            None,
+            [],
+            [],
+            id="calls that begin in two ways",
+        ),
+    ],
+)
+def test_the_simplest_check_that_separates_is_proposed(
+    given_material: Material, kind: str | None, finds: list[str], accepts: list[str]
+) -> None:
+    proposed = propose(given_material)
+    if kind is None:
+        assert proposed is None
+        return
+
+    assert proposed is not None
+    assert proposed.kind == kind
+    assert [text for text in finds if _fits(proposed, text)] == []
+    assert [text for text in accepts if not _fits(proposed, text)] == []
+
+
+def _fits(proposed: Proposed, text: str) -> bool:
+    return fits(proposed.kind, proposed.rule, text)
+
+
+def test_a_text_is_never_taken_for_an_expression() -> None:
+    text = "write (a+)+$ and .* in it"
+    proposed = propose(
+        material(
+            ["no. nothing, here", "none (of) it"],
+            ["(a+)+$ is, so. it", "it has (a+)+$!", "one: (a+)+$, two"],
+            text=f"{text}: '(a+)+$'",
+        )
+    )
+    assert proposed is not None
+    assert proposed.rule == {"word": "(a+)+$", "wanted": True}
+    assert not _fits(proposed, "a" * 10_000)
+
+
+@given(st.text(max_size=300))
+def test_the_pieces_of_a_text_are_the_text(text: str) -> None:
+    joined = "".join(piece.text for piece in pieces(text))
+    assert "".join(joined.split()) == "".join(text.split())
+
+
+@given(st.lists(st.text(max_size=40), min_size=2, max_size=4), st.text(max_size=40))
+def test_what_is_proposed_keeps_what_it_was_made_from(
+    accepted: list[str], rejected: str
+) -> None:
+    proposed = propose(material([rejected, rejected], accepted, text=rejected))
+    if proposed is not None:
+        assert all(_fits(proposed, text) for text in accepted)
+        assert not _fits(proposed, rejected)
+
+
+def test_an_empty_answer_is_left_to_other_checks() -> None:
+    check = LessonCheck(
+        lesson=1, kind="word", rule={"word": "x", "wanted": True}, about="no x"
+    )
+    assert check.judge(" \n") == []
+    assert check.judge("y")
