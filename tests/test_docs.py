@@ -3,7 +3,10 @@ somewhere.
 """
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from heedful import checks
 from heedful.cli.settings import Settings
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
-from scripts import reference
+from scripts import reference, run_docs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -107,6 +110,30 @@ def test_the_index_of_examples_names_every_example():
     examples += (folder / "integrations").glob("*.py")
     missing = [path for path in examples if f"({path.relative_to(folder)}" not in index]
     assert missing == []
+
+
+def test_a_new_user_needs_ten_lines_from_an_empty_folder_to_a_told_lesson(tmp_path):
+    page = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
+    example = next(block for block in run_docs.blocks(page) if block.title)
+    lines = [line for line in example.body.splitlines() if line.strip()]
+    assert len(lines) <= 10
+    words = "quarantine release state importance kind signature set_trust".split()
+    assert [word for word in words if word in example.body] == []
+
+    script = tmp_path / example.title
+    script.write_text(example.body, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "HEEDFUL_EMBEDDER": "none"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stdout == (
+        "When price `kettle` fails with “Error: no such item”, call price `red kettle` "
+        "instead.\n"
+    )
 
 
 def check_links(page: Path, text: str) -> None:

@@ -17,7 +17,7 @@ TYPES: dict[Any, str] = {
         "new_loop_id rerun_reason rerun_reason_detail overridden_by "
         "override_reason trigger action timestamp rerun_of orchestrator_persona "
         "reflection_persona strategy_id strategy_text error_category state "
-        "trust release model_error"
+        "trust release model_error hint"
     ),
     bool: (
         "summary_valid bias_echo bias_repetition force_finalize overridden "
@@ -94,7 +94,7 @@ TRACE = shape(
 GENERATED = shape(
     "reflection_text strategy_text importance confidence tags error_category "
     "source_event_ids related_memory_ids metadata generated_at reflection_id "
-    "strategy_id state trust release heedful_importance dropped model_error "
+    "strategy_id state trust release heedful_importance dropped model_error hint "
     "awaits_model",
     metadata=shape("outcome task_description event_count session_id"),
 )

@@ -131,10 +131,8 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
     again = run_async(generate_reflection(SPOKEN, store=store, trust="operator"))
     ids.append(run_async(store_reflection(again, "t", "p", store=store)))
     ids_of_both = {name: generated[name] for name in ("reflection_id", "strategy_id")}
-    assert (
-        ids
-        == [{**ids_of_both, "state": "candidate", "trust": "model", "release": ""}] * 3
-    )
+    stored = {"state": "candidate", "trust": "model", "release": "", "hint": ""}
+    assert ids == [{**ids_of_both, **stored}] * 3
     assert run_async(count_lessons(store)) == 1
     assert run_async(query_reflections("t", "q", TASK, store=store)) == []
     for text in (TASK, None):

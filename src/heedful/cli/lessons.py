@@ -44,7 +44,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import UsageError
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.lesson import Match
+from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -310,7 +310,7 @@ class Recalled(NamedTuple):
     only words.
     """
 
-    matches: Sequence[Match]
+    matches: Matches
     waiting: bool
     spaces: Spaces | None
 
@@ -347,10 +347,16 @@ def recall(
     matches = matches[:limit]
 
     _, first = answers[0]
-    document = {"examples": matches, "spaces": first.spaces}
+    document = {"examples": matches, "spaces": first.spaces, "silence": ""}
     if matches:
         return answer(document, page("recall", found=matches))
-    return answer(document, "nothing related", notices)
+
+    document["silence"] = first.matches.silence
+    lines = [
+        f"nothing related: {recalled.matches.silence}{_origin(db)}"
+        for db, recalled in answers
+    ]
+    return answer(document, lines, notices)
 
 
 async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:

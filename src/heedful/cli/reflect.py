@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import KW_ONLY, asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,7 @@ from heedful.cli.output import (
 from heedful.cli.resources import ask_store, memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
+from heedful.lessons.trust import is_statable, own_trust
 from heedful.memory import reflect as reflecting
 from heedful.models.contract import Model
 from heedful.sanitize import clean
@@ -73,6 +75,7 @@ class EpisodeResult:
         if self.reflected is not None:
             document |= asdict(self.reflected)
             document["release"] = self.reflected.release
+            document["hint"] = self.reflected.hint
             document["importance"] = self.reflected.importance
             document["confidence"] = self.reflected.confidence
         return document
@@ -126,7 +129,7 @@ def reflect(
     failed = sum(1 for result in results if result.error)
     document = {"episodes": [result.document for result in results], "failed": failed}
     text = page("reflect", results=results, again=REFLECT_RETRY_HINT)
-    answer(document, text, _counts(results), _next_command(results))
+    answer(document, text, _counts(results), _next_commands(results))
 
     if failed and not current_command().json:
         say(f"heedful: where a model failed, {REFLECT_RETRY_HINT}")
@@ -163,20 +166,34 @@ def _counts(results: Sequence[EpisodeResult]) -> str:
     return words
 
 
-def _next_command(results: Sequence[EpisodeResult]) -> str:
-    """Return how to see the new lessons; "" without a new one, or after a failure."""
+def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
+    """Return how to see the new lessons; [] without a new one, or after a failure.
+
+    If lessons wait, the commands follow that say whose words the runs have.
+    """
     new = []
     for result in results:
         if result.error:
-            return ""
+            return []
         if result.reflected is not None and _is_new(result.reflected):
             new.append(result.reflected)
 
     if not new:
-        return ""
-    if any(reflected.release for reflected in new):
-        return following("quarantine", "list")
-    return following("lessons")
+        return []
+    if not any(reflected.release for reflected in new):
+        return [following("lessons")]
+
+    waiting = [reflected.untrusted for reflected in new if reflected.hint]
+    sources = filter(is_statable, sorted(set(chain.from_iterable(waiting))))
+    statements = [
+        following("trust", "set", source, own_trust(source), waiting=True)
+        for source in sources
+    ]
+    commands = [following("quarantine", "list")]
+    if statements:
+        commands.append("Or, if these words are your own, say so once:")
+        commands += [f"  {line.removeprefix('Next: ')}" for line in statements]
+    return commands
 
 
 async def _reflect_on_files(

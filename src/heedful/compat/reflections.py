@@ -20,6 +20,7 @@ from uuid import UUID
 from heedful.compat.answers import Record
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
+    EPISODE_LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
     Lesson,
     Match,
@@ -28,7 +29,7 @@ from heedful.lessons.lesson import (
     older_state,
     short_digest,
 )
-from heedful.lessons.ranking import EPISODE_LESSON_KINDS, claimed_importance
+from heedful.lessons.ranking import claimed_importance
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.loop.runs import iso
 from heedful.memory.draft import OUTCOME_PROMPTS, Score, by_outcome
@@ -149,8 +150,9 @@ class ReflectionResult(Record):
     They are the author's own; `heedful_importance` is heedful's. `dropped` has the
     `text`, the `part` and the `unsupported` words of each text of a model that the
     events do not support. `model_error` says why a model's answer was not used, so that
-    rules wrote the texts. In an answer of a service, `awaits_model` says whether a job
-    asks a model for other words.
+    rules wrote the texts. `hint` says how to state whose words the run has, if its
+    lessons wait. In an answer of a service, `awaits_model` says whether a job asks a
+    model for other words.
     """
 
     reflection_text: str
@@ -171,6 +173,7 @@ class ReflectionResult(Record):
     heedful_importance: float | None = None
     dropped: Sequence[Mapping[str, Any]] | None = None
     model_error: str | None = None
+    hint: str | None = None
     awaits_model: bool | None = None
 
 
@@ -324,6 +327,7 @@ async def keep_reflection(
         "state": older_state(reflected.state),
         "trust": reflected.trust,
         "release": reflected.release,
+        "hint": reflected.hint,
     }
 
 

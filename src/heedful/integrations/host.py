@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from heedful.errors import Conflict, NotFound
 from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
-from heedful.lessons.briefing import HOLDOUT_REASON
+from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
 from heedful.loop.record import Candidate, Goal
@@ -548,15 +548,19 @@ class HostRun:
             return Advice(silence="there is no memory, or no room to show it")
 
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
-        choices = ranking.choose(matches, now=time.time(), advice=True)
-        announced = await self._announce([choice.lesson_id for choice in choices])
-        choices = [choice for choice in choices if choice.lesson_id in announced]
+        chosen = ranking.choose(matches, now=time.time(), advice=True)
+        announced = await self._announce([choice.lesson_id for choice in chosen])
+        choices = [choice for choice in chosen if choice.lesson_id in announced]
         turns = ranking.as_messages(choices)
+
+        silence = ""
+        if not choices:
+            silence = matches.silence or explain_unshown(text, matches, "both", chosen)
 
         return Advice(
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
-            silence="" if choices else "no lesson is about a similar task",
+            silence=silence or ("" if choices else HOLDOUT_REASON),
         )
 
     async def _offer(

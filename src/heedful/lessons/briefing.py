@@ -15,23 +15,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from heedful.lessons.lesson import DEFAULT_HOLDOUT_SHARE, Exposure, Match
+from heedful.lessons.lesson import (
+    DEFAULT_HOLDOUT_SHARE,
+    EPISODE_LESSON_KINDS,
+    Exposure,
+    Match,
+)
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.ranking import (
-    EPISODE_LESSON_KINDS,
     MAX_PROMPT_LESSONS,
     MAX_PROMPT_RULES,
     Likeness,
     as_messages,
     choose,
     count_loops,
-    keep_important,
+    has_evidence,
+    is_correction,
+    is_related,
     rank,
     with_overlap,
 )
-from heedful.lessons.signature import signature
 from heedful.models.contract import Message
 from heedful.sanitize import clean, sanitize
 
@@ -48,6 +53,22 @@ NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20
 POOLED_COIN_SHARE = 0.25  # the share of loops in which one coin decides over all
 Outcomes = Literal["told", "withheld", "missed", "closest"]
+MAX_HIDDEN_CHOICES = 5  # how many lessons that may not be recalled are named
+
+
+class Obstacle(NamedTuple):
+    """The one thing that keeps a lesson from a prompt, and what changes it.
+
+    `command` is a command line, "" if no command helps.
+    """
+
+    reason: str
+    command: str = ""
+
+
+NO_ROOM = Obstacle(NO_ROOM_REASON)
+# Without vectors, only tasks with the same words are similar.
+EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +79,8 @@ class Choice:
     it: by its cause, by likeness of the tasks, or as a strategy. `score` is the number
     of loops that broke the rule, or the likeness of the tasks, 0..1. `why` is the
     reason, with the score that a prompt needs. `text` has the words of what was shown
-    or withheld, "" for other outcomes.
+    or withheld, "" for other outcomes. `obstacle` is the one thing that keeps a lesson
+    back that is not shown, and `command` changes it, if a command does.
     """
 
     outcome: Outcomes
@@ -68,12 +90,21 @@ class Choice:
     score: float
     why: str
     text: str = ""
+    obstacle: str = ""
+    command: str = ""
 
     @classmethod
     def of(
-        cls, match: Match, outcome: Outcomes, why: str = "", words: bool = True
+        cls,
+        match: Match,
+        outcome: Outcomes,
+        obstacle: Obstacle | None = None,
+        words: bool = True,
     ) -> Choice:
-        """Return the choice about a lesson; with `words` it has the lesson's text."""
+        """Return the choice about a lesson; with `words` it has the lesson's text.
+
+        The text of a lesson in quarantine is never in it.
+        """
         leg: Literal["cause", "likeness", "strategy"] = "likeness"
         if match.kind == "strategy":
             leg = "strategy"
@@ -90,13 +121,15 @@ class Choice:
             if likeness.value >= likeness.needed:
                 need = f", {likeness.needed:.2f} is enough"
             reason = f"{likeness.measure} {score:.2f}{need}"
-        if why:
-            reason = f"{reason}, {why}"
+        if obstacle is not None:
+            reason = f"{reason}, {obstacle.reason}"
 
         form: Literal["rule", "example"] = "rule"
         if match.example.accepted:
             form = "example"
-        text = clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS) if words else ""
+        text = ""
+        if words and match.state != "quarantined":
+            text = clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
         return cls(
             outcome=outcome,
             lesson=match.lesson_id,
@@ -105,6 +138,8 @@ class Choice:
             score=round(score, 4),
             why=reason,
             text=text,
+            obstacle=obstacle.reason if obstacle else "",
+            command=obstacle.command if obstacle else "",
         )
 
     @property
@@ -115,7 +150,14 @@ class Choice:
     def __str__(self) -> str:
         text = f": {self.text}" if self.text else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
-        return f"{outcome}: {self.name}{text}"
+        command = f"; {self.command}" if self.command else ""
+        return f"{outcome}: {self.name}{command}{text}"
+
+    @property
+    def remedy(self) -> str:
+        """What keeps the lesson back, and the command that changes it."""
+        command = f": {self.command}" if self.command else ""
+        return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +204,44 @@ class Briefing:
 
     @property
     def silence(self) -> str:
-        """The reasons why memory tells the loop nothing; "" if it tells something."""
+        """The reason why memory tells the loop nothing; "" if it tells something.
+
+        It names the lesson for the most similar task, if there is any, with the one
+        thing that keeps it back and the command that changes it.
+        """
         if any(choice.outcome == "told" for choice in self.choices):
             return ""
+        for choice in self.choices:
+            if choice.outcome == "withheld":
+                return f"{choice.remedy}; a memory with holdout=0 withholds nothing"
 
         rules = sum(choice.leg == "cause" for choice in self.choices)
-        if not self.memory_key:
-            reason = "no memory key, so no rules: pass memory_key (command line: --key)"
-        elif rules:
-            reason = f"rules under the key {self.memory_key!r}: {rules}, none shown now"
-        else:
-            reason = f"no rule was broken under the key {self.memory_key!r}"
+        nearest = next((c for c in self.choices if c.leg != "cause"), None)
 
-        reasons = [reason]
-        if rules == len(self.choices):
+        reasons = []
+        if rules:
+            reasons = [
+                f"rules under the key {self.memory_key!r}: {rules}, none shown now"
+            ]
+        elif self.memory_key:
+            reasons = [f"no rule was broken under the key {self.memory_key!r}"]
+        elif nearest is None:
+            reasons = [
+                "no memory key, so no rules: pass memory_key (command line: --key)"
+            ]
+
+        if nearest is not None:
+            reasons.append(nearest.remedy)
+        else:
             measure = "" if self.space else " (by words, without an embedder)"
             reasons.append(f"no lesson is about a similar task{measure}")
-        if self.waiting:
+
+        names_waiting = nearest is not None and "quarantine" in nearest.command
+        if self.waiting and not names_waiting:
             lessons = "lesson waits" if self.waiting == 1 else "lessons wait"
-            reasons.append(f"{self.waiting} {lessons} in quarantine")
+            reasons.append(
+                f"{self.waiting} {lessons} in quarantine: heedful quarantine list"
+            )
         return "; ".join(reasons)
 
     @property
@@ -239,7 +300,7 @@ class Selection:
     """
 
     chosen: list[Match]
-    others: list[tuple[Match, str]]
+    others: list[tuple[Match, Obstacle]]
 
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
@@ -256,14 +317,14 @@ class Selection:
             if match.id in shown_ids:
                 choices.append(Choice.of(match, "told"))
             else:
-                choices.append(Choice.of(match, "withheld", HOLDOUT_REASON))
+                choices.append(Choice.of(match, "withheld", Obstacle(HOLDOUT_REASON)))
 
-        has_similar_task = any(choice.leg == "likeness" for choice in choices)
-        for match, reason in self.others:
+        has_similar_task = any(choice.leg != "cause" for choice in choices)
+        for match, obstacle in self.others:
             if every or match.cause:
-                choices.append(Choice.of(match, "missed", reason, words=every))
+                choices.append(Choice.of(match, "missed", obstacle, words=every))
             elif not has_similar_task:
-                choices.append(Choice.of(match, "closest", reason, words=False))
+                choices.append(Choice.of(match, "closest", obstacle, words=False))
                 break  # the others are less similar
 
         return tuple(choices)
@@ -276,6 +337,7 @@ def choose_for_loop(
     tell: Tell = "both",
     checks: Sequence[str] = (),
     before: frozenset[int] | None = None,
+    hidden: Sequence[Match] = (),
 ) -> Selection:
     """Select what a loop is shown before its task.
 
@@ -283,28 +345,28 @@ def choose_for_loop(
     worked examples and lessons for similar tasks, and the nearest strategy or
     correction by a user. `tell` leaves out one of the two forms. A lesson from a check
     without an accepted output is shown as a rule only, because advice for one function
-    is wrong for another. Other lessons of the kind "reflection" are never shown. The
-    limits are those of `choose`. `before` are the examples that a resumed loop was
-    shown: it is shown them again.
+    is wrong for another. Other lessons of the kind "reflection" are never shown, nor
+    lessons of a run without evidence. The limits are those of `choose`. `before` are
+    the examples that a resumed loop was shown: it is shown them again. The `hidden`
+    lessons may not be recalled: near ones are listed among the others, with the reason.
     """
     matches = [match for match in found if before is None or match.id in before]
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
-    others: list[tuple[Match, str]] = []
-    for match in keep_important(with_overlap(task, matches)):
-        form = "examples" if match.example.accepted else "rules"
-        if tell not in ("both", form):
-            continue
-
+    others: list[tuple[Match, Obstacle]] = []
+    for match in with_overlap(task, matches):
         if match.cause is None:
-            group = barred if _why_barred(match) else similar
+            is_barred = _form_obstacle(match, tell) or find_obstacle(match)
+            group = barred if is_barred else similar
             group.append(match)
+            continue
+        if _form_obstacle(match, tell):
             continue
 
         reason = match.cause.rests(checks, match.verified) if before is None else ""
         if reason:
-            others.append((match, reason))
+            others.append((match, Obstacle(reason)))
         else:
             rules.append(match)
 
@@ -316,31 +378,112 @@ def choose_for_loop(
 
     # Each lesson that was not chosen is listed once, with the first reason.
     listed = {match.id for match in chosen}
-    others += [(match, NO_ROOM_REASON) for match in rules if match.id not in listed]
+    others += [(match, NO_ROOM) for match in rules if match.id not in listed]
     listed |= {match.id for match, _ in others}
-    unlisted = [match for match in (*similar, *barred) if match.id not in listed]
+    near_hidden = [m for m in with_overlap(task, hidden) if Likeness.of(m).nearness]
+    near_hidden.sort(key=_distance)
+    unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
     unlisted.sort(key=_distance)
-    for match in unlisted:
-        no_room = NO_ROOM_REASON if Likeness.of(match).nearness else ""
-        others.append((match, _why_barred(match) or no_room))
+    others += [
+        (match, _obstacle_of(match, tell))
+        for match in unlisted
+        if match.id not in listed
+    ]
     return Selection(chosen, others)
 
 
-def _why_barred(match: Match) -> str:
-    """Return why no prompt may have a lesson about a similar task; "" if one may."""
-    # The error of a correction by a user is its own text.
-    is_correction = (
-        match.meta.get("correction")
-        or signature("", match.lesson).digest == match.signature
-    )
-    if match.kind == "reflection" and not is_correction:
-        return (
-            "for no prompt: it says what went wrong elsewhere; `before` and `seen` "
-            "tell it"
+def _obstacle_of(match: Match, tell: Tell) -> Obstacle:
+    """Return what keeps a lesson back that was not chosen for a loop.
+
+    If its task is not similar enough, that is it: no release would change this.
+    """
+    if not Likeness.of(match).nearness:
+        return _distance_obstacle(match)
+    return _form_obstacle(match, tell) or find_obstacle(match) or NO_ROOM
+
+
+def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
+    """Return the obstacle that only the other form of lessons was asked for."""
+    form = "examples" if match.example.accepted else "rules"
+    if tell in ("both", form):
+        return None
+    return Obstacle(f"it is one of the {form}, and only {tell} are asked for")
+
+
+def _distance_obstacle(match: Match) -> Obstacle:
+    """Return what keeps a lesson back whose task is not similar enough."""
+    command = EMBED_COMMAND if match.cosine is None else ""
+    return Obstacle("it is about another task", command)
+
+
+def find_obstacle(match: Match) -> Obstacle | None:
+    """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
+
+    Of several obstacles, it is the one that stays when the others are gone.
+    """
+    if match.kind == "reflection" and not is_correction(match):
+        reason = (
+            "it has no strategy: it says what went wrong elsewhere, not what to do; "
+            "`before` and `seen` tell it"
         )
+        return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
-        return "shown only to loops of its memory key"
-    return ""
+        return Obstacle("it is shown only to loops of its memory key: pass memory_key")
+    return find_recall_obstacle(match)
+
+
+def find_recall_obstacle(match: Match) -> Obstacle | None:
+    """Return what keeps a lesson from recall for its task; None if nothing does."""
+    if match.state == "quarantined":
+        reason = f"it waits in quarantine with the trust {match.trust}"
+        return Obstacle(reason, match.release)
+    if match.state == "retired":
+        restore = f"heedful proof --restore {match.lesson_id} --by NAME"
+        return Obstacle("it was retired", restore)
+
+    if not has_evidence(match):
+        reason = (
+            "nothing in its run shows that it helps; it is shown once another run has "
+            "the same failure"
+        )
+        return Obstacle(reason, _edit_command(match))
+    return None
+
+
+def _edit_command(match: Match) -> str:
+    """Return the command by which a person says in own words what to do."""
+    return f"heedful lessons edit {match.lesson_id} TEXT --by NAME"
+
+
+def explain_silence(
+    task: str, matches: Sequence[Match], hidden: Sequence[Match]
+) -> str:
+    """Return why recall finds nothing: what keeps the nearest lesson back.
+
+    `matches` are the lessons that a search found, and `hidden` those that may not be
+    recalled.
+    """
+    candidates = list(with_overlap(task, [*matches, *hidden]))
+    related = [match for match in candidates if is_related(match)]
+    nearest = min(related or candidates, key=_distance, default=None)
+    if nearest is None:
+        return "no lesson is about a similar task, or passes the filters"
+
+    obstacle = _distance_obstacle(nearest)
+    if related:
+        obstacle = find_recall_obstacle(nearest) or NO_ROOM
+    return Choice.of(nearest, "closest", obstacle, words=False).remedy
+
+
+def explain_unshown(
+    task: str, matches: Sequence[Match], tell: Tell, shown: object
+) -> str:
+    """Return why a prompt has none of the recalled lessons; "" if `shown` has some."""
+    if shown or not matches:
+        return ""
+    nearest = min(with_overlap(task, matches), key=_distance)
+    obstacle = _obstacle_of(nearest, tell)
+    return Choice.of(nearest, "closest", obstacle, words=False).remedy
 
 
 def _with_spare_rules(similar: Sequence[Match], rules: Sequence[Match]) -> list[Match]:
@@ -377,10 +520,14 @@ def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match
     return matches
 
 
-def _distance(match: Match) -> float:
-    """Return how far a task is: above 1 if it is too far for a prompt."""
+def _distance(match: Match) -> tuple[float, bool]:
+    """Return how far a task is: above 1 if it is too far for a prompt.
+
+    Of two lessons about the same task, one that says what to do comes first.
+    """
     likeness = Likeness.of(match)
-    return likeness.needed / max(likeness.value, 1e-9)
+    is_account = match.kind == "reflection"
+    return likeness.needed / max(likeness.value, 1e-9), is_account
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from typing import Any, Literal
@@ -40,6 +40,7 @@ _FIGURE_PATTERN = re.compile(r"(?<![\w.])\d")
 # outcome of a loop in this scope; "external": a document, an end user or an import.
 TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 LESSON_KINDS = ("check", "error", "example", "reflection", "strategy")
+EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
 # Characters stored of each text of an example: a longer text does not fit into a
 # prompt.
 MAX_EXAMPLE_TEXT_CHARS = 4_000
@@ -388,6 +389,18 @@ class Match:
     def release(self) -> str:
         """The command that releases the example from quarantine; "" if not there."""
         return release_command([self.id]) if self.state == "quarantined" else ""
+
+
+class Matches(list[Match]):
+    """What a search found, best first, and why if it found nothing.
+
+    `silence` is "" if there are matches. Else it names the lesson that is nearest, the
+    one thing that keeps it back, and the command that changes it.
+    """
+
+    def __init__(self, matches: Iterable[Match] = (), silence: str = "") -> None:
+        super().__init__(matches)
+        self.silence = silence
 
 
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson

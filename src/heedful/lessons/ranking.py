@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
-from heedful.lessons.lesson import ANY_LESSON, Filter, Match
+from heedful.lessons.lesson import ANY_LESSON, EPISODE_LESSON_KINDS, Filter, Match
+from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
 from heedful.sanitize import delimiter, sanitize
@@ -51,8 +52,8 @@ RECENCY_WEIGHT = 0.05
 # Only whole days count, so that the same question gets the same answer.
 HALF_LIFE_DAYS = 90
 DAY_SECONDS = 86_400.0
-EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
-MIN_RECALL_IMPORTANCE = 0.6  # the importance from which recall returns them unasked
+# The outcomes of runs that failed: what such a run did is evidence against it.
+FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 # What a prompt says about a lesson without an accepted output.
 RULE_LABEL = "a rule drawn from an earlier run"
 BROKEN_RULE_LABEL = "what earlier answers got wrong, and how to put it right"
@@ -68,7 +69,7 @@ def rank(
     with `now` 0, age does not count. Among equals, verified ones, those seen more
     often, and newer ones win.
     """
-    related = [match for match in with_overlap(task, found) if _is_related(match)]
+    related = [match for match in with_overlap(task, found) if is_related(match)]
     related.sort(key=lambda match: _sort_key(match.relevance, match, now))
 
     distinct: dict[tuple[str, str], Match] = {}
@@ -79,12 +80,13 @@ def rank(
 
 
 def rank_answers(
-    text: str, found: Iterable[Match], limit: int, least: float, now: float
+    text: str, found: Iterable[Match], limit: int, least: float, now: float, every: bool
 ) -> list[Match]:
     """Return at most `limit` lessons of at least `least` importance, best first.
 
-    The importance is what the author of a lesson claims, if the author claims any. With
-    a blank `text` all are related. Each text of a lesson is returned once.
+    The importance is what the author of a lesson claims, if the author claims any.
+    Unrelated lessons are left out, unless `every` lesson that was found is wanted. Each
+    text of a lesson is returned once.
     """
 
     def order(match: Match) -> tuple[float, float, float]:
@@ -93,7 +95,7 @@ def rank_answers(
         return -value, -claimed.importance, -match.at
 
     matches = [match for match in found if claimed_importance(match) >= least]
-    if text.strip():
+    if not every:
         matches = rank(text, matches, len(matches), now)
 
     distinct: dict[tuple[int, str], Match] = {}
@@ -102,16 +104,47 @@ def rank_answers(
     return list(distinct.values())[:limit]
 
 
-def keep_important(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
-    """Drop unimportant reflections and strategies, unless `only` selects lessons."""
+def is_correction(match: Match) -> bool:
+    """Return True for the words of a person: a user's correction, or an edit."""
+    # The error of a correction by a user is its own text.
+    return (
+        bool(match.meta.get("correction"))
+        or signature("", match.lesson).digest == match.signature
+    )
+
+
+def has_evidence(match: Match) -> bool:
+    """Return True if what a lesson says was shown to hold, or a person vouches for it.
+
+    A lesson of a run has evidence if it says what worked in the run, if the run failed,
+    or if the same came back in another run. Other lessons need none: a check, a caller
+    or a person states them.
+    """
+    if match.kind not in EPISODE_LESSON_KINDS:
+        return True
+    return (
+        match.trust == "operator"
+        or match.seen > 1
+        or bool(match.meta.get("mended"))
+        or match.meta.get("outcome") in FAILED_OUTCOMES
+        or is_correction(match)
+    )
+
+
+def is_account(match: Match) -> bool:
+    """Return True for a reflection on a run: it says what happened, not what to do.
+
+    People read it. Prompts get the strategy of the run, if it has one.
+    """
+    is_reflection = match.kind == "reflection" and "outcome" in match.meta
+    return is_reflection and not is_correction(match)
+
+
+def keep_evident(found: Iterable[Match], only: Filter = ANY_LESSON) -> list[Match]:
+    """Drop lessons of runs without evidence, unless `only` selects lessons."""
     if only.kind or only.importance or only.tags:
         return list(found)
-    return [
-        match
-        for match in found
-        if match.kind not in EPISODE_LESSON_KINDS
-        or match.importance >= MIN_RECALL_IMPORTANCE
-    ]
+    return [match for match in found if has_evidence(match)]
 
 
 def claimed_importance(match: Match) -> float:
@@ -168,7 +201,7 @@ def with_overlap(task: str, found: Iterable[Match]) -> Iterator[Match]:
         yield replace(match, overlap=overlap) if overlap else match
 
 
-def _is_related(match: Match) -> bool:
+def is_related(match: Match) -> bool:
     """Return True if a match is near enough to the task by vectors or by words."""
     return (
         (match.cosine or 0.0) >= MIN_RELATED_COSINE
@@ -200,10 +233,10 @@ def choose(
     They are at most `MAX_PROMPT_LESSONS`, and at most `MAX_UNVERIFIED_LESSONS` of them
     are not verified. Examples that are `own` count as verified. The first
     `MAX_PROMPT_RULES` of the `rules` come before them and are not counted among them.
-    Other matches that are not near enough, or are quarantined, are left out. Lessons
-    without an accepted output are included only with `advice`; then the result of
-    `as_text` with this `seed` must fit into the budget. A match that would exceed
-    `budget` tokens is left out whole. Raises InvalidInput.
+    Other matches that are not near enough, or are quarantined, are left out, and so are
+    reflections on a run. Lessons without an accepted output are included only with
+    `advice`; then the result of `as_text` with this `seed` must fit into the budget. A
+    match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, least=0)
     near = [
@@ -211,6 +244,7 @@ def choose(
         for match in ranked
         if match.state != "quarantined"
         and Likeness.of(match).nearness
+        and not is_account(match)
         and (advice or match.example.accepted)
     ]
     near.sort(key=lambda m: _sort_key(Likeness.of(m).nearness, m, now))

@@ -9,8 +9,9 @@ releases them.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
@@ -57,6 +58,9 @@ MIN_QUOTATION_WORDS = 8
 MIN_QUOTED_WORD_CHARS = 6  # a shorter word is in every text
 # A word, for which "_" is a blank, as it is in the "_pads_" of Markdown.
 _QUOTATION_WORD_PATTERN = re.compile(r"[^\W_]+")
+# How code and HTTP say whose words a run has.
+MEMORY_TRUST_ARGUMENT = "pass Memory(…, trust={levels})"
+HTTP_TRUST_ARGUMENT = "send trust=operator with a key that may approve"
 MAX_QUARANTINE_TAG_CHARS = 200  # characters of a tag of a lesson in quarantine
 MAX_QUARANTINE_TAGS = 20  # tags of a lesson in quarantine
 
@@ -172,12 +176,17 @@ def clip_lesson(lesson: Lesson) -> Lesson:
 
 def check_statement(source: object, trust: object) -> None:
     """Raise InvalidInput unless an operator may state this trust of this source."""
-    if not isinstance(source, str) or not _SOURCE_PATTERN.fullmatch(source):
+    if not isinstance(source, str) or not is_statable(source):
         why = ""
         if source == NETWORK_SOURCE:
             why = "; what comes from the network waits for a release"
         raise InvalidInput("source", source, f"{SOURCE_FORMS}{why}")
     check_trust(trust)
+
+
+def is_statable(source: str) -> bool:
+    """Return True if an operator may state the trust of a source by this name."""
+    return bool(_SOURCE_PATTERN.fullmatch(source))
 
 
 def find_quotations(
@@ -285,6 +294,37 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     if kind == "tool" and name.casefold() in LOCAL_TOOLS:
         default = stated.get("tool", default)
     return stated.get(source, default)
+
+
+def trust_hint(untrusted: Sequence[str], argument: str = MEMORY_TRUST_ARGUMENT) -> str:
+    """Return the argument and the commands that state the trust of these sources.
+
+    `{levels}` in `argument` stands for the sources with their trust.
+    """
+    levels = {source: own_trust(source) for source in untrusted}
+    if not levels or not all(map(is_statable, levels)):
+        return ""  # what comes from the network waits, whoever vouches for the rest
+    commands = [
+        shlex.join(["heedful", "trust", "set", source, level, "--waiting"])
+        for source, level in levels.items()
+    ]
+    return (
+        "the lessons wait, because nobody says whose words these are; if they are your "
+        f"own, {argument.format(levels=levels)}, or run: {'; '.join(commands)}"
+    )
+
+
+def own_trust(source: str) -> Trust:
+    """Return the trust that people give to a source of their own."""
+    return "operator" if source == "user" else "measured"
+
+
+def untrusted_sources(
+    sources: Iterable[str], stated: Mapping[str, Trust]
+) -> tuple[str, ...]:
+    """Return the sources whose words wait in quarantine, as far as trust is stated."""
+    trusts = {source: source_trust(source, stated) for source in sorted(set(sources))}
+    return tuple(name for name, trust in trusts.items() if trust in QUARANTINE_TRUST)
 
 
 def sources_of(

@@ -32,15 +32,18 @@ from heedful.lessons.briefing import (
     Tell,
     choose_for_loop,
     draw_exposures,
+    explain_silence,
 )
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import (
+    ANY_LESSON,
     DEFAULT_HOLDOUT_SHARE,
     MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Filter,
     Lesson,
     Match,
+    Matches,
     Remembered,
     Scope,
     Signature,
@@ -358,8 +361,13 @@ class Memory:
         error_type: str = "",
         importance: float = 0.0,
         since: float = 0.0,
-    ) -> list[Match]:
+    ) -> Matches:
         """Return examples, and lessons without examples, for a task, best first.
+
+        If there are none, `silence` of the result says what keeps the nearest lesson
+        back. Lessons of a run are returned if they have evidence: they say what worked,
+        or the run failed, or the same came back in another run, or a person vouches for
+        them. A filter by tag, kind or importance finds the others, too.
 
         Only lessons that match the filters are returned: any of the `tags`
         (`match="all"`: all of them), the `kind`, the `error_type`, at least this
@@ -377,9 +385,16 @@ class Memory:
             since=since,
         )
 
-        matches = await self._search(task, max(MIN_LEG_CANDIDATES, limit), only)
-        matches = ranking.keep_important(matches, only)
-        return ranking.rank(task, matches, limit, time.time())
+        place = await self._embed(task)
+        candidates = max(MIN_LEG_CANDIDATES, limit)
+        matches = await self._search(task, place, candidates, only)
+        evident = ranking.keep_evident(matches, only)
+        ranked = ranking.rank(task, evident, limit, time.time())
+        if ranked:
+            return Matches(ranked)
+
+        hidden = await self._find_hidden(task, place, only)
+        return Matches(silence=explain_silence(task, matches, hidden))
 
     @telemetry.search
     async def query(
@@ -397,7 +412,8 @@ class Memory:
     ) -> list[Match]:
         """Return lessons to read, best first; for a blank `text` the most important.
 
-        The filters are those of `recall`; `kind` may name several. Lessons that wait in
+        The filters are those of `recall`; `kind` may name several. With `tags`, the
+        `text` only orders: each lesson with the tags is found. Lessons that wait in
         quarantine are returned, too, unless `waiting` is False: `state` and `trust`
         mark them, and `release` is the command that releases them. Do not put them into
         a prompt; `render` leaves them out. The order and the filter `importance` use
@@ -411,10 +427,22 @@ class Memory:
         )
         check_share("importance", importance)
 
-        candidates = max(MIN_QUERY_CANDIDATES, limit)
-        matches = await self._search(text, candidates, only, waiting)
+        every = bool(only.tags) or not text.strip()
+        matches = await self._search(
+            text,
+            await self._embed(text),
+            max(MIN_QUERY_CANDIDATES, limit),
+            only,
+            waiting=waiting,
+            every=every,
+        )
         return ranking.rank_answers(
-            text, matches, limit=limit, least=importance, now=time.time()
+            text,
+            matches,
+            limit=limit,
+            least=importance,
+            now=time.time(),
+            every=every,
         )
 
     def render(
@@ -484,7 +512,8 @@ class Memory:
         if exposures:
             examples = [exposure.examples for exposure in exposures]
             shown_before = frozenset(chain.from_iterable(examples))
-        selection = choose_for_loop(
+        choose = partial(
+            choose_for_loop,
             task,
             matches,
             now=time.time(),
@@ -492,6 +521,10 @@ class Memory:
             checks=checks,
             before=shown_before,
         )
+        selection = choose()
+        if every or not selection.chosen:
+            hidden = await self._find_hidden(task, (space, vector))
+            selection = choose(hidden=hidden)
 
         if begins and not exposures:
             is_early = past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT
@@ -727,10 +760,20 @@ class Memory:
         )
 
     async def _search(
-        self, text: str, limit: int, only: Filter, waiting: bool = False
+        self,
+        text: str,
+        place: tuple[str, Sequence[float] | None],
+        limit: int,
+        only: Filter,
+        *,
+        waiting: bool = False,
+        every: bool = False,
     ) -> list[Match]:
-        """Return what a search by words and by vectors finds, not ranked yet."""
-        space, vector = await self._embed(text)
+        """Return what a search by words and by vectors finds, not ranked yet.
+
+        `place` is the space and the vector of the text.
+        """
+        space, vector = place
         return await self.store.read(
             self.scope,
             search.search,
@@ -740,6 +783,22 @@ class Memory:
             limit=limit,
             only=only,
             waiting=waiting,
+            every=every,
+        )
+
+    async def _find_hidden(
+        self,
+        text: str,
+        place: tuple[str, Sequence[float] | None],
+        only: Filter = ANY_LESSON,
+    ) -> list[Match]:
+        """Return the lessons that wait in quarantine or were retired.
+
+        `place` is the space and the vector of the text.
+        """
+        space, vector = place
+        return await self.store.read(
+            self.scope, search.hidden, text, space=space, vector=vector, only=only
         )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:

@@ -45,7 +45,15 @@ from heedful.lessons.lesson import (
     release_command,
 )
 from heedful.lessons.signature import strategy_signature
-from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
+from heedful.lessons.trust import (
+    NETWORK_SOURCE,
+    QUARANTINE_TRUST,
+    QuarantinedLesson,
+    initial_state,
+    lowest_trust,
+    trust_hint,
+    untrusted_sources,
+)
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NO_USAGE, Attempt, Loop, Usage
 from heedful.memory.citations import Claim
@@ -60,6 +68,7 @@ from heedful.memory.draft import (
 from heedful.memory.essentials import keep_essentials
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
+from heedful.memory.vouching import vouched_draft
 from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
@@ -107,7 +116,8 @@ class Reflected:
     before. `again` is true if this episode was reflected on before. `busy` is true if
     another process is reflecting on it, or was until a few seconds ago. `steps` are the
     steps of the run, for `Memory.before`; those that the lessons are about have 1 as
-    their `lesson`.
+    their `lesson`. `untrusted` are the sources of the run whose words nobody trusts,
+    such as "user" or "tool:NAME".
     """
 
     lesson: Lesson
@@ -123,6 +133,7 @@ class Reflected:
     again: bool = False
     busy: bool = False
     steps: tuple[Step, ...] = ()
+    untrusted: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -159,6 +170,16 @@ class Reflected:
     def release(self) -> str:
         """The command that releases what waits in quarantine; "" if nothing does."""
         return release_command([answer.entry for answer in self.stored])
+
+    @property
+    def hint(self) -> str:
+        """How to say whose words the run has, so that its lessons need no release.
+
+        It is "" if nothing waits in quarantine, or if only a release helps.
+        """
+        made = [lesson for lesson in (self.lesson, self.strategy) if lesson]
+        states = {answer.state for answer in self.stored or made}
+        return trust_hint(self.untrusted) if "quarantined" in states else ""
 
 
 def episode_of(
@@ -623,6 +644,7 @@ class _Reflector:
             dropped=draft.dropped,
             signals=study.signals,
             steps=steps,
+            untrusted=untrusted_sources(reflection.sources, study.stated),
         )
 
     async def _writer(self, study: Study, draft: Draft, digest: str) -> _LessonWriter:
@@ -654,6 +676,7 @@ class _Reflector:
         return _LessonWriter(
             study=study,
             draft=draft,
+            vouched=vouched_draft(study, draft),
             digest=digest,
             task=task,
             reflector=self,
@@ -667,19 +690,41 @@ class _Reflector:
 class _LessonWriter:
     """What the lessons of one draft have in common.
 
-    `digest` identifies the episode, and `task` is the beginning of its task. `rows` are
-    the stored lessons about the same failure, and `parents` the ids of the examples
-    that the episode was shown. No lesson is trusted more than one of the `limits`.
+    `vouched` has the trust that the draft would have if each source of the run were
+    trusted. `digest` identifies the episode, and `task` is the beginning of its task.
+    `rows` are the stored lessons about the same failure, and `parents` the ids of the
+    examples that the episode was shown. No lesson is trusted more than one of the
+    `limits`.
     """
 
     study: Study
     draft: Draft
+    vouched: Draft
     digest: str
     task: str
     reflector: _Reflector
     rows: Sequence[Mapping[str, Any]]
     limits: Sequence[Trust]
     parents: tuple[int, ...]
+
+    def _sources(self, kind: str) -> tuple[str, ...]:
+        """Return the sources of a lesson of this kind, with the keys that sent the run.
+
+        The user is one if nobody vouches for the task, because an agent may repeat
+        words of it. The network stands for an origin that nobody knows: of a lesson
+        that would wait even if each named source were trusted.
+        """
+        study = self.study
+        sources = [*study.sources, *self.reflector.keys]
+        has_task = bool(study.episode.task or study.episode.goal)
+        if has_task and study.task_trust in QUARANTINE_TRUST:
+            sources.append("user")
+
+        vouched = self.vouched
+        trust = vouched.rule_trust if kind == "strategy" else vouched.trust
+        if trust in QUARANTINE_TRUST:
+            sources.append(NETWORK_SOURCE)
+        return tuple(dict.fromkeys(sources))
 
     def write(self, kind: str, text: str, trust: Trust, importance: float) -> Lesson:
         """Return a lesson, in the words of a stored one unless its own are better.
@@ -710,7 +755,7 @@ class _LessonWriter:
             tags=_distinct_tags(tags),
             meta=self._meta(kind),
             source=f"episode:{self.digest[:16]}",
-            sources=(*study.sources, *self.reflector.keys),
+            sources=self._sources(kind),
             parents=self.parents,
         )
 

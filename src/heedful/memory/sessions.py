@@ -52,7 +52,7 @@ PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 MAX_FAILED_TRIES = 3  # tries that a lesson names
 MAX_CALL_ERRORS = 5  # errors of one failed call that are lessons
 # The importance of a failure that edits put right, or that nothing did: it may be part
-# of the work, until it comes back in another session. Prompts show lessons from 0.6 on.
+# of the work, until it comes back in another session.
 WORK_FAILURE_IMPORTANCE = 0.5
 FAILURE_IMPORTANCE = 0.7
 # A longer message of the user is a new task and forbids nothing.
@@ -534,6 +534,7 @@ class _SessionStudy:
                 sources=sources,
                 trust=trust,
                 importance=importance,
+                meta={"mended": not is_work},
             )
 
     def _sources_before(self, end: int) -> set[str]:
@@ -575,6 +576,7 @@ class _SessionStudy:
                 sources=sources,
                 trust="operator",
                 importance=FAILURE_IMPORTANCE,
+                meta={"correction": True},
             )
 
     def _lesson(
@@ -585,9 +587,11 @@ class _SessionStudy:
         sources: Set[str],
         trust: Trust,
         importance: float,
+        meta: Mapping[str, bool],
     ) -> Lesson:
         """Return a lesson about an error, before `trust` is lowered to its sources'."""
-        meta = {"forbidden": True} if self.forbidden else {}
+        if self.forbidden:
+            meta = {**meta, "forbidden": True}
         return Lesson(
             "reflection",
             signature("", error),

@@ -322,10 +322,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-    ) -> list[records.Match]:
+    ) -> records.Matches:
         """Return examples and lessons that fit the task, best first.
 
-        Exposures are not recorded.
+        Exposures are not recorded. If there are none, `silence` of the result says what
+        keeps the nearest lesson back.
         """
         body = {
             "task": task,
@@ -335,7 +336,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "form": "found",
         }
         answer = await self.call("POST", "recall", body=body)
-        return _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
+        matches = _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
+        return records.Matches(matches, silence=answer["silence"])
 
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any

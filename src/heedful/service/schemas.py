@@ -534,13 +534,15 @@ class RecallAnswer:
     """Items that fit a task, best first. Put `messages` or `text` into a prompt
     unchanged.
 
-    For a loop, `briefing` says what memory told it, what it withheld or missed, and
-    why.
+    If nothing can be put into a prompt, `silence` says what keeps the nearest lesson
+    back. For a loop, `briefing` says what memory told it, what it withheld or missed,
+    and why.
     """
 
     items: list[RecallItem]
     messages: list[Message]
     text: str
+    silence: str
     exposure: Document | None
     briefing: Document | None
 

@@ -24,7 +24,6 @@ from heedful.lessons.action import (
     action,
 )
 from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
-from heedful.lessons.ranking import MIN_RECALL_IMPORTANCE
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
 from heedful.store import exposures, lessons
@@ -51,6 +50,8 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 EPISODE_LEASE_SECONDS = 15.0
 # The stored reason why reflecting failed has at most this many characters.
 MAX_FAILURE_CHARS = 500
+# The least importance of a lesson of a session that came back in another session.
+RECURRING_LESSON_IMPORTANCE = 0.6
 
 
 @resumable(result=str | None)
@@ -244,8 +245,8 @@ def record_session(
 ) -> list[Remembered]:
     """Write the lessons and the steps of a session; return [] if it is stored.
 
-    A lesson counts once a session. One that comes back in another session becomes
-    important enough for prompts.
+    A lesson counts once a session. One that comes back in another session becomes more
+    important.
 
     `head` is the name, the session and the outcome. `most` and `quota` are limits as in
     `exposures.remember`. Raises InvalidInput, QuotaExceeded.
@@ -307,7 +308,7 @@ def _record_session_lesson(
         written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
-            values = {"id": answers[-1].id, "least": MIN_RECALL_IMPORTANCE}
+            values = {"id": answers[-1].id, "least": RECURRING_LESSON_IMPORTANCE}
             db.send("raise_importance", values)
         return answers
 

@@ -23,6 +23,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
 from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.lesson import (
+    EPISODE_LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
     Example,
     Lesson,
@@ -982,9 +983,11 @@ def edit(
 
 def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
     """Begin the proof of a lesson again; `lesson` is its row before the edit."""
-    # A correction was known by its words, which have changed now.
+    # What a person says about a run is what to do, like a correction by a user. That
+    # was known by its words, which have changed now.
     is_correction = (
-        '"correction": true' in lesson["meta"]
+        lesson["kind"] in EPISODE_LESSON_KINDS
+        or '"correction": true' in lesson["meta"]
         or signature("", lesson["text"]).digest == lesson["signature"]
     )
     meta = {"correction": True} if is_correction else {}

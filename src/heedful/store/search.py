@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate
@@ -373,14 +374,16 @@ def search(
     only: Filter | None = None,
     waiting: bool = False,
     memory_key: str = "",
+    every: bool = False,
 ) -> list[Match]:
     """Return the examples most like `text`.
 
     There are at most `limit` by words and `limit` by vector. `space` is the vector
     space of `vector`, and `only` filters the examples. A match has a `keyword` score if
     the search by words found it, and a `cosine` if its vector is in `space`. With
-    `waiting`, examples in quarantine are returned, too, and a blank `text` finds all
-    examples. The examples of the `memory_key` are `own`, if its loops broke rules.
+    `waiting`, examples in quarantine are returned, too. With `every`, all examples that
+    pass the filter are returned, whatever they say. The examples of the `memory_key`
+    are `own`, if its loops broke rules.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -404,29 +407,87 @@ def search(
         cosines = by_vector(parameters, vector, others)
 
     ids = [*(keyword_scores | cosines)]
-    if waiting and not text.strip():
-        ids = [*parameters.read(parameters.filtered_ids), *parameters.waiting_ids]
+    if every:
+        others = [*parameters.read(parameters.filtered_ids), *parameters.waiting_ids]
+        ids = [*dict.fromkeys([*ids, *others])]
 
     word_weights = weights(counts, corpus["texts"])
     matches = []
     for id in ids:
         row = parameters.rows[id]
-        example_words = frozenset(row["words"].split(" "))
-
-        match = from_row(
-            Match,
-            row,
-            example=example_of(row),
-            lesson=row["text"],
-            cause=None,
-            worked=None,
-            cosine=cosines.get(id),
-            keyword=keyword_scores.get(id),
-            coverage=coverage(word_weights, example_words),
-            overlap=0.0,
-        )
+        match = _match_of(row, word_weights, cosines.get(id), keyword_scores.get(id))
         matches.append(match)
     return matches
+
+
+def hidden(
+    db: Db,
+    scope: Scope,
+    text: str,
+    space: str,
+    vector: Sequence[float] | None,
+    only: Filter,
+) -> list[Match]:
+    """Return the newest examples that wait in quarantine, or whose lesson is retired.
+
+    They pass the filter `only`. No search finds these. Their state is "quarantined" or
+    "retired".
+    """
+    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
+    if corpus is None:
+        return []
+
+    parameters = SearchParameters(
+        db=db,
+        key={**key_of(scope), "space": space, "memory_key": ""},
+        corpus=corpus,
+        limit=0,
+        only=only,
+        waiting=True,
+    )
+    waiting_ids = parameters.waiting_ids
+
+    retired_rows = db.all("retired", scope, most=MAX_QUARANTINE_EXAMPLES)
+    parameters.values["waiting"] = "retired"
+    retired_ids = parameters.read(row["id"] for row in retired_rows)
+
+    cosines: dict[int, float] = {}
+    if vector is not None:
+        import numpy as np
+
+        cosines = parameters.cosines(parameters.rows, np.asarray(vector, "<f4"))
+
+    counts = count_texts(db, corpus, words(storable(text)))
+    word_weights = weights(counts, corpus["texts"])
+    matches = {
+        id: _match_of(row, word_weights, cosines.get(id))
+        for id, row in parameters.rows.items()
+    }
+    waiting = [matches[id] for id in waiting_ids]
+    retired = [replace(matches[id], state="retired") for id in retired_ids]
+    return [*waiting, *retired]
+
+
+def _match_of(
+    row: Row,
+    word_weights: Mapping[str, float],
+    cosine: float | None,
+    keyword: float | None = None,
+) -> Match:
+    """Return an example with how well it fits the words of a query."""
+    example_words = frozenset(row["words"].split(" "))
+    return from_row(
+        Match,
+        row,
+        example=example_of(row),
+        lesson=row["text"],
+        cause=None,
+        worked=None,
+        cosine=cosine,
+        keyword=keyword,
+        coverage=coverage(word_weights, example_words),
+        overlap=0.0,
+    )
 
 
 def example_of(row: Row) -> Example:

@@ -21,6 +21,11 @@ from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.errors import StoreError
 from heedful.lessons.lesson import release_command
+from heedful.lessons.trust import (
+    HTTP_TRUST_ARGUMENT,
+    trust_hint,
+    untrusted_sources,
+)
 from heedful.redact import redact_data
 from heedful.service.auth import Approving, Caller, Reading, Route, Writing
 from heedful.service.problems import Problem
@@ -278,7 +283,8 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     Rules write the lessons, and no request waits for a model. While `awaits_model` is
     true, a job lets the model word them anew; the lessons note as `model_error` why its
     words are not used. If the key lacks the permission `approve`, the lessons wait in
-    quarantine; the command `release` releases them.
+    quarantine; the command `release` releases them, and `hint` says how to state whose
+    words they have.
     """
     if not caller.setup.reflections:
         raise Problem(
@@ -310,7 +316,14 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     if awaits_model:
         with suppress(StoreError):  # the next sweep queues it
             await caller.setup.work.defer("reword", scope, digest=digest)
-    return {**reflection, **storage, "awaits_model": awaits_model}
+
+    hint = storage["hint"]
+    if hint:
+        sources = {*reflection.reflected.untrusted, caller.actor.via} - {""}
+        stated = await memory.stated_trust()
+        hint = trust_hint(untrusted_sources(sources, stated), HTTP_TRUST_ARGUMENT)
+    answer = {**reflection, **storage, "hint": hint}
+    return {**answer, "awaits_model": awaits_model}
 
 
 @reflections.post("/query", response_model=dict[str, Any])

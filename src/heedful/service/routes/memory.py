@@ -17,13 +17,15 @@ from heedful.errors import InvalidInput
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
+from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import source_trust
+from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
 from heedful.memory.reflect import to_stored_episode
+from heedful.memory.vouching import unstated_sources
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service import review, schemas
@@ -77,13 +79,21 @@ async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.Recall
 
     messages: Sequence[Message] = ()
     text = ""
+    silence = matches.silence
     if body.form == "messages":
         messages = memory.render(matches, body.budget)
+        silence = silence or explain_unshown(body.task, matches, "examples", messages)
     elif body.form == "text":
         text = memory.render_text(matches, body.budget)
+        silence = silence or explain_unshown(body.task, matches, "both", text)
 
     return schemas.RecallAnswer(
-        items=matches, messages=list(messages), text=text, exposure=None, briefing=None
+        items=list(matches),
+        messages=list(messages),
+        text=text,
+        silence=silence,
+        exposure=None,
+        briefing=None,
     )
 
 
@@ -117,6 +127,7 @@ async def _brief_loop(
         items=list(briefing.found),
         messages=list(messages),
         text=text,
+        silence=briefing.silence,
         exposure={"loop": loop, "shown": shown_count, "withheld": withheld},
         briefing=briefing.plain(),
     )
@@ -467,7 +478,8 @@ async def receive_episode(
     nothing more.
 
     200 if heedful has already reflected on the run, else 202. Lessons from the text of
-    tools, documents and users wait in quarantine.
+    tools, documents and users wait in quarantine: `hint` names the argument and the
+    commands that say whose words these are, "" if a release alone helps.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
@@ -485,8 +497,16 @@ async def receive_episode(
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
 
+    stated = await caller.memory.stated_trust()
+    sources = await offload(
+        unstated_sources, episode, trust, stated, caller.actor.via or ""
+    )
     response.status_code = 200 if state == "reflected" else 202
-    return {"digest": episode.digest, "state": state}
+    return {
+        "digest": episode.digest,
+        "state": state,
+        "hint": trust_hint(sources, HTTP_TRUST_ARGUMENT),
+    }
 
 
 @episodes_router.get("/episodes", name="listed")

@@ -9,7 +9,8 @@ where l.tenant = :tenant and l.project = :project and e.indexed
 
 -- name: read_examples
 -- If the text of a lesson is withheld, `text` is the text that came with the example. Tags, importance and meta are those
--- of the lesson if the example speaks for it. With `waiting`, examples in quarantine are read, too.
+-- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
+-- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
@@ -23,7 +24,15 @@ select e.id, e.lesson_id, e.record, e.words, e.at, l.kind, e.state, l.seen, l.si
 from json_each(:ids) i cross join example e cross join lesson l
      left join vector v on v.example = e.id and v.space = :space
 where e.id = i.atom and l.id = e.lesson_id
-  and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting);
+  and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting or :waiting = 'retired' and l.state = 'retired');
+
+-- name: retired
+-- The newest examples of retired lessons, by the index lesson_useful.
+select e.id from lesson l join example e on e.lesson_id = l.id
+where l.tenant = :tenant and l.project = :project and l.pinned = false and l.state = 'retired'
+  and case l.state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end = 1
+  and e.state in ('unverified', 'verified')
+order by e.id desc limit :most;
 
 -- name: by_cause
 -- The rules of a memory key, each with the lesson that has its words: its own, or the one that superseded it.

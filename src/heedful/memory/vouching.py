@@ -1,0 +1,59 @@
+"""Whose words a run has, and what its lessons would be worth if all were trusted.
+
+`unstated_sources` names the sources for whose trust the lessons of a run wait.
+`vouched_draft` tells a lesson that waits for them alone from one that waits whoever
+vouches for them: its words were pasted, or nobody knows where an error comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from heedful.lessons.lesson import Trust
+from heedful.lessons.trust import QUARANTINE_TRUST, untrusted_sources
+from heedful.memory.draft import DRAFT_BY_RULES, Draft
+from heedful.memory.study import Study
+from heedful.memory.wording import by_rules
+from heedful.traces import sources as origins
+from heedful.traces.episode import Episode
+from heedful.traces.signals import course
+
+
+def unstated_sources(
+    episode: Episode, trust: Trust, stated: Mapping[str, Trust], key: str
+) -> tuple[str, ...]:
+    """Return the sources for whose trust the lessons of an episode will wait.
+
+    `trust` is that of the task, and `key` is the source of the key that sent the
+    episode, or "".
+    """
+    run = course(episode)
+    sources = {key} - {""}
+    for position in range(len(run.events)):
+        sources |= origins.sources_at(run, position)
+    if (episode.task or episode.goal) and trust in QUARANTINE_TRUST:
+        sources.add("user")
+    return untrusted_sources(sources, stated)
+
+
+def vouched_draft(study: Study, draft: Draft) -> Draft:
+    """Return a draft with the trust that it has if each source of its run is trusted.
+
+    What was pasted into a prompt, and an error of unknown origin, is external even so.
+    """
+    if QUARANTINE_TRUST.isdisjoint((draft.trust, draft.rule_trust)):
+        return draft
+
+    stated: dict[str, Trust] = dict.fromkeys(study.sources, "measured")
+    vouched = replace(study, task_trust="operator", stated=stated)
+    if draft.by == DRAFT_BY_RULES:
+        return by_rules(vouched)
+
+    # A model may quote all that it was shown. The position after the last event stands
+    # for a text of unknown origin.
+    last = len(study.episode.events)
+    if study.episode.fault is None and not origins.pasted(study.course):
+        last -= 1
+    trust = vouched.floor([last])
+    return replace(draft, trust=trust, rule_trust=trust)

@@ -1,0 +1,241 @@
+"""What a run teaches reaches the next run, and what is kept back says why.
+
+The gate is evidence and trust, whatever the outcome of the run and its importance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful import Episode, Event, checks
+from heedful.lessons.lesson import Example, Trust
+from heedful.memory import reflect as reflecting
+from heedful.memory.memory import Memory
+from heedful.store import editions
+from heedful.testing import ScriptedModel
+from tests.memory.reflections import answer
+
+pytestmark = pytest.mark.both
+
+reflect: Any = reflecting.reflect
+TASK = "What does the red kettle cost?"
+OWN: dict[str, Trust] = {"user": "operator", "tool:price": "measured"}
+RULE = (
+    "When price `kettle` fails with “Error: no such item”, call price `red kettle` "
+    "instead."
+)
+OUTCOMES = ["success", "partial", "failure", "error", "timeout"]
+
+
+def call(item: str, result: str = "", error: str = "") -> tuple[Event, Event]:
+    """Return a call of the tool `price` with what came back."""
+    return (
+        Event("tool_call", tool="price", arguments={"item": item}),
+        Event("tool_response", result, error=error),
+    )
+
+
+MENDED = Episode(
+    (*call("kettle", error="Error: no such item"), *call("red kettle", "41.90")),
+    "success",
+    task=TASK,
+)
+# What failed here was never put right, and the run ended well all the same.
+UNMENDED = replace(MENDED, events=MENDED.events[:2])
+# Nothing failed, and the rules find nothing to do next time.
+SMOOTH = Episode((Event("llm_response", "It costs 41.90."),), "success", task=TASK)
+
+
+@pytest.fixture
+def memory(store) -> Memory:
+    return Memory(store, trust=OWN, holdout=0)
+
+
+async def hint_of(memory: Memory, task: str = TASK) -> str:
+    """Return what a loop with this task is told before its first attempt."""
+
+    def generate(task: str, hint: str) -> str:
+        return hint or "no hint"
+
+    result = await heedful.run(
+        task, generate=generate, checks=[], memory=memory, store=None
+    )
+    return str(result.candidate)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+async def test_a_run_that_mended_itself_is_told_whatever_its_outcome(memory, outcome):
+    await reflect(replace(MENDED, outcome=outcome), memory=memory)
+
+    recalled = await memory.recall(TASK)
+    assert recalled[0].lesson == RULE
+    assert recalled.silence == ""
+    assert RULE in memory.render_text(recalled)
+    assert RULE in await hint_of(memory)
+    assert RULE in str(await memory.before("price", {"item": "kettle"}))
+    assert RULE in str((await memory.seen("Error: no such item")).lessons)
+
+
+@pytest.mark.parametrize("importance", [0.0, 0.3, 1.0])
+async def test_importance_is_a_figure_and_no_gate(memory, importance):
+    def score(draft, episode):
+        return importance
+
+    await reflect(MENDED, memory=memory, score=score)
+    assert [match.lesson for match in await memory.recall(TASK)] == [RULE]
+
+
+async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):
+    strategy = "Ask price for the red kettle."
+    model = ScriptedModel(answer("price `red kettle` gave 41.90.", strategy=strategy))
+    reflected = await reflect(MENDED, memory=memory, model=model)
+    assert reflected.by != "rules"
+    assert reflected.strategy.text == strategy
+    assert strategy in await hint_of(memory)
+
+
+async def test_a_run_that_shows_no_cure_is_told_once_the_failure_comes_back(memory):
+    reflected = await reflect(UNMENDED, memory=memory)
+    recalled = await memory.recall(TASK)
+    assert recalled == []
+    assert "nothing in its run shows that it helps" in recalled.silence
+    assert f"heedful lessons edit {reflected.stored[1].id} " in recalled.silence
+    assert await hint_of(memory) == "no hint"
+
+    again = replace(UNMENDED, id="another run")
+    assert (await reflect(again, memory=memory)).known == 1
+    assert reflected.strategy.text in await hint_of(memory)
+
+
+async def test_a_person_who_words_a_lesson_vouches_for_it(memory):
+    reflected = await reflect(UNMENDED, memory=memory)
+    words = "Ask for the colour of the kettle, too."
+    await memory.edit(reflected.stored[1].id, words, by="ada")
+    assert words in await hint_of(memory)
+
+
+async def test_a_lesson_without_a_strategy_is_for_no_prompt(memory):
+    reflected = await reflect(replace(SMOOTH, outcome="failure"), memory=memory)
+    assert reflected.strategy is None
+    recalled = await memory.recall(TASK)
+    assert [match.lesson for match in recalled] == [reflected.text]
+    assert memory.render_text(recalled) == ""
+
+    briefing = await memory.brief(TASK, "loop")
+    assert f"lesson {reflected.stored[0].id} is not shown" in briefing.silence
+    assert "it has no strategy" in briefing.silence
+    assert f"heedful lessons edit {reflected.stored[0].id} TEXT" in briefing.silence
+
+    words = "Ask price for the red kettle."
+    await memory.edit(reflected.stored[0].id, words, by="ada")
+    assert words in await hint_of(memory)
+
+
+async def test_what_waits_is_named_with_its_release_and_none_of_its_words(store):
+    memory = Memory(store, holdout=0)  # nobody says whose the tool is
+    reflected = await reflect(MENDED, memory=memory)
+    assert reflected.strategy.state == "quarantined"
+
+    [release] = [answer.release for answer in reflected.stored[1:]]
+    recalled = await memory.recall(TASK)
+    briefing = await memory.brief(TASK, "loop")
+    listed = await memory.brief(TASK, "", every=True)
+    for silence in (recalled.silence, briefing.silence, listed.silence):
+        assert f"lesson {reflected.stored[1].id} is not shown" in silence
+        assert "it waits in quarantine with the trust" in silence
+        assert release in silence
+        assert "similar task" not in silence
+    for text in (recalled.silence, str(briefing), str(listed), str(listed.plain())):
+        assert "no such item" not in text
+        assert "red kettle" not in text
+
+    await memory.quarantine.release([reflected.stored[1].entry], by="ada")
+    assert RULE in await hint_of(memory)
+
+
+async def test_what_waits_for_another_task_is_not_named(store):
+    memory = Memory(store, holdout=0)
+    await reflect(MENDED, memory=memory)
+    silence = (await memory.brief("Translate the poem", "loop")).silence
+    assert "is not shown" not in silence
+    assert "no lesson is about a similar task" in silence
+    assert "2 lessons wait in quarantine: heedful quarantine list" in silence
+
+
+async def test_a_retired_lesson_is_named_with_what_brings_it_back(memory):
+    example = Example(TASK, "41.90")
+    lesson = await memory.remember("price", "no price", example=example)
+    row = await memory.store.read(memory.scope, editions.one, lesson.id)
+    retire = partial(editions.amend, edition=row["edition"], by="ada", why="old")
+    await memory.store.write(memory.scope, retire, lesson.id, retired=True)
+    command = f"heedful proof --restore {lesson.id} --by NAME"
+    assert f"it was retired: {command}" in (await memory.recall(TASK)).silence
+    assert f"it was retired: {command}" in (await memory.brief(TASK, "l")).silence
+
+
+async def test_a_lesson_about_another_task_is_named_with_what_is_missing(memory):
+    await reflect(MENDED, memory=memory)
+    task = "Paint one big wooden kettle of a friend blue"
+    silence = (await memory.brief(task, "loop")).silence
+    assert "it is about another task" in silence
+    assert "HEEDFUL_EMBEDDER=minilm heedful reembed" in silence
+
+
+async def test_a_lesson_that_the_coin_withholds_is_named(store):
+    memory = Memory(store, trust=OWN, holdout=0.999)
+    await reflect(MENDED, memory=memory)
+    for number in range(40):
+        await heedful.run(
+            f"{TASK} {number}",
+            generate=lambda task, hint: "41.90",
+            checks=[checks.contains("41.90")],
+            memory=memory,
+            store=store,
+        )
+    silence = (await memory.brief(TASK, "loop")).silence
+    assert "left out at random" in silence
+    assert "holdout=0" in silence
+
+
+async def test_only_examples_asked_for_says_so(memory):
+    await reflect(MENDED, memory=memory)
+    silence = (await memory.brief(TASK, "loop", tell="examples")).silence
+    assert "it is one of the rules, and only examples are asked for" in silence
+
+
+async def test_an_empty_memory_says_that_nothing_is_similar(memory):
+    assert "no lesson is about a similar task" in (await memory.recall(TASK)).silence
+    assert "no lesson is about a similar task" in (await memory.brief(TASK, "")).silence
+
+
+async def test_an_empty_query_lists_what_may_be_told(store):
+    memory = Memory(store)
+    await memory.remember("a", "may be told", tags=["red"], importance=0.2)
+    await memory.remember("b", "most important", tags=["blue"], importance=0.9)
+    await memory.remember("c", "waits", tags=["red"], trust="external")
+    for blank in ("", " \n"):
+        matches = await memory.query(blank, waiting=False)
+        assert [match.lesson for match in matches] == ["most important", "may be told"]
+        assert len(await memory.query(blank)) == 3
+
+
+async def test_a_query_by_tags_finds_each_lesson_with_the_tags(store):
+    memory = Memory(store)
+    await memory.remember("a", "the join is slow", tags=["database", "performance"])
+    await memory.remember("b", "the index of the database is slow", tags=["database"])
+    await memory.remember("c", "database, waits", tags=["database"], trust="external")
+
+    async def find(text: str, *tags: str, waiting: bool = False) -> list[str]:
+        matches = await memory.query(text, tags=tags, match="all", waiting=waiting)
+        return [match.error_type for match in matches]
+
+    assert await find("", "performance") == ["a"]
+    assert await find("database optimization", "performance", "database") == ["a"]
+    assert await find("index", "database") == ["b", "a"]
+    assert set(await find("", "database", waiting=True)) == {"a", "b", "c"}
+    assert await find("index", "unknown") == []

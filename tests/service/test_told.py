@@ -1,0 +1,160 @@
+"""Over HTTP: what a run taught is told, what is kept back says why, and only a key that
+may approve says whose words a run has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.lessons.trust import own_trust
+from heedful.memory.memory import Memory
+from heedful.service.jobs import TASKS, Tools
+from heedful.store.keys import KEY_PERMISSIONS
+from tests.service.support import Api, Project, problem, read_data
+
+pytestmark = pytest.mark.both
+
+TASK = "What does the red kettle cost?"
+RULE = (
+    "When price `kettle` fails with “Error: no such item”, call price `red kettle` "
+    "instead."
+)
+RUN = {
+    "events": [
+        {"type": "tool_call", "tool": "price", "arguments": {"item": "kettle"}},
+        {"type": "tool_response", "error": "Error: no such item"},
+        {"type": "tool_call", "tool": "price", "arguments": {"item": "red kettle"}},
+        {"type": "tool_response", "content": "41.90"},
+    ],
+    "outcome": "success",
+    "task": TASK,
+}
+GENERATE = {
+    "events": [
+        {
+            "event_type": "tool_call",
+            "tool_name": "price",
+            "content": "",
+            "metadata": {"arguments": {"item": "kettle"}},
+        },
+        {
+            "event_type": "tool_response",
+            "tool_name": "price",
+            "content": "",
+            "error": {"message": "Error: no such item", "code": "404"},
+        },
+    ],
+    "outcome": "failure",
+    "task_description": TASK,
+}
+
+
+@pytest.fixture
+def project(api: Api) -> Project:
+    return Project(api, "main", "recall", "write")
+
+
+def reflect_on(api: Api, digest: str) -> None:
+    """Do the job that reflects on a run."""
+    tools = Tools(store=api.setup.store)
+    work: Any = TASKS["reflect"].run(tools, Scope("acme", "main"), digest=digest)
+    api.run(work)
+
+
+def memory_of(api: Api) -> Memory:
+    return Memory(api.setup.store, Scope("acme", "main"))
+
+
+@pytest.mark.parametrize("outcome", ["success", "partial", "failure"])
+def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
+    api, project, outcome
+):
+    sent = project.post("episodes", {**RUN, "outcome": outcome}, 202)
+    assert "send trust=operator with a key that may approve" in sent["hint"]
+    assert "heedful trust set tool:price measured --waiting" in sent["hint"]
+    assert "heedful trust set user operator --waiting" in sent["hint"]
+    reflect_on(api, sent["digest"])
+
+    silent = project.post("recall", {"task": TASK})
+    assert silent["items"] == []
+    assert "it waits in quarantine with the trust" in silent["silence"]
+    assert "heedful quarantine release" in silent["silence"]
+    assert "no such item" not in str(silent)
+
+    memory = memory_of(api)
+    [key] = [name for name in sent["hint"].split() if name.startswith("key:")]
+    for source in ("tool:price", "user", key):
+        api.run(memory.set_trust(source, own_trust(source), by="ada", waiting=True))
+    answer = project.post("recall", {"task": TASK, "form": "text"})
+    assert answer["items"][0]["lesson"] == RULE
+    assert RULE in answer["text"]
+    assert answer["silence"] == ""
+
+
+def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
+    memory = memory_of(api)
+    lesson = f"{TASK} Ask for the colour, too."
+    api.run(memory.remember("price", "no price", lesson=lesson))
+    answer = project.post("recall", {"task": TASK, "form": "messages"})
+    assert answer["messages"] == []
+    assert "only examples are asked for" in answer["silence"]
+    answer = project.post("recall", {"task": TASK, "form": "text"})
+    assert "Ask for the colour, too." in answer["text"]
+    assert answer["silence"] == ""
+
+
+def test_a_loop_that_is_told_nothing_says_why(project):
+    answer = project.post("recall", {"task": TASK, "loop": "loop-1"})
+    assert "no lesson is about a similar task" in answer["silence"]
+
+
+@pytest.mark.parametrize("may", KEY_PERMISSIONS)
+@pytest.mark.parametrize("path", ["episodes", "traces"])
+def test_only_a_key_that_may_approve_states_trust(api, may, path):
+    body = RUN if path == "episodes" else {"resourceSpans": []}
+    key = api.key(may, *({"write"} if may == "approve" else ()))
+    response = api.post(f"/v1/{path}?trust=operator", json=body, key=key)
+    if may == "approve":
+        assert response.status_code in (200, 202)
+    else:
+        problem(response, 403, "forbidden")
+        assert api.run(memory_of(api).stated_trust()) == {}
+
+
+@pytest.mark.parametrize("may", KEY_PERMISSIONS)
+def test_no_body_states_trust(api, may):
+    key = api.key(may, "write")
+    response = api.post("/v1/episodes", json={**RUN, "trust": "operator"}, key=key)
+    problem(response, 422, "invalid_request")
+
+
+def test_the_old_route_names_how_to_state_trust(api):
+    key = api.key("recall", "write")
+    path = "/api/v1/reflections/generate"
+    reflection = read_data(api.post(path, json=GENERATE, key=key))
+    assert reflection["state"] == "quarantined"
+    assert "send trust=operator with a key that may approve" in reflection["hint"]
+    assert "heedful trust set tool:price measured --waiting" in reflection["hint"]
+    assert "heedful trust set key:" in reflection["hint"]
+
+
+@pytest.mark.parametrize("may", [("recall", "write"), ("read", "write")])
+def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
+    memory = memory_of(api)
+    remembered = api.run(memory.remember("price", "waits", trust="tool"))
+    assert remembered.state == "quarantined"
+    approver = api.key("read", "write", "approve")
+    path = "/api/v1/reflections/generate"
+    reflection = read_data(api.post(path, json=GENERATE, key=approver))
+    for entry in api.run(memory.quarantine.waiting()):
+        if entry.kind != "error":
+            api.run(memory.quarantine.release([entry.id], by="ada"))
+
+    records = read_data(
+        api.post("/api/v1/reflections/query", json={}, key=api.key(*may))
+    )["reflections"]
+    ids = {reflection["reflection_id"], reflection["strategy_id"]}
+    assert {record["reflection_id"] for record in records} == ids
