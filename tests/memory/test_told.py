@@ -91,8 +91,9 @@ async def test_importance_is_a_figure_and_no_gate(memory, importance):
 
 
 async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):
-    strategy = "Ask price for the red kettle."
-    model = ScriptedModel(answer("price `red kettle` gave 41.90.", strategy=strategy))
+    strategy = "If price `kettle` says “Error: no such item”, call price `red kettle`."
+    sentence = "price `kettle` failed with “Error: no such item”; `red kettle` worked."
+    model = ScriptedModel(answer(sentence, strategy=strategy))
     reflected = await reflect(MENDED, memory=memory, model=model)
     assert reflected.by != "rules"
     assert reflected.strategy.text == strategy
