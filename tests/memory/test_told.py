@@ -45,8 +45,8 @@ MENDED = Episode(
     "success",
     task=TASK,
 )
-# What failed here was never put right, and the run ended well all the same.
-UNMENDED = replace(MENDED, events=MENDED.events[:2])
+# What failed here was never put right, and the run did not fail all the same.
+UNMENDED = replace(MENDED, events=MENDED.events[:2], outcome="partial")
 # Nothing failed, and the rules find nothing to do next time.
 SMOOTH = Episode((Event("llm_response", "It costs 41.90."),), "success", task=TASK)
 
@@ -97,6 +97,15 @@ async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):
     reflected = await reflect(MENDED, memory=memory, model=model)
     assert reflected.by != "rules"
     assert reflected.strategy.text == strategy
+    assert strategy in await hint_of(memory)
+
+
+async def test_the_strategy_of_a_success_without_a_failure_is_told(memory):
+    strategy = "Answer with the price of 41.90 at once."
+    sentence = "The agent said “It costs 41.90.”."
+    model = ScriptedModel(answer(sentence, strategy=strategy, importance=0.7))
+    reflected = await reflect(SMOOTH, memory=memory, model=model)
+    assert reflected.importance == 0.7
     assert strategy in await hint_of(memory)
 
 

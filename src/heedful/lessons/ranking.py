@@ -52,8 +52,13 @@ RECENCY_WEIGHT = 0.05
 # Only whole days count, so that the same question gets the same answer.
 HALF_LIFE_DAYS = 90
 DAY_SECONDS = 86_400.0
-# The outcomes of runs that failed: what such a run did is evidence against it.
+# The outcomes that are evidence: against what a run did that failed, and for the
+# strategy of a run that ended well.
 FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
+EVIDENT_OUTCOMES = {
+    "reflection": FAILED_OUTCOMES,
+    "strategy": FAILED_OUTCOMES | {"success"},
+}
 # What a prompt says about a lesson without an accepted output.
 RULE_LABEL = "a rule drawn from an earlier run"
 BROKEN_RULE_LABEL = "what earlier answers got wrong, and how to put it right"
@@ -116,9 +121,9 @@ def is_correction(match: Match) -> bool:
 def has_evidence(match: Match) -> bool:
     """Return True if what a lesson says was shown to hold, or a person vouches for it.
 
-    A lesson of a run has evidence if it says what worked in the run, if the run failed,
-    or if the same came back in another run. Other lessons need none: a check, a caller
-    or a person states them.
+    A lesson of a run has evidence if it says what worked in the run, if it is the
+    strategy of a success, if the run failed, or if the same came back in another run.
+    Other lessons need none: a check, a caller or a person states them.
     """
     if match.kind not in EPISODE_LESSON_KINDS:
         return True
@@ -126,7 +131,7 @@ def has_evidence(match: Match) -> bool:
         match.trust == "operator"
         or match.seen > 1
         or bool(match.meta.get("mended"))
-        or match.meta.get("outcome") in FAILED_OUTCOMES
+        or match.meta.get("outcome") in EVIDENT_OUTCOMES[match.kind]
         or is_correction(match)
     )
 

@@ -366,8 +366,9 @@ class Memory:
 
         If there are none, `silence` of the result says what keeps the nearest lesson
         back. Lessons of a run are returned if they have evidence: they say what worked,
-        or the run failed, or the same came back in another run, or a person vouches for
-        them. A filter by tag, kind or importance finds the others, too.
+        or are the strategy of a success, or the run failed, or the same came back in
+        another run, or a person vouches for them. A filter by tag, kind or importance
+        finds the others, too.
 
         Only lessons that match the filters are returned: any of the `tags`
         (`match="all"`: all of them), the `kind`, the `error_type`, at least this
