@@ -159,6 +159,10 @@ def test_sessions_are_learnt_where_hooks_look(home: Home) -> None:
     assert home.git(clone, "status", "--short") == "?? .claude/\n"
     assert database.exists()
 
+    home.clone = clone
+    screen = run_command(home, f"learn-sessions {folder}")
+    assert "heedful.toml [memory] is ignored" in screen
+
 
 SESSION: list[dict[str, Any]] = [
     {

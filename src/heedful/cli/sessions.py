@@ -41,6 +41,7 @@ from heedful.cli.settings import (
     states_db,
 )
 from heedful.errors import TraceFileError, UsageError
+from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
@@ -197,6 +198,9 @@ def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
     stated = None
     if states_db(files=False) and not approved_only:
         stated = settings()
+    elif not approved_only:
+        for item in read_settings(Path.cwd())["ignored"]:
+            say(f"{item}; heedful hook approve shows it and asks")
     survey = SessionSurvey()
     stopped = "stopped; what was learnt is kept, the same command does the rest"
     values_by_db: dict[str, Settings] = {}

@@ -71,13 +71,13 @@ SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
     "db": (str,),
     "tenant": (str,),
     "project": (str,),
-    "holdout": (int, float),
+    "holdout": (float, int),
     "forget": (str,),
     "policy": (str, dict),
     "trust": (dict,),
     "hook": (dict,),
 }
-TYPE_WORDS = {str: "text", int: "a number", float: "a share", dict: "a table"}
+TYPE_WORDS = {str: "text", int: "a number", float: "a number", dict: "a table"}
 # The files that may have settings, and the table in each that has them.
 SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
@@ -436,7 +436,7 @@ def _check_types(path: Path, table: Mapping[str, Any]) -> None:
     for name, types in SETTINGS_FILE_TYPES.items():
         value = table.get(name, types[0]())
         if not isinstance(value, types) or "\0" in str(value):
-            words = " or ".join(TYPE_WORDS[type_] for type_ in types)
+            words = " or ".join(dict.fromkeys(map(TYPE_WORDS.__getitem__, types)))
             raise UsageError(
                 f"{name} in {path} is {visible(repr(value))[:80]}; it must be {words}"
             )
