@@ -501,11 +501,11 @@ def test_a_folder_cannot_pass_for_another_project(
     teach(home)
     (home.clone / "heedful.toml").write_text('[hook]\nstop = ["make -s test"]\n')
     approve_all(home.clone, home.home)
-    own = home.clone
+    own_project = home.clone
     home.clone = home.home / "evil"
     home.clone.mkdir()
     (home.clone / "Makefile").write_text(f"test:\n\t{home.marker()}\n")
-    claim(home, own)
+    claim(home, own_project)
 
     output = send_events(home)
     assert "OWN" not in output
