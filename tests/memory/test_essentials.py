@@ -78,7 +78,31 @@ NO_COLUMN = Episode(
     "success",
     task="What was the revenue by region?",
 )
+PAGE = {"url": "https://api.example.com/v2/invoices?page=2"}
+LATER = Episode(
+    (
+        Event("tool_call", tool="http_get", arguments=PAGE, call="1", at=100.0),
+        Event(
+            "tool_response",
+            tool="http_get",
+            call="1",
+            error="429 Too Many Requests: Retry-After: 37",
+            at=101.0,
+        ),
+        Event("tool_call", tool="http_get", arguments=PAGE, call="2", at=140.0),
+        Event("tool_response", "[4]", tool="http_get", call="2", at=141.0),
+        Event("llm_response", "All invoices are there."),
+    ),
+    "success",
+    task="Download all invoices",
+)
 KEEPS = [
+    pytest.param(
+        LATER,
+        "http_get got 429 Too Many Requests for page 2 of v2/invoices.",
+        "Wait the 37 seconds of Retry-After, then repeat the same request.",
+        id="a wait",
+    ),
     pytest.param(
         NO_COLUMN,
         "Selecting region from orders failed: that column does not exist there. "
@@ -127,6 +151,13 @@ async def test_a_text_that_keeps_what_the_rules_found_is_taken(run, text, rule):
 
 # What the embedded model wrote of such runs: true of any run, false, or beside it.
 REFUSED = [
+    pytest.param(
+        LATER,
+        "http_get got 429 Too Many Requests for page 2 of v2/invoices, so the rate "
+        "limit of the API should be higher.",
+        "the cure “When http_get",
+        id="without the wait",
+    ),
     pytest.param(
         NO_COLUMN,
         "The revenue by region was EMEA 81400. The column region exists.",

@@ -23,7 +23,7 @@ GENERATE = "/api/v1/reflections/generate"
 QUERY = "/api/v1/reflections/query"
 HERE = Scope(TENANT, PROJECT)
 ASKED = {"tenant_id": TENANT, "project_id": PROJECT, "min_importance": 0}
-# An agent that reflections its way, as a client of JavaScript sends it.
+# An agent that was refused, as a client of JavaScript sends it.
 RUN: dict[str, Any] = {
     "tenant_id": TENANT,
     "project_id": PROJECT,

@@ -170,7 +170,10 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
     cure_stems: frozenset[str] = frozenset()
     if rules.mended and cured:
         cure = rules.strategy
-        cure_stems = (_content(done) & stems(cure)) - stems(call) - stems(error)
+        known_stems = stems(call) | stems(error)
+        cure_stems = (_content(done) & stems(cure)) - known_stems
+        # To wait and to repeat are no words of a step.
+        cure_stems = cure_stems or _content(cure) - known_stems
 
     parts = [
         Essential(name=FAILED_CALL, text=call, stems=call_stems),
