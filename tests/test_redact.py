@@ -353,6 +353,27 @@ def test_data_names_its_values_in_many_ways() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        pytest.param("PIN：4821", "4821", id="a colon of full width"),
+        pytest.param("密码为abc123xyz", "abc123xyz", id="is, in Chinese"),
+        pytest.param(
+            "Пароль: абв123эюя", "абв123эюя", id="a capital letter in Russian"
+        ),
+        pytest.param("HASŁO: abc123xyz", "abc123xyz", id="capital letters in Polish"),
+    ],
+)
+def test_secrets_in_other_languages_are_marked(text: str, secret: str) -> None:
+    assert redact(text) == text.replace(secret, "[redacted: assigned]")
+
+
+@pytest.mark.parametrize("key", ["pin_code", "PIN", "pinNumber"])
+def test_a_pin_below_its_key_is_marked(key: str) -> None:
+    assert redact_data({key: "4821"}) == {key: "[redacted: assigned]"}
+    assert redact_data({"pin": "1500", key: "none"}) == {"pin": "1500", key: "none"}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         pytest.param("pin 13 of the board", id="a pin of a board"),
@@ -365,6 +386,9 @@ def test_data_names_its_values_in_many_ways() -> None:
         pytest.param("密码错误，请重试 3 次", id="an error in Chinese"),
         pytest.param("パスワードは必須です", id="an error in Japanese"),
         pytest.param("senhas: 12 mil", id="a number of passwords"),
+        pytest.param("密码：请输入6到16位字符", id="a rule in Chinese"),
+        pytest.param("密码为8位以上的字符", id="a length in Chinese"),
+        pytest.param("パスワードは8文字以上にしてください", id="a rule in Japanese"),
     ],
 )
 def test_words_that_only_look_like_names_of_secrets_stay(text: str) -> None:

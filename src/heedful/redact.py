@@ -220,7 +220,15 @@ MIN_NAMED_VALUE_CHARS = 12  # a shorter value is no secret only because of a key
 # A key that may name a secret, such as `api_key` or `X-Auth-Token`.
 _SECRET_KEY_PATTERN = re.compile(
     "|".join(
-        (*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS, r"^auth\Z")
+        (
+            *(*SECRET_NAME_WORDS, *FOREIGN_NAME_WORDS, *SECRET_HEADER_WORDS),
+            *(
+                r"^auth\Z",
+                r"^PIN\Z",
+                r"pin[ _-]?(?:code|number|nummer)",
+                "code[ _-]pin",
+            ),
+        )
     ),
     re.IGNORECASE,
 )
@@ -372,7 +380,8 @@ def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:
         return "[redacted: assigned]"
 
     is_header = key.lower() in SECRET_HEADER_WORDS
-    if meaning == "below" or (len(value) < MIN_NAMED_VALUE_CHARS and not is_header):
+    is_short = len(value) < MIN_NAMED_VALUE_CHARS and not value.isdigit()
+    if meaning == "below" or (is_short and not is_header):
         return redact(value)
 
     # The rules see the value behind its key.

@@ -460,25 +460,27 @@ FOREIGN_NAME_WORDS = (
 )
 _FOREIGN_NAMES = "|".join(FOREIGN_NAME_WORDS).replace(" ", "[ ]")
 FOREIGN_NAME_PATTERN = rf"""
-    (?<![A-Za-z0-9])(?i:{_FOREIGN_NAMES})
+    (?<![A-Za-z0-9])(?iu:{_FOREIGN_NAMES})
     [A-Za-z0-9_-]{{0,24}}+
     {_NAME_CLOSE}
     (?:
         \s{{0,3}}+[:：=]{{1,2}}+>?\s{{0,20}}+
       | \s{{1,3}}+(?:est|is|ist|es|é|это|是)[ ]
-      | [是は]
+      | [是为為は]
     )
 """
+# Chinese, Japanese and Korean have no blanks: what follows the name may be a sentence
+# with a number in it, as in "密码：请输入6到16位字符".
 _FOREIGN_SECRET_PATTERN = rf"""
     {FOREIGN_NAME_PATTERN}
-    (?:{_QUOTED_VALUE}|{_BARE_VALUE})?
+    (?:{_QUOTED_VALUE}|(?!\S{{0,5}}[\u3040-\u9fff\uac00-\ud7af]){_BARE_VALUE})?
 """
-# "PIN: 4821", "pin code is 4821", "code pin = 123456"; not "pin: 1500", which may be
-# one of a board.
+# "PIN: 4821", "pin code is 4821", "code pin = 123456", also with a colon of full width;
+# not "pin: 1500", which may be one of a board.
 _PIN_PATTERN = r"""
     (?<![\w-])(?:PIN|Pin|(?i:code[ _-]pin|pin[ _-]?(?:code|number|nummer)))
     \\{0,3}["'*]{0,2}
-    (?:\s{0,3}[:=]{1,2}>?\s{0,3}|[ ](?:is|est|ist|es)[ ])\\{0,3}["'`]?
+    (?:\s{0,3}[:：=]{1,2}>?\s{0,3}|[ ](?:is|est|ist|es)[ ])\\{0,3}["'`]?
     ()
     \d{4,8}(?![\w.,:/-]?\w)
 """

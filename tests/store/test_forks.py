@@ -224,3 +224,20 @@ def test_a_fork_does_not_wait_for_ever_and_its_child_refuses_the_file(tmp_path):
 def test_a_subprocess_does_not_wait_for_a_write(tmp_path):
     program = LONG_WRITE + SUBPROCESS_DURING_WRITE
     assert ended(python(program, tmp_path / "a.db", 1_000)) == "ended\n\n"
+
+
+FORK_DURING_WRITE_IN_MEMORY = """
+if os.fork() == 0:
+    store = open_store(url)
+    run_sync(write("child"))
+    print("written", flush=True)
+    os._exit(0)
+os.wait()
+going_on.set()
+writer.join()
+"""
+
+
+def test_a_child_opens_its_own_memory_while_that_of_its_parent_is_busy():
+    program = python(LONG_WRITE + FORK_DURING_WRITE_IN_MEMORY, ":memory:", 0.1)
+    assert ended(program) == "written\n"

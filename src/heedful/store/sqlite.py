@@ -197,8 +197,11 @@ class Thread(Threads[Connection]):
         self._use_lock.release()
 
     def begin_in_child(self, paused: bool) -> None:
-        """Start anew in a forked child; without a pause, it cannot use the file."""
-        if not paused:
+        """Start anew in a forked child; without a pause, it cannot use the file.
+
+        A database in memory belongs to a connection, and the child opens its own.
+        """
+        if not paused and self._place.path != IN_MEMORY_PATH:
             _files_used_at_fork.add(self._place.path)
         super().begin_in_child(paused)
         _write_locks.pop(self._place.path, None)
