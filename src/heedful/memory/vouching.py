@@ -28,10 +28,10 @@ def unstated_sources(
     `trust` is that of the task, and `key` is the source of the key that sent the
     episode, or "".
     """
-    run = course(episode)
+    event_origins = origins.Origins(course(episode))
     sources = {key} - {""}
-    for position in range(len(run.events)):
-        sources |= origins.sources_at(run, position)
+    for position in range(len(episode.events)):
+        sources |= event_origins.at(position)
     if (episode.task or episode.goal) and trust in QUARANTINE_TRUST:
         sources.add("user")
     return untrusted_sources(sources, stated)
