@@ -17,7 +17,7 @@ from heedful.service.app import API_EXAMPLES
 from heedful.store.keys import KEY_PERMISSIONS
 from tests.conftest import SOAK
 from tests.engines import rows
-from tests.service.support import PROJECT, Api, served
+from tests.service.support import PROJECT, Api, problem, served
 
 pytestmark = pytest.mark.both
 CALLERS_PER_SERVICE = 3
@@ -285,6 +285,61 @@ def test_an_override_sent_at_once_lifts_a_rule_once(tmp_path, case, service_coun
 def test_a_call_sent_at_once_takes_effect_once(tmp_path, case, service_count):
     for number in range(SOAK):
         check_once(tmp_path / str(number), case, service_count)
+
+
+PAIRS = {
+    "questions": (
+        Request("POST", "/v1/seen", {"error_type": "", "text": "ValueError: a"}),
+        Request("POST", "/v1/seen", {"error_type": "", "text": "KeyError: b"}),
+    ),
+    "loops cancelled": (
+        Request("POST", "/v1/loops/1/cancel", {"why": "b"}),
+        Request("POST", "/v1/loops/2/cancel", {"why": "b"}),
+    ),
+    "lessons": (
+        HELD_LESSON,
+        Request(*HELD_LESSON[:2], {"error_type": "E", "text": "c"}),
+    ),
+    "a question and an effect": (
+        Request("POST", "/v1/seen", {"error_type": "", "text": "ValueError: a"}),
+        Request("POST", "/v1/loops/1/cancel", {"why": "b"}),
+    ),
+}
+
+
+@SERVICE_COUNTS
+@pytest.mark.parametrize(
+    "pair", [pytest.param(pair, id=name) for name, pair in PAIRS.items()]
+)
+def test_of_two_calls_with_one_key_at_once_the_other_is_refused(
+    tmp_path, pair, service_count
+):
+    before = [LOOP, Request("PUT", "/v1/loops/2", LOOP.body)]
+    headers = {"Idempotency-Key": "once"}
+    with services(tmp_path / "many", service_count) as apis:
+        key = prepare(apis[0], Case(pair[0], before))
+
+        async def send() -> list[httpx.Response]:
+            """Send both calls before one is answered."""
+            calls = (
+                api.ask(
+                    call.method, call.path, json=call.body, key=key, headers=headers
+                )
+                for api, call in zip([apis[0], apis[-1]], pair, strict=True)
+            )
+            return await asyncio.gather(*calls)
+
+        answers = apis[0].run(send())
+        counts = rows(apis[0].setup.store.url, COUNTS)
+        done, refused = sorted(answers, key=lambda answer: answer.status_code)
+        assert done.is_success, done.text
+        problem(refused, 422, "idempotency_key_reused")
+
+    with services(tmp_path / "single", 1) as [api]:
+        call = pair[answers.index(done)]
+        prepare(api, Case(call, before))
+        assert api.request(call.method, call.path, json=call.body).is_success
+        assert rows(api.setup.store.url, COUNTS) == counts
 
 
 def test_every_route_that_a_caller_may_repeat_is_sent_at_once():

@@ -11,10 +11,16 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.replay import RECORDED_POLICY, compare, with_policy_goals
 from heedful.service.app import operations
+from heedful.service.auth import Callers
 from heedful.service.routes import loops as loop_routes
 from heedful.store import loops as loop_store
-from heedful.store.connection import MAX_SHORT_READ_BYTES, Db, bulk
-from heedful.store.offload import TurnKind, Turns, take_turn
+from heedful.store.connection import (
+    MAX_FREE_READ_BYTES,
+    MAX_SHORT_READ_BYTES,
+    Db,
+    bulk,
+)
+from heedful.store.offload import TurnKind, Turns, offload, take_turn
 from tests.service.support import Api, problem, read_data, served
 
 pytestmark = pytest.mark.both
@@ -192,6 +198,77 @@ def test_a_short_read_does_not_wait_for_one_in_bulk(api: Api):
         return [*results, await long]
 
     assert api.run(read_both()) == ["short", "bulk"]
+
+
+def test_a_large_loop_that_is_begun_again_waits_for_its_turn(api: Api):
+    begin(api, "large")
+    begin(api, "small")
+    read_data(report(api, "large", 1, "wrong", output=MAX_FREE_READ_BYTES * "x"))
+
+    async def begin_again() -> list[Any]:
+        """Begin both loops while another call of the tenant has its turn."""
+        body = {"task": "begin", "policy": POLICY}
+        caller = await Callers(api.setup).identified(f"Bearer {api._all}")
+        with api.app.state.admission.caller(caller):
+            await take_turn("call")
+            waiting = asyncio.create_task(api.ask("PUT", "/v1/loops/large", json=body))
+            small = await api.ask("PUT", "/v1/loops/small", json=body)
+            for _ in range(20):
+                await api.ask("GET", "/v1/loops/none")
+            assert not waiting.done()
+        return [small, await waiting]
+
+    small, large = api.run(begin_again())
+    assert read_data(small)["id"] == "small"
+    assert len(read_data(large)["made"]) == 1
+
+
+def test_each_tenant_has_one_computation_in_the_queue():
+    order = []
+    go_on = threading.Event()
+
+    async def compute(turns: Turns, tenant: str, name: str) -> None:
+        """Compute in the thread for long computations."""
+        with turns.call(tenant):
+            await offload(go_on.wait, 30)
+            order.append(name)
+
+    async def run() -> None:
+        """Let three calls of one tenant and one of another compute."""
+        turns = Turns(2)
+        names = ["a1", "a2", "a3", "b1"]
+        calls = [asyncio.create_task(compute(turns, name[0], name)) for name in names]
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(*calls)
+
+    asyncio.run(run())
+    assert order.index("b1") < order.index("a2")
+
+
+def test_a_part_that_outlives_its_call_keeps_no_turn():
+    async def run() -> None:
+        """Let a part take its turn late, and another while its call ends."""
+        turns = Turns(1)
+        ended = asyncio.Event()
+
+        async def take_late() -> None:
+            await ended.wait()
+            await take_turn("read")
+
+        with turns.call("a"):
+            late = asyncio.create_task(take_late())
+            await take_turn("read")
+            with turns.call("a"):
+                waiting = asyncio.create_task(take_turn("read"))
+                await asyncio.sleep(0)
+        ended.set()
+        await asyncio.gather(late, waiting)
+
+        with turns.call("b"):
+            await asyncio.wait_for(take_turn("read"), 30)
+
+    asyncio.run(run())
 
 
 def test_calls_of_a_tenant_take_turns_and_those_of_others_go_on():

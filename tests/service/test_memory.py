@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.engines import change_rows
 from tests.service.support import Api, Project, read_data, served
 
 LESSON: dict[str, Any] = {
@@ -109,6 +110,19 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     assert recalled["messages"] == []
     assert recalled["text"] == ""
     assert recalled["exposure"] is None
+
+
+def test_a_tag_finds_nothing_that_waits_for_who_may_only_recall(project):
+    project.learnt()
+    blind = Memory(project.api, project.name, "recall", "write")
+    assert len(blind.get("reflections?tag=reports")["items"]) == 1
+    project_name = project.name.replace("'", "''")
+    change_rows(
+        project.api.setup.store.url,
+        f"update lesson set state = 'quarantined' where project = '{project_name}'",
+    )
+    assert len(project.get("reflections?tag=reports")["items"]) == 1
+    assert blind.get("reflections?tag=reports")["items"] == []
 
 
 def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):

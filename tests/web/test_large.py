@@ -1,11 +1,14 @@
 """Pages of a project with large loops: they stay short, and say what they left out."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful.service.auth import Callers
+from heedful.store.offload import take_turn
 from heedful.web import figures
 from tests.service.support import Api, read_data
 from tests.web.support import Browser, browsing
@@ -150,6 +153,66 @@ def test_figures_say_how_many_loops_they_left_out(
     assert browser.get("/health.json").json()["undecided"] == 1
     assert "1 loop more left out" in browser.get("/policies").text
     assert browser.get("/loops/wide.json").json()["long"] is True
+
+
+def send_episode(api: Api, events: int, chars: int) -> str:
+    """Send an episode of events that failed; return its digest."""
+    event = {"type": "tool_response", "tool": "sh", "error": "e"}
+    body = {"events": events * [{**event, "content": chars * "x"}], "outcome": "error"}
+    answer = read_data(api.post("/v1/episodes", json=body), 202)
+    return str(answer["digest"])
+
+
+def test_a_page_of_a_trace_has_its_first_events(browser: Browser):
+    digest = send_episode(browser.api, events=550, chars=100)
+    page = browser.get(f"/traces/{digest}.json").json()
+    assert len(page["events"]) == figures.MAX_EPISODE_EVENTS
+    assert page["left_out"] == {"events": 50, "record": 0}
+    assert max(sign["event"] for sign in page["signals"]) <= figures.MAX_EPISODE_EVENTS
+    assert "and 50 more events" in browser.get(f"/traces/{digest}").text
+
+
+def test_a_trace_that_is_too_large_for_a_page_says_so(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    digest = send_episode(browser.api, events=20, chars=2_000)
+    monkeypatch.setattr(figures, "MAX_LISTING_BYTES", 30_000)
+    page = browser.get(f"/traces/{digest}.json").json()
+    assert page["events"] == page["signals"] == []
+    assert page["left_out"]["record"] > 40_000
+    assert "Too large for a page" in browser.get(f"/traces/{digest}").text
+
+
+def test_pages_of_traces_take_turns(browser: Browser):
+    api = browser.api
+    digest = send_episode(api, events=2, chars=10)
+
+    async def show() -> list[int]:
+        """Return how a page is answered, and the page that waited for its turn."""
+        caller = await Callers(api.setup).identified(f"Bearer {api._all}")
+        with api.app.state.admission.caller(caller):
+            await take_turn("read")
+            address = f"/ui/traces/{digest}.json?project=main"
+            waiting = asyncio.create_task(browser.client.get(address))
+            other = await browser.client.get("/ui/projects.json?project=main")
+            for _ in range(20):
+                await api.ask("GET", "/v1/loops/none")
+            assert not waiting.done()
+        return [other.status_code, (await waiting).status_code]
+
+    assert api.run(show()) == [200, 200]
+
+
+def test_goals_count_as_records_of_a_loop_that_is_decided_again(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    goals = [{"score": f"goal {number}", "threshold": 0.5} for number in range(100)]
+    body = {"task": "t", "goals": goals, "policy": POLICY}
+    read_data(browser.api.put("/v1/loops/goals", json=body), 201)
+    report(browser.api, "goals", 1, findings=1)
+    assert browser.get("/policies.json").json()["rows"][0]["loops"] == 1
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 4_000)
+    assert browser.get("/policies.json").json()["unread"] == 1
 
 
 def test_costs_say_how_many_loops_they_left_out(

@@ -2,9 +2,9 @@
 say.
 """
 
+import asyncio
 import json
 import re
-from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -16,7 +16,7 @@ from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.web.figures import Share
-from heedful.web.site import MAX_SESSION_IDLE_SECONDS, Sessions
+from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sessions
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, HERE, browsing, fill
@@ -319,27 +319,21 @@ def test_a_page_hears_of_changes(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
 
-        async def listen() -> str:
-            from heedful.web.site import Visit
+        form = {"token": browser.token}
 
-            caller = replace(
-                await browser.site._callers.identified(f"Bearer {browser.api._all}")
-            )
-            session = browser.site.sessions.begin("")[1]
-            visit = Visit(
-                app=browser.api.app,
-                caller=caller,
-                session=session,
-                path="/events",
-                query={},
-            )
-            changes = browser.site._changes(visit)
-            assert "retry" in await anext(changes)
+        async def listen() -> str:
+            """Return what a live page hears until its session ends."""
+            address = "/ui/events?project=main"
+            asking = asyncio.create_task(browser.client.get(address))
+            await asyncio.sleep(0.2)
             response = await browser.api.ask("PUT", "/v1/loops/new", json={"task": "x"})
             assert response.status_code == 201
-            return await anext(changes)
+            await asyncio.sleep(4 * STREAM_POLL_SECONDS)
+            headers = {"origin": HERE}
+            await browser.client.post("/ui/sign-out", data=form, headers=headers)
+            return (await asking).text
 
-        assert "changed" in browser.api.run(listen())
+        assert browser.api.run(listen()).endswith("event: changed\ndata: {}\n\n")
 
 
 def test_an_address_that_is_no_page_says_so(tmp_path):

@@ -20,7 +20,6 @@ from heedful.web.site import (
     MAX_SESSION_IDLE_SECONDS,
     MAX_SESSIONS,
     Sessions,
-    Visit,
 )
 from tests.engines import change_rows, opened
 from tests.service.running import WAITING
@@ -92,6 +91,53 @@ def test_who_is_at_this_machine_signs_in_without_a_key(tmp_path):
         assert sign_in(browser, "").status_code == 303
 
 
+def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
+    with browsing(tmp_path, open=True) as browser:
+        api = browser.api
+        remove_keys(browser)
+        invited = Browser(api)
+        invited.site = browser.site
+        invited.open()
+        assert browser.post("/sign-in", key="").status_code == 303
+        assert browser.get("/loops.json").status_code == 200
+
+        async def read_stream() -> int:
+            """Return how a live page's stream is answered that ends by itself."""
+            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
+            await asyncio.sleep(0)
+            await keys.create(api.setup.store, "acme", "tests", may=["read"])
+            return (await asyncio.wait_for(asking, WAITING)).status_code
+
+        assert api.run(read_stream()) == 200
+        problem(api.get("/v1/loops", key=""), 401, "key_refused")
+        for address in ("/loops", "/quarantine"):
+            answer = browser.get(address)
+            assert answer.status_code == 303
+            assert answer.headers["location"].startswith("/ui/sign-in")
+            assert browser.get(f"{address}.json").status_code == 401
+        form = {"token": browser.token, "id": "x", "why": "x"}
+        assert browser.post("/do/cancel", form).status_code == 401
+        # Only the person whom `heedful ui` invited stays signed in.
+        assert invited.get("/loops.json").status_code == 200
+
+
+def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        form = {"token": browser.token}
+
+        async def read_stream() -> int:
+            """Return how a stream is answered that ends when its session does."""
+            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
+            await asyncio.sleep(0.1)
+            await browser.client.post(
+                "/ui/sign-out", data=form, headers={"origin": HERE}
+            )
+            return (await asyncio.wait_for(asking, WAITING)).status_code
+
+        assert browser.api.run(read_stream()) == 200
+
+
 def test_heedful_ui_opens_on_this_machine(tmp_path):
     file = str(tmp_path / "heedful.db")
     with opened(file) as store:
@@ -122,12 +168,15 @@ def test_a_page_its_data_and_its_forms_count_as_one_request_each(tmp_path):
         api = browser.api
         key = api.key("read", "write")
         browser.open(key)
-        # Home asks three routes of the API. Its address gets the project by a redirect.
-        assert browser.get("/home").status_code == 200
+        # Home asks three routes of the API.
+        assert browser.get("/home?project=main").status_code == 200
         assert browser.get("/home.json").status_code == 200
-        assert browser.get("/lessons").status_code == 200
-        refused = browser.get("/home")
+        assert browser.get("/lessons?project=main").status_code == 200
+        refused = browser.get("/home?project=main")
         assert refused.status_code == 429
+        # So does the redirect to the address with its project.
+        redirect = browser.client.get("/ui/home")
+        assert api.run(redirect).status_code == 429
         assert int(refused.headers["retry-after"]) > 0
         assert browser.get("/home.json").status_code == 429
         assert browser.get("/nothing.json").status_code == 429
@@ -461,23 +510,14 @@ def test_a_stream_ends_when_its_key_is_revoked(tmp_path):
         key = api.key("read")
         browser.open(key)
 
-        caller = api.run(browser.site._callers.identified(f"Bearer {key}"))
-        visit = Visit(
-            app=api.app,
-            caller=caller,
-            session=browser.site.sessions.begin(f"Bearer {key}", "x")[1],
-            path="/events",
-            query={},
-        )
-
-        async def listen() -> list[str]:
-            """Revoke the key while a page listens; return what it hears afterwards."""
-            changes = browser.site._changes(visit)
-            assert "retry" in await anext(changes)
+        async def listen() -> str:
+            """Revoke the key while a page listens; return all that it hears."""
+            asking = asyncio.create_task(browser.client.get("/ui/events?project=main"))
+            await asyncio.sleep(0.1)
             scope = Scope("acme")
             await api.setup.store.write(scope, keys.revoke, keys.id_of(key), "ops")
             browser.site._callers._cached.clear()  # a key is known for a second
             await api.ask("PUT", "/v1/loops/new", json={"task": "x"})
-            return [event async for event in changes]
+            return (await asyncio.wait_for(asking, WAITING)).text
 
-        assert api.run(listen()) == []
+        assert api.run(listen()) == "retry: 1000\n\n"

@@ -466,7 +466,9 @@ async def open_loop(
     )
     if may_be_large:
         head = replace(head, columns=await offload(loops.head_columns, head))
-    stored_loop, created = await store.write(scope, loops.begin, id, head)
+    new_loop = await store.write(scope, loops.begin, id, head)
+    created = new_loop is not None
+    stored_loop = new_loop or await store.read(scope, loops.read, id)
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )

@@ -38,6 +38,7 @@ from heedful.service.setup import Metrics, RequestLimits, Setup
 from heedful.store.connection import Db
 from heedful.store.idempotency import (
     IdempotentCall,
+    RecordedCall,
     keep_answer,
     read_call,
     write_effect,
@@ -341,18 +342,7 @@ async def answer_once(
 
     call = _idempotent_call(call_key, caller, scope, body)
     store = caller.setup.store
-    tenant = Place(caller.key.tenant)
-    earlier = await store.read(tenant, read_call, call)
-    if earlier.digest not in ("", call.digest):
-        raise Problem(
-            status=422,
-            code="idempotency_key_reused",
-            detail=(
-                f"this {IDEMPOTENCY_HEADER} was already used for another request; "
-                "use a new key"
-            ),
-        )
-
+    earlier = await _recorded_call(store, call)
     stored_answer = earlier.answer
     if stored_answer is None:
 
@@ -378,6 +368,21 @@ async def answer_once(
     await send({"type": "http.response.body", "body": content})
 
 
+async def _recorded_call(store: Store, call: IdempotentCall) -> RecordedCall:
+    """Return what is stored of a call. Raises Problem 422 if it is another call's."""
+    recorded_call = await store.read(Place(call.tenant), read_call, call)
+    if recorded_call.digest not in ("", call.digest):
+        raise Problem(
+            status=422,
+            code="idempotency_key_reused",
+            detail=(
+                f"this {IDEMPOTENCY_HEADER} was already used for another request; "
+                "use a new key"
+            ),
+        )
+    return recorded_call
+
+
 async def _first_answer(
     app: ASGIApp,
     call: IdempotentCall,
@@ -390,9 +395,8 @@ async def _first_answer(
 
     Returns the answer of another process if that was faster. The answer of a failed
     call is not stored: a repeat of the call runs again. Raises LeaseLost if another
-    process is answering the call.
+    process is answering the call, and Problem 422 if it is another call.
     """
-    tenant = Place(call.tenant)
     try:
         with effects:
             own_answer = await _collect(app, scope, receive)
@@ -400,12 +404,12 @@ async def _first_answer(
         if own_answer["status"] < 300:
             own_answer = _without_secrets(own_answer)
             count = effects.stored_count
-            await store.write(tenant, keep_answer, call, own_answer, count)
+            await store.write(Place(call.tenant), keep_answer, call, own_answer, count)
         return own_answer
     except Exception:
         # What another process did for this call may be the reason: a lesson that it has
         # released, for example, can no longer be released.
-        recorded_call = await store.read(tenant, read_call, call)
+        recorded_call = await _recorded_call(store, call)
         if recorded_call.answer is not None:
             return recorded_call.answer
         recorded_call.check_effects(effects.stored_count)

@@ -93,7 +93,7 @@ def write_effect(
     """Store `record` as effect number `n` of `call`.
 
     Raises LeaseLost if another process, which answers the same call, has stored this
-    effect.
+    effect, or if another call with the same key has stored anything.
     """
     now = time.time()
     values = {

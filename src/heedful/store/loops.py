@@ -171,20 +171,22 @@ def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str,
 
 
 @holds(by=_locks_of_loop)
-def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, and True if it is new; create it if necessary.
+def begin(db: Db, scope: Scope, id: str, head: Head) -> StoredLoop | None:
+    """Create the loop and return it; return None if it exists.
 
-    A new loop has no driver. Raises Conflict if the stored loop has another task,
-    context, goals, policy or memory key.
+    A new loop has no driver. Of an existing one, which may be large, nothing else is
+    read, because other writers wait. Raises Conflict if it has another task, context,
+    goals, policy or memory key.
     """
     key = _loop_key(scope, id)
     new_loop = _new_loop_values(db, key, head=head, owner="", now=time.time())
-    inserted, loop, parts = db.last(("insert_loop", new_loop), *_read_calls(key))
+    inserted, loop = db.last(("insert_loop", new_loop), ("read_loop", key))
     is_new = bool(inserted.fetchall())
     row = loop.fetchall()[0]
-    if not is_new:
-        _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
-    return _stored_loop(row, parts.fetchall()), is_new
+    if is_new:
+        return _stored_loop(row, [])
+    _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
+    return None
 
 
 def state(db: Db, scope: Scope, id: str) -> LoopState:
@@ -372,7 +374,10 @@ def _read_rows(
 
     Raises NotFound.
     """
-    loop, parts, *others = db.last(*_read_calls(_loop_key(scope, id)), *more)
+    key = _loop_key(scope, id)
+    loop, parts, *others = db.last(
+        ("read_loop", key), ("read_parts", {**key, "whole": 1}), *more
+    )
     rows = loop.fetchall()
     if not rows:
         raise NotFound("loop", id, db.url)
@@ -381,11 +386,6 @@ def _read_rows(
     db.spend(_size_of(rows[0], part_rows))
     other_rows = chain.from_iterable(other.fetchall() for other in others)
     return rows[0], part_rows, list(other_rows)
-
-
-def _read_calls(key: Mapping[str, Any]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Return the statements that read a loop and its parts."""
-    return ("read_loop", key), ("read_parts", {**key, "whole": 1})
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:

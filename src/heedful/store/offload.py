@@ -5,6 +5,7 @@ because an event loop would wait longer for its turn among several.
 
 A call that reads much holds it until it ends. So a service lets few such calls run at a
 time: `Turns` says whose turn it is, and a `Store` asks for a turn before a large read.
+In the queue of the thread, each tenant has one computation at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextvars
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Literal, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -31,9 +32,10 @@ MAX_INLINE_CHARS = 64 * 1024
 async def offload(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return the value of a call that takes long, and raise its errors."""
     context = contextvars.copy_context()
-    call = partial(context.run, partial(function, *args, **kwargs))
+    job = partial(context.run, partial(function, *args, **kwargs))
     event_loop = asyncio.get_running_loop()
-    return await event_loop.run_in_executor(_executor(os.getpid()), call)
+    async with _place_in_queue():
+        return await event_loop.run_in_executor(_executor(os.getpid()), job)
 
 
 @cache
@@ -54,7 +56,7 @@ class Turns:
             "read": asyncio.Semaphore(most),
             "call": asyncio.Semaphore(most),
         }
-        self._tenants = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
+        self._of_tenants = WeakValueDictionary[tuple[str, str], asyncio.Semaphore]()
 
     @contextmanager
     def call(self, tenant: str) -> Iterator[None]:
@@ -69,20 +71,26 @@ class Turns:
 
     def semaphores(self, kind: TurnKind, tenant: str) -> tuple[asyncio.Semaphore, ...]:
         """Return what a call of a tenant acquires for its turn, in this order."""
-        of_tenant = self._tenants.setdefault((kind, tenant), asyncio.Semaphore(1))
-        return of_tenant, self._all[kind]
+        return self.of_tenant(kind, tenant), self._all[kind]
+
+    def of_tenant(self, purpose: str, tenant: str) -> asyncio.Semaphore:
+        """Return what one call of a tenant at a time acquires for a purpose."""
+        key = purpose, tenant
+        return self._of_tenants.setdefault(key, asyncio.Semaphore(1))
 
 
 class _Turn:
     """The turn of one call, which holds its semaphores from `take` to `end`.
 
     A call has one turn, of the kind that it asked for first. If it could wait for
-    another kind, two calls could wait for each other.
+    another kind, two calls could wait for each other. A part of a call that outlives it
+    gets no turn, because nobody would end that.
     """
 
     def __init__(self, turns: Turns, tenant: str) -> None:
         self._turns = turns
         self._tenant = tenant
+        self._ended = False
         self._held: list[asyncio.Semaphore] = []
         self._lock = asyncio.Lock()  # parts of a call may run at the same time
 
@@ -94,16 +102,32 @@ class _Turn:
             for semaphore in self._turns.semaphores(kind, self._tenant):
                 await semaphore.acquire()
                 self._held.append(semaphore)
+                if self._ended:
+                    self.end()
+                    return
 
     def end(self) -> None:
         """Let the next call have its turn."""
+        self._ended = True
         while self._held:
             self._held.pop().release()
+
+    def place_in_queue(self) -> asyncio.Semaphore:
+        """Return the place of the tenant in the queue for long computations."""
+        return self._turns.of_tenant("queue", self._tenant)
 
 
 _current: contextvars.ContextVar[_Turn | None] = contextvars.ContextVar(
     "heedful_turn", default=None
 )
+
+
+def _place_in_queue() -> AbstractAsyncContextManager[None]:
+    """Return the place of the current call's tenant in the queue of the thread."""
+    turn = _current.get()
+    if turn is None:
+        return nullcontext()
+    return turn.place_in_queue()
 
 
 async def take_turn(kind: TurnKind) -> None:

@@ -50,8 +50,11 @@ MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are cou
 MAX_SHOWN_TASK_CHARS = 4_000
 MAX_OUTPUT_CHARS = 64 * 1024
 MAX_PREVIEW_CHARS = 20_000
-# A list reads no longer record of an attempt or a decision.
-MAX_LIST_RECORD_CHARS = 64 * 1024
+# A list reads no longer record of an attempt, a decision or an episode, so that those
+# of 50 rows are within MAX_LISTING_BYTES.
+MAX_LIST_RECORD_CHARS = 32 * 1024
+MAX_LIST_EPISODE_CHARS = 80 * 1024
+MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
@@ -674,7 +677,7 @@ def replayable(
         if row["record"] is None:
             unread += 1
             continue
-        heads[row["id"]] = row
+        heads.setdefault(row["id"], row)  # only that of attempt 1 has the goals
         attempts[row["id"]].append(from_document(Attempt, json.loads(row["record"])))
 
     loops = list[RecordedLoop]()
@@ -688,9 +691,6 @@ def replayable(
     return Replayable(loops, tasks, unread)
 
 
-MAX_EPISODE_LIST_CHARS = 200_000  # characters of an episode that a list reads
-
-
 @bulk
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return the task of episodes and their first step that failed, by digest."""
@@ -699,7 +699,7 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         scope,
         "episodes",
         digests=json.dumps(list(digests)),
-        most=MAX_EPISODE_LIST_CHARS,
+        most=MAX_LIST_EPISODE_CHARS,
     )
 
     summaries = dict[str, Plain]()
@@ -718,12 +718,35 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     return summaries
 
 
+@bulk
+def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
+    """Return what is stored about an episode, and the episode with its first events.
+
+    `left_out` has the number of its other events, or the characters of a record of more
+    than `MAX_LISTING_BYTES`, which is not read. Raises NotFound.
+    """
+    found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
+    if not found_rows:
+        raise NotFound("episode", digest, "the project")
+
+    row = dict(found_rows[0])
+    chars = row.pop("chars")
+    record = row.pop("record")
+    unread = 0
+    if chars > MAX_LISTING_BYTES:
+        unread = chars
+
+    stored_episode: Plain = json.loads(record).get("episode", {})
+    events = stored_episode.get("events", [])
+    stored_episode["events"] = events[:MAX_EPISODE_EVENTS]
+    left_out = {"events": max(0, len(events) - MAX_EPISODE_EVENTS), "record": unread}
+    return {**row, "left_out": left_out}, stored_episode
+
+
+@bulk
 def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
     """Return the newest runs of pipelines."""
-    return [
-        {**dict(row), "task": json.loads(row["task"])}
-        for row in rows(db, scope, "runs", limit=limit, before=before)
-    ]
+    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:

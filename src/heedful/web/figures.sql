@@ -84,12 +84,12 @@ order by loop.n desc, attempt.number;
 
 -- name: replayed
 -- As `judged`, with what a replay needs besides.
-select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars, loop.goals, loop.extra,
-       attempt.record from (
+select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars,
+       case when attempt.number = 1 then loop.goals end as goals, loop.extra, attempt.record from (
   select n, id, task, goals, extra, size,
          sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
     select n, id, task, goals, extra,
-           (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
+           (select sum(length(record)) + length(goals) from attempt where loop = loop.n) as size
     from loop
     where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
       and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
@@ -109,7 +109,8 @@ from (select n, state from loop where tenant = :tenant and project = :project an
 where state = 'stopped';
 
 -- name: runs
-select n, id, task, state, created, updated from loop
+select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,
+       state, created, updated from loop
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
 order by n desc limit :limit;
 
@@ -203,5 +204,6 @@ select digest, case when length(record) < :most then record else '{}' end as rec
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
 
 -- name: episode_of
-select digest, name, session, outcome, record, state, tries, error, at from episode
+select digest, name, session, outcome, state, tries, error, at, length(record) as chars,
+       case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -100,13 +100,15 @@ class Session:
     """Somebody who signed in.
 
     `authorization` is the header with the key, and `key` is the id of the key; both are
-    "" for the person at this machine, who needs none. `secure` is True if the browser
-    used https. `token` is in every form of the session. `note` says what the last form
-    did, and is shown once.
+    "" for the person at this machine, who needs none. `invited` is True for who opened
+    the address of `heedful ui`, which stays so when the store gets its first key.
+    `secure` is True if the browser used https. `token` is in every form of the session.
+    `note` says what the last form did, and is shown once.
     """
 
     authorization: str
     key: str = ""
+    invited: bool = False
     secure: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
@@ -133,7 +135,12 @@ class Sessions:
         self.local: bool = False
 
     def begin(
-        self, authorization: str, key: str = "", *, secure: bool = False
+        self,
+        authorization: str,
+        key: str = "",
+        *,
+        invited: bool = False,
+        secure: bool = False,
     ) -> tuple[str, Session]:
         """Return the cookie and the record of a new session of a key.
 
@@ -147,7 +154,9 @@ class Sessions:
             self._end_oldest(max(self._of_key, key=self._count))
 
         cookie = secrets.token_urlsafe(32)
-        session = Session(authorization=authorization, key=key, secure=secure)
+        session = Session(
+            authorization=authorization, key=key, invited=invited, secure=secure
+        )
         self._sessions[_digest(cookie)] = session
         self._of_key.setdefault(key, OrderedDict())[_digest(cookie)] = None
         return cookie, session
@@ -462,7 +471,7 @@ class Site:
 
         with self._admission.anybody():
             if self.sessions.redeem(request.query_params.get("token", "")):
-                return self._enter(request, "")
+                return self._enter(request, "", invited=True)
             # The address is loaded again in the session that it began.
             if self.sessions.find(_cookie(request)):
                 return RedirectResponse(SITE_PATH, 303)
@@ -516,6 +525,7 @@ class Site:
         authorization: str,
         key: str = "",
         *,
+        invited: bool = False,
         page: str = SITE_PATH,
     ) -> Response:
         """Begin a session, set its cookie, and send the browser to a page.
@@ -525,7 +535,9 @@ class Site:
         self.sessions.end(_cookie(request))
 
         secure = "https" in (_origin_scheme(request), _proxy_scheme(request))
-        cookie, _ = self.sessions.begin(authorization, key, secure=secure)
+        cookie, _ = self.sessions.begin(
+            authorization, key, invited=invited, secure=secure
+        )
         response = RedirectResponse(page, 303)
         response.set_cookie(
             _cookie_name(request),
@@ -548,17 +560,17 @@ class Site:
             request.state.visit = visit
             request.state.caller = visit.caller
 
-            # An address with its project can be passed on to others. The page is
-            # counted when the browser asks for it there.
-            is_page = request.method != "POST" and not _is_data(request)
-            if is_page and visit.path != EVENTS_PATH and "project" not in visit.query:
-                response = RedirectResponse(visit.page, 303)
-                await response(scope, receive, send)
-                return
-
             with ExitStack() as places:
                 places.enter_context(self._admission.caller(visit.caller))
-                if visit.path == EVENTS_PATH:
+                # An address with its project can be passed on to others.
+                is_page = request.method != "POST" and not _is_data(request)
+                is_stream = visit.path == EVENTS_PATH
+                if is_page and not is_stream and "project" not in visit.query:
+                    response = RedirectResponse(visit.page, 303)
+                    await response(scope, receive, send)
+                    return
+
+                if is_stream:
                     tenant = visit.caller.key.tenant
                     places.enter_context(self._streams.running())
                     places.enter_context(self._streams.running(tenant))
@@ -587,7 +599,7 @@ class Site:
 
         return Visit(
             app=self._app,
-            caller=await self._caller(request, session),
+            caller=await self._caller_of(session, request.headers),
             session=session,
             path=path,
             query=dict(request.query_params),
@@ -595,12 +607,16 @@ class Site:
             person=person,
         )
 
-    async def _caller(self, request: Request, session: Session) -> Caller:
-        """Return the caller of a session. Raises KeyRefused, Problem, StoreError."""
-        if session.authorization:
-            return await self._callers.identified(session.authorization)
-        check_local(request.headers, with_origin=True)
-        return local(self._setup)
+    async def _caller_of(self, session: Session, headers: Headers) -> Caller:
+        """Return the caller of a session. Raises KeyRefused, Problem, StoreError.
+
+        Who signed in without a key is refused when the store has one.
+        """
+        if not session.authorization:
+            check_local(headers, with_origin=True)
+        if session.invited:
+            return local(self._setup)
+        return await self._callers.identified(session.authorization)
 
     async def _form_of(
         self, request: Request, session: Session | None = None
@@ -693,12 +709,15 @@ class Site:
         if request.method == "HEAD":
             return Response(media_type=stream_type)
 
-        return StreamingResponse(self._changes(visit), media_type=stream_type)
+        changes = self._changes(visit, _cookie(request), request.headers)
+        return StreamingResponse(changes, media_type=stream_type)
 
-    async def _changes(self, visit: Visit) -> AsyncIterator[str]:
+    async def _changes(
+        self, visit: Visit, cookie: str, headers: Headers
+    ) -> AsyncIterator[str]:
         """Yield an event each time that something of the visitor's project changed.
 
-        The stream ends when the key of the visitor is revoked.
+        The stream ends when the session does, and when its key is revoked.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
         seen_state = await visit.caller.read(figures.latest)
@@ -707,11 +726,12 @@ class Site:
 
         while time.monotonic() < deadline:
             await asyncio.sleep(STREAM_POLL_SECONDS)
-            if visit.session.authorization:
-                try:
-                    await self._callers.identified(visit.session.authorization)
-                except KeyRefused:
-                    return
+            if self.sessions.find(cookie, person=False) is None:
+                return
+            try:
+                await self._caller_of(visit.session, headers)
+            except KeyRefused:
+                return
 
             latest = await visit.caller.read(figures.latest)
             if latest != seen_state:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heedful.errors import HeedfulError, InvalidInput, NotFound, UsageError
+from heedful.errors import HeedfulError, InvalidInput, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
@@ -51,7 +50,8 @@ MAX_REPLAY_POLICIES = 10
 LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
-MAX_TRACE_EVENTS = 500  # the first events of an episode on its page
+# Signs of a mistake are looked for in so many characters of each text of an episode.
+MAX_SIGN_CHARS = 2_000
 # The newest texts of memory, of which those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
 
@@ -269,14 +269,7 @@ async def traces(visit: Visit) -> Document:
 async def trace(visit: Visit, digest: str) -> Document:
     """Show an episode as a timeline, with its failing events marked."""
     read = visit.caller.read
-    rows = await read(figures.rows, "episode_of", digest=digest)
-    if not rows:
-        raise NotFound("episode", digest, "the project")
-    row = dict(rows[0])
-    record = await offload(json.loads, row.pop("record"))
-    episode = record.get("episode", {})
-    events = episode.get("events", [])
-
+    row, episode = await read(figures.episode, digest)
     learnt = await read(
         figures.rows,
         "learnt_from",
@@ -290,19 +283,18 @@ async def trace(visit: Visit, digest: str) -> Document:
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
         "signals": await offload(_signals, episode),
         "learnt": [dict(lesson) for lesson in learnt],
-        "events": events[:MAX_TRACE_EVENTS],
-        "left_out": {"events": max(0, len(events) - MAX_TRACE_EVENTS)},
+        "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
     }
 
 
 def _signals(episode: Document) -> list[Document]:
     """Return an episode's signs of a mistake, each with its event's number from 1."""
-    if not episode.get("events"):
+    if not episode["events"]:
         return []
 
     rows: list[Document] = []
-    for part in EpisodeReader(Limits()).add(episode):
+    for part in EpisodeReader(Limits(content=MAX_SIGN_CHARS)).add(episode):
         rows += [
             {"event": sign.at + 1, "kind": sign.kind, "words": sign.words}
             for sign in signals(part)

@@ -26,9 +26,11 @@ where tenant = :tenant and caller = :caller and once = :once and at > :after
 order by n;
 
 -- name: insert_answer
--- An expired answer is replaced.
+-- An expired answer is replaced. Nothing is stored beside what another request with the same key has stored.
 insert into answer (tenant, caller, once, n, digest, record, at)
-values (:tenant, :caller, :once, :n, :digest, :record, :now)
+select :tenant, :caller, :once, :n, :digest, :record, :now
+where not exists (select 1 from answer where tenant = :tenant and caller = :caller and once = :once
+                  and at > :before and digest <> :digest)
 on conflict (tenant, caller, once, n) do update set digest = :digest, record = :record, at = :now
 where answer.at <= :before
 returning n;
