@@ -14,11 +14,13 @@ WAITING = 60.0  # seconds until a process that should have ended is given up
 class Service:
     """A service that works in that folder, on `heedful.db`, without weights."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, module: str = "heedful.cli"
+    ) -> None:
         command = [
             sys.executable,
             "-m",
-            "heedful.cli",
+            module,
             "serve",
             "--port",
             "0",
@@ -53,9 +55,9 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, *options: str) -> Iterator[str]:
+def running(folder: Path, *options: str, module: str = "heedful.cli") -> Iterator[str]:
     """The URL of a service, which has to end well."""
-    service = Service(folder, *options)
+    service = Service(folder, *options, module=module)
     try:
         yield service.url
     finally:

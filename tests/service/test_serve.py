@@ -11,7 +11,8 @@ import socket
 import sqlite3
 import threading
 import time
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -297,13 +298,7 @@ def framed(tmp_path_factory):
 
 
 def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
-    descriptors, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with ExitStack() as lines:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, maximum))
-        try:
-            url = lines.enter_context(running(tmp_path))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, maximum))
+    with few_descriptors(tmp_path) as url, ExitStack() as lines:
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         working = lines.enter_context(socket.create_connection(address, WAITING))
         working.sendall(UNFINISHED + b"Content-Length: 13\r\n\r\n")
@@ -315,6 +310,80 @@ def test_a_stranger_neither_takes_all_connections_nor_fills_the_log(tmp_path):
         working.sendall(b'{"task": "a"}')
         assert working.recv(100).startswith(b"HTTP/1.1 201 Created")
     assert len((tmp_path / "log").read_text().splitlines()) < 10
+
+
+@contextmanager
+def few_descriptors(folder: Path) -> Iterator[str]:
+    """Return the URL of a service that may open 128 files, so 64 connections."""
+    descriptors, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as services:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, maximum))
+        try:
+            url = services.enter_context(running(folder))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, maximum))
+        yield url
+
+
+def is_closed(line: socket.socket) -> bool:
+    """Return whether the service has closed a connection on which it says nothing."""
+    try:
+        return line.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_slow_forms_of_strangers_take_no_connection_of_others(tmp_path):
+    with few_descriptors(tmp_path) as url, ExitStack() as lines:
+        host = url.partition("//")[2]
+        head = (
+            f"POST /ui/sign-in HTTP/1.1\r\nHost: {host}\r\nOrigin: {url}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\n"
+            "Content-Length: 60000\r\n\r\nkey="
+        )
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        forms = []
+        for _ in range(150):
+            line = lines.enter_context(socket.create_connection(address))
+            line.sendall(head.encode())
+            line.setblocking(False)
+            forms.append(line)
+        while sum(map(is_closed, forms)) < 150 - 64:
+            time.sleep(0.05)
+        for number in range(4):
+            loop = f"{url}/v1/loops/{number}"
+            began = httpx.put(loop, json={"task": "a"}, timeout=WAITING)
+            assert began.status_code == 201
+        form = {"key": "", "next": "/ui/loops" + 30_000 * "x"}
+        signed_in = httpx.post(
+            f"{url}/ui/sign-in", data=form, headers={"Origin": url}, timeout=WAITING
+        )
+        assert signed_in.status_code == 303
+
+
+def test_an_answer_that_nobody_takes_is_given_up(tmp_path):
+    with running(tmp_path, module="tests.service.impatient") as url:
+        loop = {"task": 4_000_000 * "x"}
+        assert httpx.put(f"{url}/v1/loops/a", json=loop, timeout=WAITING).is_success
+        path = "/v1/loops/a"
+        with socket.socket() as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            line.settimeout(WAITING)
+            line.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            ended = 'heedful_requests_total{method="GET",route="/v1/loops/{id}"'
+            while ended not in httpx.get(f"{url}/metrics", timeout=WAITING).text:
+                time.sleep(0.1)
+            parts: list[bytes] = []
+            with suppress(ConnectionResetError):
+                parts += iter(partial(line.recv, 65_536), b"")
+            assert len(b"".join(parts)) < 4_000_000
+
+        # Who takes it gets all of it.
+        answer = httpx.get(f"{url}{path}", timeout=WAITING)
+        assert answer.json()["task"] == loop["task"]
 
 
 @pytest.mark.parametrize("before", [b"", HEALTH], ids=["alone", "after another"])

@@ -466,9 +466,10 @@ async def open_loop(
     )
     if may_be_large:
         head = replace(head, columns=await offload(loops.head_columns, head))
-    new_loop = await store.write(scope, loops.begin, id, head)
-    created = new_loop is not None
-    stored_loop = new_loop or await store.read(scope, loops.read, id)
+    stored_loop = await store.write(scope, loops.begin, id, head)
+    created = stored_loop is not None
+    if stored_loop is None:
+        stored_loop = await store.read(scope, loops.read, id)
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )

@@ -3,7 +3,12 @@
 A process has a limited number of file descriptors. Without a bound, a stranger who
 opens connections and sends nothing, or sends headers slowly, would take all of them,
 and the service could neither accept a client nor open its database. At most half of the
-descriptors are connections. A connection whose request is running is never closed.
+descriptors are connections. A connection whose request is running is never closed,
+unless the request waits for a client that has shown no key: for its form, or until it
+takes the answer.
+
+A client must take a large answer, too: the answer is passed on in parts, so that the
+request ends, and its turn, only when the client has taken almost all of it.
 
 Only documented parts are used: the callbacks of `asyncio.Protocol`, and the address of
 the client in the ASGI scope, which says whose request runs.
@@ -14,6 +19,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +33,8 @@ log: logging.Logger = logging.getLogger("heedful.http")
 MAX_CONNECTIONS = 4_096
 # Of the headers of a request, besides those that arrive in one part with its body.
 MAX_HEADER_BYTES = 16 * 1024
+PART_BYTES = 64 * 1024  # of an answer that is passed on in parts
+MAX_ANSWER_SECONDS = 30.0  # until a client has taken such an answer
 MAX_CHUNKED_BYTES = 16 * 1024**2  # of a body without a length that nothing has read
 TOO_LONG_ANSWER = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -40,12 +49,49 @@ class _Open:
     """An open connection, and how many bytes arrived since its last request ended.
 
     `header_bytes` counts them. It begins below 0 if nothing has read the body of that
-    request, because the body may still arrive.
+    request, because the body may still arrive. `stranger_waits` counts what a request
+    without a caller waits for from its client.
     """
 
     transport: asyncio.Transport
     running_requests: int = 0
     header_bytes: int = 0
+    stranger_waits: int = 0
+
+    @property
+    def may_close(self) -> bool:
+        """Whether it only waits for its client, to whom nothing was promised."""
+        return self.running_requests == 0 or self.stranger_waits > 0
+
+    @contextmanager
+    def waiting(self, scope: Scope) -> Iterator[None]:
+        """Say that a request waits for its client while the block runs."""
+        if scope["state"].get("caller") is not None:
+            yield
+            return
+
+        self.stranger_waits += 1
+        try:
+            yield
+        finally:
+            self.stranger_waits -= 1
+
+    async def send(self, message: Message, send: Send) -> None:
+        """Send a message of an answer; close the connection if nobody takes it."""
+        body = message.get("body", b"")
+        if len(body) <= PART_BYTES:
+            await send(message)
+            return
+
+        loop = asyncio.get_running_loop()
+        deadline = loop.call_later(MAX_ANSWER_SECONDS, self.transport.abort)
+        try:
+            for begin in range(0, len(body), PART_BYTES):
+                end = begin + PART_BYTES
+                more = end < len(body) or message.get("more_body", False)
+                await send({**message, "body": body[begin:end], "more_body": more})
+        finally:
+            deadline.cancel()
 
 
 def max_connections() -> int:
@@ -97,14 +143,20 @@ class OpenConnections:
         async def receive_part() -> Message:
             """Receive a part of the body, and note when the body is read whole."""
             nonlocal unread_bytes
-            message = await receive()
+            with connection.waiting(scope):
+                message = await receive()
             if not message.get("more_body"):
                 unread_bytes = 0
             return message
 
+        async def send_part(message: Message) -> None:
+            """Send a message of the answer."""
+            with connection.waiting(scope):
+                await connection.send(message, send)
+
         connection.running_requests += 1
         try:
-            await self._app(scope, receive_part, send)
+            await self._app(scope, receive_part, send_part)
         finally:
             connection.running_requests -= 1
             connection.header_bytes = -unread_bytes
@@ -118,7 +170,7 @@ class OpenConnections:
             return
 
         for longest, connection in self._open.items():
-            if connection.running_requests == 0:
+            if connection.may_close:
                 del self._open[longest]
                 # `close` would wait for a client that reads nothing.
                 connection.transport.abort()
