@@ -177,7 +177,9 @@ def test_a_replay_in_parts_is_that_of_all_loops(
     assert answer["recorded"]["loops"] == 2
 
 
-def test_a_short_read_does_not_wait_for_one_in_bulk(api: Api):
+def test_no_read_of_a_loop_waits_for_one_in_bulk(api: Api):
+    begin(api, "long")
+    read_data(report(api, "long", 1, "wrong", output=2 * MAX_SHORT_READ_BYTES * "x"))
     begun = threading.Event()
     go_on = threading.Event()
 
@@ -194,6 +196,7 @@ def test_a_short_read_does_not_wait_for_one_in_bulk(api: Api):
         long = asyncio.create_task(store.read(SCOPE, wait))
         await asyncio.to_thread(begun.wait, 30)
         results = [await store.read(SCOPE, lambda db, scope: "short")]
+        assert (await api.ask("GET", "/v1/loops/long")).status_code == 200
         go_on.set()
         return [*results, await long]
 

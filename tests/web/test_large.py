@@ -155,6 +155,40 @@ def test_figures_say_how_many_loops_they_left_out(
     assert browser.get("/loops/wide.json").json()["long"] is True
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("text=needle", id="a text"),
+        pytest.param("check=check+0", id="a check"),
+        pytest.param("rule=attempts", id="a rule"),
+    ],
+)
+def test_a_search_looks_at_some_texts_and_leads_to_older_ones(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, query: str
+):
+    policy = {"rules": [{"rule": "attempts", "limit": 1}]}
+    for number in range(5):
+        body = {"task": f"{number} needle {5_000 * 'x'}", "policy": policy}
+        read_data(browser.api.put(f"/v1/loops/{number}", json=body), 201)
+        report(browser.api, str(number), 1, findings=10, chars=500)
+    body = {"task": 5_000 * "x", "policy": policy}
+    for number in range(5, 10):
+        read_data(browser.api.put(f"/v1/loops/{number}", json=body), 201)
+        report(browser.api, str(number), 1, findings=0)
+    monkeypatch.setattr(figures, "MAX_SEARCHED_BYTES", 12_000)
+
+    ids = []
+    pages = 0
+    address = f"/loops.json?{query}"
+    while address:
+        page = browser.get(address).json()
+        ids += [row["id"] for row in page["loops"]]
+        pages += 1
+        address = page["next"] and f"/loops.json{page['next']}"
+    assert ids == ["4", "3", "2", "1", "0"]
+    assert pages > 1
+
+
 def send_episode(api: Api, events: int, chars: int) -> str:
     """Send an episode of events that failed; return its digest."""
     event = {"type": "tool_response", "tool": "sh", "error": "e"}

@@ -27,6 +27,7 @@ from types import FunctionType
 from typing import (
     Any,
     Concatenate,
+    Literal,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -234,16 +235,21 @@ def _condition(columns: Iterable[str]) -> str:
     return " and ".join(f"{column} = :{column}" for column in columns)
 
 
+# "bulk" for a read that is declared as bulk, "long" for any other large one.
+ReadLane = Literal["short", "long", "bulk"]
+
+
 class Access(Protocol):
     """Access to the database of a store, in SQLite or in PostgreSQL.
 
     All methods raise StoreError and the errors of `work`.
     """
 
-    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
+    async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on one consistent snapshot of the database; return its result.
 
-        Only one read in `bulk` runs at a time, and no other read waits for it.
+        Of the reads in the lane "long" one runs at a time, and so of those in the lane
+        "bulk"; no read waits for one in another lane.
         """
 
     async def write(self, scope: Scope, work: Work[T], locks: Sequence[str]) -> T:

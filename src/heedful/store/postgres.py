@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -23,7 +23,7 @@ from psycopg import errors, sql
 
 from heedful.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.store.connection import MEMORY_LOCKS, Row, Work
+from heedful.store.connection import MEMORY_LOCKS, ReadLane, Row, Work
 from heedful.store.postgres_migrations import newest_version
 from heedful.store.postgres_session import (
     PSYCOPG_ERRORS,
@@ -140,8 +140,12 @@ def in_database(url: str) -> Store:
     return Store(address.shown, Database(address))
 
 
-# The turn of reads in bulk, of which one runs at a time; no lock has such a number.
-BULK_TURN = 2**64
+# The turns of large reads, of which one runs at a time; no lock has such a number.
+LANE_TURNS: Mapping[ReadLane, Sequence[int]] = {
+    "short": (),
+    "long": (2**64,),
+    "bulk": (2**64 + 1,),
+}
 
 
 class Database:
@@ -155,13 +159,10 @@ class Database:
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
+    async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         begin = _begin(_BEGIN_READ_SQL, scope)
         job = partial(self._pool.transact, begin, work, reads=True)
-        turns: Sequence[int] = ()
-        if bulk:
-            turns = (BULK_TURN,)
-        return await self._pool.run(job, turns)
+        return await self._pool.run(job, LANE_TURNS[lane])
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS

@@ -22,7 +22,7 @@ from weakref import WeakSet, finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.connection import MEMORY_LOCKS, Db, Work
+from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.sqlite_schema import check_objects, split_statements
 from heedful.store.statements import Dialect
 from heedful.store.store import Store
@@ -419,9 +419,9 @@ def in_file(path: str) -> Store:
 
 
 class File:
-    """Access to one SQLite file: a thread for all writes and two for reads.
+    """Access to one SQLite file: a thread for all writes, one for each lane of reads.
 
-    Reads in bulk have a thread of their own.
+    In memory, there is one for all.
     """
 
     def __init__(self, path: str, busy_seconds: float) -> None:
@@ -430,22 +430,31 @@ class File:
 
         self.writer: Thread = Thread(open_file, writes=True, place=self._place)
         self.reader: Thread = self.writer
+        self.long_reader: Thread = self.writer
         self.bulk_reader: Thread = self.writer
         if path != IN_MEMORY_PATH:
             open_reader = partial(open_file, reads=True)
             self.reader = Thread(open_reader, writes=False, place=self._place)
+            self.long_reader = Thread(open_reader, writes=False, place=self._place)
             self.bulk_reader = Thread(open_reader, writes=False, place=self._place)
 
         # The threads do not refer to the store, so that an unused store is closed.
-        for thread in (self.writer, self.reader, self.bulk_reader):
+        for thread in self._threads:
             finalize(self, thread.close, thread.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T], bulk: bool = False) -> T:
-        """Run `work` on a thread for reads, and return its result."""
-        thread = self.reader
-        if bulk:
-            thread = self.bulk_reader
-        return await thread.run(work)
+    @property
+    def _threads(self) -> Sequence[Thread]:
+        """All threads; in memory, each is the writer."""
+        return (self.writer, self.reader, self.long_reader, self.bulk_reader)
+
+    async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
+        """Run `work` on the thread for reads in this lane, and return its result."""
+        threads = {
+            "short": self.reader,
+            "long": self.long_reader,
+            "bulk": self.bulk_reader,
+        }
+        return await threads[lane].run(work)
 
     async def write(
         self, scope: Scope, work: Work[T], locks: Sequence[str] = MEMORY_LOCKS
@@ -459,7 +468,7 @@ class File:
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens the file again."""
-        for thread in (self.writer, self.reader, self.bulk_reader):
+        for thread in self._threads:
             thread.close()
         self._place.opened = None
         self._place.schema_is_own = False

@@ -25,6 +25,7 @@ from heedful.store.connection import (
     Db,
     Function,
     LargeRead,
+    ReadLane,
     Work,
     is_bulk,
     is_resumable,
@@ -185,18 +186,20 @@ class Store:
                 db.free_bytes = None
 
         turn: TurnKind = "read"
+        lane: ReadLane = "bulk"
         if not is_bulk(work):
             turn = "call"
+            lane = "long"
             short_job = partial(bounded_job, MAX_SHORT_READ_BYTES)
             value = await self._access.read(scope, short_job)
             if isinstance(value, LargeRead):
                 longer_job = partial(bounded_job, MAX_FREE_READ_BYTES)
-                value = await self._access.read(scope, longer_job, bulk=True)
+                value = await self._access.read(scope, longer_job, lane)
             if not isinstance(value, LargeRead):
                 return value
 
         await take_turn(turn)
-        return await self._access.read(scope, job, bulk=True)
+        return await self._access.read(scope, job, lane)
 
     async def write(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

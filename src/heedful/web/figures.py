@@ -43,6 +43,7 @@ MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
 # Loops that one search looks at; the page then offers to search older ones.
 MAX_SEARCHED_LOOPS = 10_000
+MAX_SEARCHED_BYTES = 32 * 2**20  # of their tasks or records, in which it searches
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
 MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
@@ -439,9 +440,10 @@ def listed(
     """Return the newest loops that fit all filters, and the cursor of older ones.
 
     The cursor is the number below which a search continues, or 0 at the end. At most
-    `MAX_SEARCHED_LOOPS` loops are looked at. The loops have this `state`, this memory
-    `key`, the `text` in their id or task, and were stopped by `rule`, failed the check
-    `tag`, and changed `since` a time; "" and 0 allow all.
+    `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
+    loops have this `state`, this memory `key`, the `text` in their id or task, and were
+    stopped by `rule`, failed the check `tag`, and changed `since` a time; "" and 0
+    allow all.
     """
     # Rules and checks are looked for as text in the stored JSON.
     if rule:
@@ -449,6 +451,7 @@ def listed(
     if tag:
         tag = f'"check":{json.dumps(tag)}'
 
+    oldest = _oldest_searched(db, scope, before, text=text, rule=rule, tag=tag)
     newest = rows(
         db,
         scope,
@@ -461,7 +464,7 @@ def listed(
         before=before,
         since=since,
         limit=limit + 1,
-        window=MAX_SEARCHED_LOOPS,
+        oldest=oldest,
         chars=MAX_SHOWN_TASK_CHARS,
         record_chars=MAX_LIST_RECORD_CHARS,
     )
@@ -471,8 +474,29 @@ def listed(
         return loops[:limit], loops[limit - 1]["n"]
 
     # All loops that were looked at are shown; there may be older ones.
-    past = rows(db, scope, "past", before=before, window=MAX_SEARCHED_LOOPS)
-    return loops, past[0]["n"] if past else 0
+    return loops, oldest
+
+
+def _oldest_searched(
+    db: Db, scope: Scope, before: int, text: str, rule: str, tag: str
+) -> int:
+    """Return the number of the oldest loop that a search looks at; 0 if it is all."""
+    values: Plain = {"before": before, "window": MAX_SEARCHED_LOOPS}
+    if not (text or rule or tag):
+        past = rows(db, scope, "past", **values)
+        return past[0]["n"] if past else 0
+
+    values |= {**key_of(scope), "text": text, "rule": rule, "tag": tag}
+    free_bytes = MAX_SEARCHED_BYTES
+    oldest = 0
+    looked_at = 0
+    for row in db.execute(statements(db.dialect)["searched"], values):
+        free_bytes -= row["size"]
+        if oldest and free_bytes < 0:
+            return oldest
+        oldest = row["n"]
+        looked_at += 1
+    return oldest if looked_at == MAX_SEARCHED_LOOPS else 0
 
 
 def _summary(row: Row) -> Plain:

@@ -17,13 +17,21 @@ select n, id, kind, run, stage, memory_key, state, cancelled, created, updated,
        (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision
-from (select * from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
-      order by n desc limit :window) as loop
-where kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and updated >= :since
+from loop
+where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
+  and kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and updated >= :since
   and (:text = '' or instr(lower(task), :text) > 0 or instr(lower(id), :text) > 0)
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
   and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
 order by n desc limit :limit;
+
+-- name: searched
+-- Loops of a search, each with the size of what is searched.
+select n, case when :text = '' then 0 else /*sqlite length(task) *//*postgres octet_length(task) */ end
+  + case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
+  + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
+from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
+order by n desc limit :window;
 
 -- name: past
 select n from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)

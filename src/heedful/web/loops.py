@@ -122,7 +122,6 @@ async def loops(visit: Visit) -> Document:
     return {
         "loops": rows,
         "filters": filters,
-        "searched": figures.MAX_SEARCHED_LOOPS,
         **page_links(visit, cursor),
     }
 
