@@ -278,6 +278,7 @@ def test_a_loop_may_have_its_own_limit_of_reruns(store):
     assert other["max_reruns"] == 3
 
 
+@pytest.mark.both
 def test_a_later_completion_may_change_the_limit_of_its_loop(store, monkeypatch):
     first = complete(store, "loop_001", POOR)["decision_result"]
     second = complete(store, first["new_loop_id"], POOR, max_reruns=1)
@@ -584,6 +585,7 @@ def test_repetition_is_counted_over_the_scope_with_the_tags_that_are_asked_about
     }
 
 
+@pytest.mark.both
 def test_repetition_after_a_completion_agrees_with_the_completion(store):
     complete(store, "loop_001", POOR, bias_tags=[TAG])
     completed = complete(store, "loop_002", POOR, bias_tags=[TAG])
@@ -698,6 +700,7 @@ def test_reasoning_is_logged_and_written_to_the_trace(store, caplog):
 
 
 @pytest.mark.both
+@pytest.mark.both
 def test_the_status_has_the_logged_reasons(store):
     complete(store, "loop_001", POOR)
     run_async(
@@ -721,6 +724,7 @@ def test_the_status_has_the_logged_reasons(store):
     assert answer["guardrails_status"]["rerun_trigger"] == ["alignment", "drift"]
 
 
+@pytest.mark.both
 def test_an_override_needs_no_name(store):
     name = rerun_times(store, "loop_001", count=3)[-1]["loop_id"]
     status = run_async(enforce_rerun_limits(name, True, store=store))

@@ -253,6 +253,7 @@ class OwnReflection:
     quality_delta: float
 
 
+@pytest.mark.both
 def test_a_dataclass_of_the_caller_is_a_reflection(memory):
     own = OwnReflection(**asdict(ONE))
     id = run_async(compat.persist_reflection(own, memory, changed_behavior=True))
@@ -569,6 +570,14 @@ def test_a_memory_in_a_file_can_be_pickled(tmp_path):
     assert again.max_entries == 10
 
 
-def test_a_memory_without_a_file_cannot_be_pickled():
-    with pytest.raises(InvalidInput, match="store is ':memory:'; it must be a SQLite"):
-        pickle.dumps(Memory(":memory:"))
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param(":memory:", id="a store in memory"),
+        pytest.param("postgresql://erin:secret@host/heedful", id="PostgreSQL"),
+    ],
+)
+def test_a_memory_without_a_file_cannot_be_pickled(url):
+    with pytest.raises(InvalidInput, match="it must be a SQLite file") as caught:
+        pickle.dumps(Memory(url))
+    assert "secret" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Embedders: the real MiniLM, and an endpoint on this machine."""
 
 import asyncio
+import pickle
 import sys
 from typing import Any
 
@@ -39,6 +40,12 @@ def test_rows_are_unit_vectors_in_float32(minilm):
     assert embed(minilm).shape == (0, 384)
     cut = embed(minilm, "word " * 300, "word " * 300 + "something else entirely")
     assert np.array_equal(cut[0], cut[1])  # text beyond 256 tokens is left out
+
+
+def test_an_embedder_that_has_loaded_its_model_can_be_pickled(minilm):
+    vector = embed(minilm, "one text")
+    again = pickle.loads(pickle.dumps(minilm))
+    assert np.array_equal(embed(again, "one text"), vector)
 
 
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
