@@ -270,3 +270,19 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     assert reflected.stored
     rows = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert any("call ocr" in row.lesson for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "task"),
+    [
+        pytest.param("Read the lease.", "Get it done.\nRead the lease.", id="typed"),
+        pytest.param("Get it done", "Get it done.", id="the task itself"),
+        pytest.param("See:\nall of it", "Get it done.", id="perhaps pasted"),
+    ],
+)
+async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
+    asked = (Event("user_message", prompt),)
+    refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
+    await reflect(run_of(asked, refused), memory=memory, trust="operator")
+    matches = await memory.query("Get it done.", waiting=True, importance=0.1)
+    assert {match.example.task for match in matches} == {task}
