@@ -16,8 +16,8 @@ from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.wording import by_rules
 from heedful.traces import sources as origins
+from heedful.traces.course import course
 from heedful.traces.episode import Episode
-from heedful.traces.signals import course
 
 
 def unstated_sources(
