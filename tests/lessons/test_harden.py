@@ -142,6 +142,13 @@ PROSE = "Sales rose. We ship, and we bill."
             id="the words of a call",
         ),
         pytest.param(
+            material(["rm -rf build", "rm -rf out"], ["make", "ls"], is_call=True),
+            "call",
+            ["sudo rm -rf src"],
+            ["rm notes.txt"],
+            id="all words with which rejected calls begin",
+        ),
+        pytest.param(
             material(["5", "6"], ["4", "9"]), None, [], [], id="a wrong value"
         ),
         pytest.param(

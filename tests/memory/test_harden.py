@@ -13,6 +13,7 @@ from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
+from heedful.traces.episode import Event
 
 pytestmark = pytest.mark.both
 
@@ -338,6 +339,19 @@ async def test_tenants_and_projects_have_their_own_checks(memory: Memory) -> Non
             await stranger.checks.accept(check.lesson, by="eve")
         with pytest.raises(NotFound):
             await stranger.checks.false_alarm(check.lesson, by="eve")
+
+
+async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
+    memory: Memory,
+) -> None:
+    call = Event("tool_call", tool="Bash", arguments={"command": "npm run build"})
+    failure = Event("tool_response", "missing script: build", error="exit code 1")
+    run = heedful.Episode((call, failure), outcome="failure")
+    reflected = await heedful.reflect(run, memory=memory)
+    lesson = reflected.stored[0]
+    await memory.quarantine.release([lesson.entry], by="ana")
+    with pytest.raises(InvalidInput, match="`before` tells it"):
+        await memory.checks.propose(lesson.id)
 
 
 async def test_too_few_examples_say_how_many_there_are(memory: Memory) -> None:

@@ -127,6 +127,34 @@ def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
         assert browser.get("/loops/a/b.json?attempts.limit=no").json()["again"]["wrong"]
 
 
+def test_a_lesson_shows_its_check_and_an_action_its_warning(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        browser.open(api._all)
+        for rejected in ("npm test", "npm run lint"):
+            example = {
+                "task": rejected,
+                "rejected": rejected,
+                "accepted": rejected.replace("npm", "pnpm"),
+            }
+            body = {
+                "error_type": "Bash",
+                "text": "npm is not used here",
+                "lesson": "Use pnpm.",
+                "example": example,
+            }
+            api.post("/v1/reflections", json=body)
+
+        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
+        assert f"heedful harden {lesson}" in browser.get(f"/lessons/{lesson}").text
+        api.post(f"/v1/reflections/{lesson}/check", json={})
+        page = browser.get(f"/lessons/{lesson}")
+        assert "this call has &#39;npm&#39;" in page.text
+        assert browser.get(f"/lessons/{lesson}.json").json()["check"]["hits"] == 0
+        action = {"kind": "action", "text": "npm install"}
+        assert "Use pnpm." in browser.get("/recall", params=action).text
+
+
 @pytest.mark.both
 def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
     with browsing(tmp_path) as browser:

@@ -246,14 +246,18 @@ def _words(material: Material) -> Iterator[Proposed]:
 
 
 def _calls(material: Material) -> Iterator[Proposed]:
-    """Yield the words with which all rejected calls begin, the fewest first."""
-    first, *others = map(call_words, material.rejected)
-    for count in range(1, len(first) + 1):
-        words = first[:count]
-        if any(other[:count] != words for other in others):
-            return
+    """Yield the words with which all rejected calls begin.
+
+    Fewer words would forbid calls that nobody rejected.
+    """
+    words = []
+    for column in zip(*map(call_words, material.rejected), strict=False):
+        if len(set(column)) > 1:
+            break
+        words.append(column[0])
+
+    if words:
+        text = " ".join(words)
         yield Proposed(
-            kind="call",
-            rule={"words": " ".join(words)},
-            about=f"this call has {' '.join(words)!r}",
+            kind="call", rule={"words": text}, about=f"this call has {text!r}"
         )

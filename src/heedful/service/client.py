@@ -313,7 +313,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         body = {"tool": tool, "arguments": arguments}
         answer = await self.call("POST", "before", body=body)
         failures = [lesson_from_wire(failure) for failure in answer["failures"]]
-        return _read(ActionHistory, {**answer, "failures": failures})
+        checks = [lesson_from_wire(check) for check in answer.get("checks", ())]
+        return _read(ActionHistory, {**answer, "failures": failures, "checks": checks})
 
     async def recall(
         self,

@@ -18,6 +18,7 @@ from heedful.lessons.harden import Material
 from heedful.lessons.learn import rule_digest
 from heedful.lessons.lesson import Example, Scope, Trust, release_command
 from heedful.lessons.lesson_check import Alarm, LessonCheck
+from heedful.lessons.ranking import EPISODE_LESSON_KINDS
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import (
     Db,
@@ -53,6 +54,13 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
     in use.
     """
     lesson = _trusted_lesson(db, scope, id)
+    if lesson["kind"] in EPISODE_LESSON_KINDS:
+        allowed = (
+            "a lesson of a loop, or one that was remembered with examples; this one is "
+            "from the run of an agent, and `before` tells it before the same action"
+        )
+        raise InvalidInput("lesson", id, allowed)
+
     memory_key = lesson["memory_key"]
     values = {
         "scope": token(scope),

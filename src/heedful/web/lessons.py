@@ -18,6 +18,7 @@ from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire, split_page
+from heedful.store import hardened
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
@@ -121,8 +122,11 @@ async def lesson(visit: Visit, n: int) -> Document:
     proof = await visit.get("/v1/proof", limit=200)
     effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
 
+    check = await visit.caller.read(hardened.read, record["id"])
+
     return {
         "lesson": record,
+        "check": asdict(check) if check else None,
         "name": name,
         "examples": [_example(row) for row in examples],
         "links": links,
