@@ -348,6 +348,7 @@ async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
     failure = Event("tool_response", "missing script: build", error="exit code 1")
     run = heedful.Episode((call, failure), outcome="failure")
     reflected = await heedful.reflect(run, memory=memory)
+    assert reflected is not None
     lesson = reflected.stored[0]
     await memory.quarantine.release([lesson.entry], by="ana")
     with pytest.raises(InvalidInput, match="`before` tells it"):

@@ -16,9 +16,14 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.harden import Material
 from heedful.lessons.learn import rule_digest
-from heedful.lessons.lesson import Example, Scope, Trust, release_command
+from heedful.lessons.lesson import (
+    EPISODE_LESSON_KINDS,
+    Example,
+    Scope,
+    Trust,
+    release_command,
+)
 from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.lessons.ranking import EPISODE_LESSON_KINDS
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import (
     Db,
