@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.lesson import Filter, Lesson
+from heedful.lessons.lesson import Filter, Lesson, Match
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
@@ -62,7 +62,7 @@ async def attack(
 
 async def recall_everything(memory: Memory) -> set[str]:
     """All that any question brings, by any way."""
-    matches = []
+    matches: list[Match] = []
     for question in (
         SIMILAR,
         WEIGHT.task,

@@ -13,7 +13,7 @@ import pytest
 
 import heedful
 from heedful import compat
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Match, Scope
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting, to_stored_episode
 from heedful.store import episodes
@@ -221,7 +221,7 @@ WAYS_IN: dict[str, Any] = {
 
 async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     """What each way out says, by its name."""
-    matches = []
+    matches: list[Match] = []
     for question, min_importance in product((TASK, PAGE), (0.0, 0.1)):
         matches += await memory.recall(question, 99, importance=min_importance)
     rows = await compat.query_reflections(

@@ -633,12 +633,12 @@ def _list_alarms(
     for event in events:
         if event["type"] != "tool_call":
             continue
-        taken = action(event["tool"], event["arguments"] or {})
+        called_action = action(event["tool"], event["arguments"] or {})
         is_false = (event["agent"], event["call"]) in worked
         alarms += [
             Alarm(check.lesson, is_false=is_false)
             for check in checks
-            if check.judges_tool(taken.tool) and check.judge(taken.text)
+            if check.judges_tool(called_action.tool) and check.judge(called_action.text)
         ]
     return tuple(alarms)
 

@@ -105,13 +105,13 @@ def _objects(material: Material) -> Iterator[Proposed]:
     allowed = {}
     for name in sorted(set.intersection(*map(set, objects))):
         allowed[name] = sorted({types[name] for types in objects})
-    about = f"a JSON object with {', '.join(allowed)}"
+    shape = f"a JSON object with {', '.join(allowed)}"
     for closed in (False, True):
         only = " and nothing else" if closed else ""
         yield Proposed(
             kind="object",
             rule={"fields": allowed, "closed": closed},
-            about=f"the answer is not {about}{only}",
+            about=f"the answer is not {shape}{only}",
         )
 
 

@@ -202,10 +202,10 @@ class _Reader:
 
     def _find(self, text: str, start: int) -> int:
         """Return where a text begins at or after `start`."""
-        found = self.line.find(text, start)
-        if found < 0:
+        index = self.line.find(text, start)
+        if index < 0:
             raise _UnclearLine
-        return found
+        return index
 
     def _add_quoted(self, word: _Word, text: str) -> None:
         """Add a text in quotes to a word."""

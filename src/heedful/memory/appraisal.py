@@ -51,10 +51,10 @@ async def appraise(episode: Episode, *, judge: Model | str) -> Evaluation:
     study = await asyncio.to_thread(Study.of, episode)
     _, texts = excerpt(study)
     names = ("error", "outcome", "signals", "events")
-    shown = [f"{name}:\n{texts[name]}" for name in names if name in texts]
+    excerpts = [f"{name}:\n{texts[name]}" for name in names if name in texts]
     task = "\n".join(texts[name] for name in ("task", "goal") if name in texts)
 
     answer = NO_ANSWER_TEXT
     if study.course.answer is not None:
         answer = episode.events[study.course.answer].content
-    return await ask(answer, Context(task, data="\n\n".join(shown)))
+    return await ask(answer, Context(task, data="\n\n".join(excerpts)))

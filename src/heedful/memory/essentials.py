@@ -38,8 +38,8 @@ UNBELIEVED_IMPORTANCE = 1.0
 MAX_SHOWN_ESSENTIAL_CHARS = 80  # of its text in a reason
 # A word with its inner signs, and what makes it a name: a digit, a sign, or a capital
 # inside.
-_WORD_PATTERN = re.compile(r"\w(?:[\w./-]*\w)?")
-_NAME_PATTERN = re.compile(r"\d|_|\w[./-]\w|[a-z][A-Z]")
+_ESSENTIAL_WORD_PATTERN = re.compile(r"\w(?:[\w./-]*\w)?")
+_ESSENTIAL_NAME_PATTERN = re.compile(r"\d|_|\w[./-]\w|[a-z][A-Z]")
 # The names of what a text must keep.
 FAILED_CALL = "the failed call"
 ERROR = "the error"
@@ -202,8 +202,10 @@ def _content(text: str) -> frozenset[str]:
 
 def _names(text: str) -> frozenset[str]:
     """Return the names in a text: "openssl-sys", "KeyError", "src/de.json", "429"."""
-    parts = _WORD_PATTERN.findall(text)
-    return frozenset(normalize(part) for part in parts if _NAME_PATTERN.search(part))
+    parts = _ESSENTIAL_WORD_PATTERN.findall(text)
+    return frozenset(
+        normalize(part) for part in parts if _ESSENTIAL_NAME_PATTERN.search(part)
+    )
 
 
 def _distinct(content: frozenset[str], others: frozenset[str]) -> frozenset[str]:

@@ -428,14 +428,14 @@ class Memory:
         )
         check_share("importance", importance)
 
-        every = bool(only.tags) or not text.strip()
+        lists_all = bool(only.tags) or not text.strip()
         matches = await self._search(
             text,
             await self._embed(text),
             max(MIN_QUERY_CANDIDATES, limit),
             only,
             waiting=waiting,
-            every=every,
+            every=lists_all,
         )
         return ranking.rank_answers(
             text,
@@ -443,7 +443,7 @@ class Memory:
             limit=limit,
             least=importance,
             now=time.time(),
-            every=every,
+            every=lists_all,
         )
 
     def render(

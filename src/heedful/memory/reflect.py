@@ -178,8 +178,8 @@ class Reflected:
 
         It is "" if nothing waits in quarantine, or if only a release helps.
         """
-        made = [lesson for lesson in (self.lesson, self.strategy) if lesson]
-        states = {answer.state for answer in self.stored or made}
+        lessons = [lesson for lesson in (self.lesson, self.strategy) if lesson]
+        states = {answer.state for answer in self.stored or lessons}
         return trust_hint(self.untrusted) if "quarantined" in states else ""
 
 

@@ -473,9 +473,8 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
         before=before,
         most=REPLAY_CHUNK_BYTES,
     )
-    stored = [read_decisions(db, scope, id) for id in sizes]
-    stored.reverse()
-    loops = replayable(stored)
+    oldest_first = [read_decisions(db, scope, id) for id in reversed(sizes)]
+    loops = replayable(oldest_first)
     return RecordedChunk(
         loops,
         last=next(reversed(sizes), before),

@@ -294,10 +294,10 @@ def _find_shown(run: Course, failed: int, works: int) -> list[int]:
     steps: list[int] = []
     for call in _good_calls(run, failed, works):
         text = _result_text(run, call)
-        known = {token for token in new if _has_token(text, token)}
-        if known:
+        explained = {token for token in new if _has_token(text, token)}
+        if explained:
             steps.append(call)
-            new -= known
+            new -= explained
     return steps
 
 

@@ -318,7 +318,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
             await caller.setup.work.defer("reword", scope, digest=digest)
 
     hint = storage["hint"]
-    if hint:
+    if hint and reflection.reflected is not None:
         sources = {*reflection.reflected.untrusted, caller.actor.via} - {""}
         stated = await memory.stated_trust()
         hint = trust_hint(untrusted_sources(sources, stated), HTTP_TRUST_ARGUMENT)
