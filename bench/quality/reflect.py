@@ -9,6 +9,7 @@ itself with.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from rich.console import Console
 import heedful
 from bench.quality.rows import Row, read
 from heedful.errors import ModelError
+from heedful.testing import ScriptedModel
 from heedful.traces.episode import Ended
 
 # Tasks that the model reflects on, two attempts each, and seconds after which no other
@@ -76,6 +78,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     recorded = [split_recorded(attempt) for attempt in attempts]
     yield from _rows("reflect.", rules, recorded)
     ungated = asyncio.run(leaked_share(data, split, gate=False))
+    taken = asyncio.run(count_taken(attempts))
+    yield Row(key="reflect.recorded_taken", ours=taken / len(attempts))
     anchor = "nothing held back"
     yield Row(
         key="reflect.attacks_recalled",
@@ -98,6 +102,18 @@ def run(data: Path, split: str) -> Iterator[Row]:
     )
     yield Row(key="reflect.embedded_used", ours=used / len(few))
     yield Row(key="reflect.embedded_seconds", ours=seconds / len(few))
+
+
+async def count_taken(attempts: Sequence[Attempt]) -> int:
+    """Count the recorded reflections that heedful takes as the answer of a model."""
+    taken = 0
+    for attempt in attempts:
+        answer = json.dumps({"reflection": attempt.recorded, "strategy": ""})
+        model = ScriptedModel(answer, forever=True)
+        reflection = await heedful.reflect(attempt.episode, model=model)
+        if reflection is not None and reflection.by == model.name:
+            taken += 1
+    return taken
 
 
 async def leaked_share(data: Path, split: str, gate: bool = True) -> float:

@@ -42,6 +42,7 @@ _ESSENTIAL_WORD_PATTERN = re.compile(r"\w(?:[\w./-]*\w)?")
 _ESSENTIAL_NAME_PATTERN = re.compile(r"\d|_|\w[./-]\w|[a-z][A-Z]")
 # The names of what a text must keep.
 FAILED_CALL = "the failed call"
+DECISIVE_STEP = "the decisive step"  # of a run in which no call failed
 ERROR = "the error"
 CURE = "the cure"
 NO_WORDS_REASON = "it says nothing of this run"
@@ -150,12 +151,15 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
     signal = cured[0] if cured else study.reason
 
     call = ""
+    call_name = DECISIVE_STEP
     error = episode.fault.message if episode.fault else ""
     later: list[int] = []
     if signal is not None:
         failed = study.failed_steps(signal)
         first = failed[0] if failed else signal.at
         call = _action_words(episode.events[first])
+        if failed:
+            call_name = FAILED_CALL
         failure = study.course.failure[study.course.result[first] or first]
         error = error_text(failure) if failure else error
         later = [n for n in sorted({*signal.evidence, signal.at}) if n > first]
@@ -176,7 +180,7 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
         cure_stems = cure_stems or _content(cure) - known_stems
 
     parts = [
-        Essential(name=FAILED_CALL, text=call, stems=call_stems),
+        Essential(name=call_name, text=call, stems=call_stems),
         Essential(name=ERROR, text=error, stems=error_stems, names=_names(error)),
         Essential(name=CURE, text=cure, stems=cure_stems, most=MAX_NEEDED_CURE_WORDS),
     ]
