@@ -7,10 +7,12 @@ import json
 
 import pytest
 
+from heedful import Episode, Event
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
 from heedful.traces import messages as traces
+from tests.cli.support import task
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, with_task
 from tests.store.support import opened
 
@@ -206,3 +208,68 @@ def test_damage_is_named_after_what_is_whole(session_of_traces, desk):
         False,
         True,
     ]
+
+
+KETTLE_TASK = "What does the red kettle cost?"
+KETTLE_RUN = Episode(
+    (
+        Event("tool_call", tool="price", arguments={"item": "kettle"}),
+        Event("tool_response", error="Error: no such item"),
+        Event("tool_call", tool="price", arguments={"item": "red kettle"}),
+        Event("tool_response", "41.90"),
+    ),
+    "success",
+    task=KETTLE_TASK,
+)
+
+
+def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    rule = (
+        "When price `kettle` fails with “Error: no such item”, call price `red kettle`"
+    )
+    back = (
+        "it waits in quarantine with the trust external: heedful quarantine release 2"
+    )
+    told = session(
+        ("reflect kettle.jsonl --json", 0),
+    ).json["episodes"][0]
+    assert told["untrusted"] == ["tool:price", "user"]
+    assert "heedful trust set tool:price measured --waiting" in told["hint"]
+    session(
+        (f"recall '{KETTLE_TASK}'", 0, "nothing related: lesson 2 is not shown", back),
+        (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),
+        ("recall 'Sing a song'", 0, "nothing related: no lesson is about a similar"),
+        ("trust set tool:price measured --waiting", 0, "0 texts released"),
+        ("trust set user operator --waiting", 0, "2 texts released"),
+        (f"recall '{KETTLE_TASK}'", 0, rule),
+        (f"recall --why '{KETTLE_TASK}'", 0, "shown: lesson 2", rule),
+    )
+
+
+def test_reflect_names_the_commands_that_state_whose_words_a_run_has(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    session(
+        (
+            "reflect kettle.jsonl",
+            0,
+            "Or, if these words are your own, say so once:",
+            "  heedful trust set tool:price measured --waiting",
+            "  heedful trust set user operator --waiting",
+        ),
+    )
+
+
+def test_why_names_what_keeps_the_nearest_lesson_from_a_loop(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    desk.tasks([task("kettle", task=KETTLE_TASK)])
+    session(("reflect kettle.jsonl", 0))
+    desk.heedful("run tasks.jsonl --model toy:answer", HEEDFUL_EMBEDDER="none")
+    session(
+        (
+            "why tasks-1/kettle",
+            0,
+            "silent: lesson 2 is not shown: it waits in quarantine",
+            "heedful quarantine release 2 --by NAME",
+        ),
+    )

@@ -160,6 +160,7 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
         recalled = await call_tool(
             client, "recall_lessons", task=ATTEMPT["task"], loop="report-1"
         )
+        assert "no lesson is about a similar task" in recalled.pop("silence")
         assert recalled == {"text": "", "shown": 0, "withheld": 0}
         loop = {**ATTEMPT, "goals": ["quality >= 0.8"]}
         evaluations = [{"scores": {"quality": score}} for score in (0.5, 0.9)]

@@ -13,6 +13,7 @@ import pytest
 
 import heedful
 from heedful import Episode, Event, checks
+from heedful.compat.reflections import query_reflections
 from heedful.lessons.lesson import Example, Trust
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
@@ -88,6 +89,19 @@ async def test_importance_is_a_figure_and_no_gate(memory, importance):
 
     await reflect(MENDED, memory=memory, score=score)
     assert [match.lesson for match in await memory.recall(TASK)] == [RULE]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+async def test_the_default_query_of_the_earlier_engine_finds_what_worked(
+    memory, outcome
+):
+    await reflect(replace(MENDED, outcome=outcome), memory=memory)
+    scope = memory.scope
+    for text in (TASK, None):
+        records = await query_reflections(
+            scope.tenant, scope.project, text, store=memory, waiting=False
+        )
+        assert records[0]["content"] == RULE
 
 
 async def test_the_strategy_of_a_success_that_a_model_wrote_is_told(memory):

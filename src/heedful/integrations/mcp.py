@@ -84,12 +84,14 @@ class LessonsAnswer:
 
     `text` has the facts between delimiters; it is empty if nothing fits. With a loop,
     `shown` and `withheld` count the lessons: a random part is withheld to measure
-    whether lessons help.
+    whether lessons help. If nothing is shown, `silence` says what keeps the nearest
+    lesson back.
     """
 
     text: str
     shown: int
     withheld: int
+    silence: str
 
 
 # The package takes the title of an output schema from here; callers know this one.
@@ -164,7 +166,12 @@ async def recall_lessons(task: Task, loop: LoopId = "") -> LessonsAnswer:
         body["loop"] = loop
     answer = await _ask_route("POST", "/v1/recall", body)
     exposure = answer["exposure"] or {"shown": 0, "withheld": 0}
-    return LessonsAnswer(answer["text"], exposure["shown"], exposure["withheld"])
+    return LessonsAnswer(
+        text=answer["text"],
+        shown=exposure["shown"],
+        withheld=exposure["withheld"],
+        silence=answer["silence"],
+    )
 
 
 async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:

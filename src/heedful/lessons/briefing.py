@@ -47,6 +47,7 @@ MAX_CHOICE_TEXT_CHARS = 200
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
+DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The coin depends on earlier loops only, so it stays fair.
@@ -230,11 +231,13 @@ class Briefing:
                 "no memory key, so no rules: pass memory_key (command line: --key)"
             ]
 
-        if nearest is not None:
-            reasons.append(nearest.remedy)
-        else:
+        if nearest is None:
             measure = "" if self.space else " (by words, without an embedder)"
             reasons.append(f"no lesson is about a similar task{measure}")
+        elif nearest.obstacle == DISTANCE_REASON:
+            reasons.append(nearest.remedy)
+        else:
+            reasons.insert(0, nearest.remedy)
 
         names_waiting = nearest is not None and "quarantine" in nearest.command
         if self.waiting and not names_waiting:
@@ -413,7 +416,7 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 def _distance_obstacle(match: Match) -> Obstacle:
     """Return what keeps a lesson back whose task is not similar enough."""
     command = EMBED_COMMAND if match.cosine is None else ""
-    return Obstacle("it is about another task", command)
+    return Obstacle(DISTANCE_REASON, command)
 
 
 def find_obstacle(match: Match) -> Obstacle | None:
@@ -463,8 +466,8 @@ def explain_silence(
     `matches` are the lessons that a search found, and `hidden` those that may not be
     recalled.
     """
-    candidates = list(with_overlap(task, [*matches, *hidden]))
-    related = [match for match in candidates if is_related(match)]
+    related = [m for m in with_overlap(task, [*matches, *hidden]) if is_related(m)]
+    candidates = with_overlap(task, matches)
     nearest = min(related or candidates, key=_distance, default=None)
     if nearest is None:
         return "no lesson is about a similar task, or passes the filters"

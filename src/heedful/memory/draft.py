@@ -36,6 +36,7 @@ OUTCOME_IMPORTANCE: Mapping[Ended, float] = {
     "partial": 0.5,
     "success": 0.3,
 }
+MENDED_IMPORTANCE = 0.7  # of a lesson that says what worked
 # The author of a draft without a model, and the confidence if the author gives none.
 DRAFT_BY_RULES = "rules"
 DEFAULT_CONFIDENCE = 0.5
@@ -138,8 +139,12 @@ Score = Callable[[Draft, Episode], float]
 
 
 def by_outcome(draft: Draft, episode: Episode) -> float:
-    """Return the importance of a reflection by the outcome of its episode."""
-    return OUTCOME_IMPORTANCE[episode.outcome]
+    """Return the importance of a reflection by the outcome of its episode.
+
+    What worked is as important as what failed, however the episode ended.
+    """
+    outcome = OUTCOME_IMPORTANCE[episode.outcome]
+    return max(outcome, MENDED_IMPORTANCE) if draft.mended else outcome
 
 
 def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
