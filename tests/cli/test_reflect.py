@@ -231,11 +231,10 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(desk, sessio
     back = (
         "it waits in quarantine with the trust external: heedful quarantine release 2"
     )
-    told = session(
-        ("reflect kettle.jsonl --json", 0),
-    ).json["episodes"][0]
-    assert told["untrusted"] == ["tool:price", "user"]
-    assert "heedful trust set tool:price measured --waiting" in told["hint"]
+    done = session(("reflect kettle.jsonl --json", 0))
+    [episode] = done.json["episodes"]
+    assert episode["untrusted"] == ["tool:price", "user"]
+    assert "heedful trust set tool:price measured --waiting" in episode["hint"]
     session(
         (f"recall '{KETTLE_TASK}'", 0, "nothing related: lesson 2 is not shown", back),
         (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),

@@ -359,12 +359,13 @@ def choose_for_loop(
     barred: list[Match] = []
     others: list[tuple[Match, Obstacle]] = []
     for match in with_overlap(task, matches):
+        form_obstacle = _form_obstacle(match, tell)
+        if form_obstacle and (match.cause or not Likeness.of(match).nearness):
+            continue
         if match.cause is None:
-            is_barred = _form_obstacle(match, tell) or find_obstacle(match)
+            is_barred = form_obstacle or find_obstacle(match)
             group = barred if is_barred else similar
             group.append(match)
-            continue
-        if _form_obstacle(match, tell):
             continue
 
         reason = match.cause.rests(checks, match.verified) if before is None else ""
