@@ -84,7 +84,6 @@ from heedful.traces.error_lines import error_line
 from heedful.traces.messages import write
 from heedful.traces.reading import read
 from heedful.traces.signals import Signal
-from heedful.traces.sources import MAX_TYPED_CHARS
 from heedful.validation import check_sequence, check_share, require
 
 _log = logging.getLogger("heedful")
@@ -218,20 +217,6 @@ def episode_of(
         id=loop.id,
         source=LOOP_SOURCE,
     )
-
-
-def _asked(episode: Episode) -> str:
-    """Return the task of an episode, with what the user typed first if it says more.
-
-    A task is often a title. A longer message is left out, as it may hold what others
-    wrote.
-    """
-    messages = (e.content for e in episode.events if e.type == "user_message")
-    prompt = next(messages, "").strip()
-    is_typed = len(prompt) <= MAX_TYPED_CHARS and "\n" not in prompt
-    if not episode.task or not is_typed or prompt in episode.task:
-        return episode.task
-    return f"{episode.task}\n{prompt}"
 
 
 def _task_text(loop: StoredLoop) -> str:
@@ -669,7 +654,7 @@ class _Reflector:
         them. If some of these are gone, nobody knows how far they were trusted.
         """
         episode = study.episode
-        task = redact(_asked(episode))[:MAX_EXAMPLE_TEXT_CHARS]
+        task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
         limits = [study.task_trust] if task else []
 
         rows: Sequence[Mapping[str, Any]] = ()

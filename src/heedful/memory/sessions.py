@@ -31,9 +31,10 @@ from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
+from heedful.traces.comparison import likeness
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
 from heedful.traces.error_lines import error_lines, output, without_margin
-from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS, likeness
+from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.validation import require
 
 # Arguments of tools: the text that an edit writes, the text that it replaces, and the

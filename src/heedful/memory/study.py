@@ -97,6 +97,22 @@ class Study:
         )
 
     @property
+    def asked(self) -> str:
+        """The task, with what the user typed first if that says more.
+
+        A task is often a title. A longer message is left out, as it may hold what
+        others wrote.
+        """
+        task = self.episode.task
+        events = self.episode.events
+        messages = (e.content for e in events if e.type == "user_message")
+        prompt = next(messages, "").strip()
+        is_typed = len(prompt) <= origins.MAX_TYPED_CHARS and "\n" not in prompt
+        if not task or not is_typed or prompt in task:
+            return task
+        return f"{task}\n{prompt}"
+
+    @property
     def reason(self) -> Signal | None:
         """The signal that best explains the failure; None without signals.
 

@@ -24,17 +24,10 @@ from heedful.memory.study import FIX_KINDS, Study
 from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.traces import course as trace
+from heedful.traces.comparison import differences, differing_parts, likeness
 from heedful.traces.episode import LOOP_SOURCE, Fault
 from heedful.traces.error_lines import error_text, output
-from heedful.traces.retries import (
-    asks_to_wait,
-    differences,
-    differing_parts,
-    is_wait,
-    likeness,
-    waited,
-    was_meant,
-)
+from heedful.traces.retries import asks_to_wait, is_wait, waited, was_meant
 from heedful.traces.signals import Kind, Signal
 
 MAX_QUOTATION_CHARS = 360

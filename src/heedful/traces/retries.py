@@ -10,52 +10,44 @@ so it cannot make the same call work. Pure.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
 from itertools import islice
-from typing import Any
 
-from heedful.lessons.words import count_common
+from heedful.traces.comparison import (
+    MIN_WORD_CHARS,
+    TOKEN_PATTERN,
+    begin_alike,
+    differ_in_few_arguments,
+    differences,
+    leaves,
+    likeness,
+    text_of_call,
+    tokens_of,
+)
 from heedful.traces.course import (
     SERVER_ERROR_NAMES,
     Course,
-    as_text,
     call_failed,
     ends,
     named_arguments,
     only_text,
     says_more,
 )
-from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event, call_arguments
+from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
 
 # A retry is looked for among this many calls of the tool after the failed one, and
 # another way among this many calls of any tool.
 MAX_RETRY_DISTANCE_CALLS = 20
-# Of two longer arguments only the parts that differ are shown.
-MAX_WHOLE_ARGUMENT_CHARS = 180
 MAX_DISTANCE_EVENTS = 200
-# Of two long texts with at most so many words, a row of more equal words is cut.
-MAX_COMPARED_WORDS = 300
-MAX_EQUAL_WORDS = 4
 MAX_STEPS_BETWEEN = 3
-# A value with more words is a text, not a value that was chosen.
-MAX_VALUE_WORDS = 8
-MAX_CHANGED_ARGUMENTS = 2
 # How alike two calls are that differ in few arguments, or by a value that was looked
 # up: less than calls with common words, which have at least 0.5.
 FEW_ARGUMENTS_LIKENESS = 0.4
 FOUND_VALUE_LIKENESS = 0.3
-MIN_WORD_CHARS = 4
 MIN_VALUE_CHARS = 8
-# The share of their words that calls for one purpose have in common.
-MIN_SHARED_WORDS = 0.25
 # The share of the names in a failed call that another way has, too.
 MIN_SHARED_NAMES = 1 / 3
-# A word of letters: "read" and "file" in "read_file2".
-_CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
-# A word, or a value such as "2026-03-27", "x.y" or "882134".
-_TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 # A value that says which thing is meant: it has a digit, a mark or a capital inside.
 _THING_PATTERN = re.compile(
     r"(?=\S*[\d_./@:-]|\S*[a-z][A-Z])[^\s\"'`,;()=\[\]{}|\\]{5,}"
@@ -206,12 +198,12 @@ def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
     """Return how alike two calls of one tool are; 0 if one is no retry of the other."""
     old = run.events[failed]
     new = run.events[other]
-    share = likeness(_text_of(old), _text_of(new))
+    share = likeness(text_of_call(old), text_of_call(new))
     if share > 0:
         return share
-    if _differ_in_few_arguments(_leaves(old), _leaves(new)):
+    if differ_in_few_arguments(leaves(old), leaves(new)):
         return FEW_ARGUMENTS_LIKENESS
-    if _begin_alike(old, new) and _find_shown(run, failed, other):
+    if begin_alike(old, new) and _find_shown(run, failed, other):
         return FOUND_VALUE_LIKENESS
     return 0.0
 
@@ -231,63 +223,6 @@ def _other_tries(
     return tries
 
 
-def _text_of(event: Event) -> str:
-    """Return the arguments of a call as one text."""
-    return " ".join(named_arguments(event).values())
-
-
-def _leaves(event: Event) -> dict[str, str]:
-    """Return the values of a call by their names; an inner one is "headers.Accept"."""
-    arguments = call_arguments(event)
-    if not isinstance(arguments, Mapping):
-        return named_arguments(event)
-    return dict(_inner_leaves("", arguments))
-
-
-def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the values of an object and of the objects in it, with their names."""
-    for name, value in data.items():
-        if isinstance(value, Mapping) and value:
-            yield from _inner_leaves(f"{prefix}{name}.", value)
-        else:
-            yield f"{prefix}{name}", as_text(value)
-
-
-def _differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Return whether two calls share a value and differ in few short ones."""
-    names = {**old, **new}
-    changed = [name for name in names if old.get(name) != new.get(name)]
-    if len(changed) == len(names) or len(changed) > MAX_CHANGED_ARGUMENTS:
-        return False
-    values = [old.get(name, "") for name in changed]
-    values += [new.get(name, "") for name in changed]
-    return all(len(value.split()) <= MAX_VALUE_WORDS for value in values)
-
-
-def _begin_alike(old: Event, new: Event) -> bool:
-    """Return whether two calls may serve one purpose.
-
-    They have the same arguments. Of several, they share one that is no flag; a single
-    one that is a text begins with the same word and shares a quarter of its words.
-    """
-    old_leaves = _leaves(old)
-    new_leaves = _leaves(new)
-    if old_leaves.keys() != new_leaves.keys():
-        return False
-    if len(old_leaves) > 1:
-        shared = [
-            value for name, value in old_leaves.items() if new_leaves[name] == value
-        ]
-        return any(len(value) >= MIN_WORD_CHARS for value in shared if value != "false")
-
-    old_words = _text_of(old).lower().split()
-    new_words = _text_of(new).lower().split()
-    if len(old_words) < 2 or len(new_words) < 2:
-        return True
-    share = _share_of_words(_text_of(old), _text_of(new))
-    return old_words[0] == new_words[0] and share >= MIN_SHARED_WORDS
-
-
 def _find_shown(run: Course, failed: int, works: int) -> list[int]:
     """Return the calls in between whose results first showed a new value of a call."""
     new = _new_tokens(run, failed, works)
@@ -303,18 +238,11 @@ def _find_shown(run: Course, failed: int, works: int) -> list[int]:
 
 def _new_tokens(run: Course, failed: int, works: int) -> set[str]:
     """Return what a call has that the failed one and its error lack."""
-    before = f"{_text_of(run.events[failed])} {_result_text(run, failed)}".lower()
-    tokens = _tokens(_text_of(run.events[works]))
-    values = {value.lower() for value in _leaves(run.events[works]).values()}
+    before = f"{text_of_call(run.events[failed])} {_result_text(run, failed)}".lower()
+    tokens = tokens_of(text_of_call(run.events[works]))
+    values = {value.lower() for value in leaves(run.events[works]).values()}
     tokens |= {value for value in values if len(value) >= MIN_VALUE_CHARS}
     return {token for token in tokens if token not in before}
-
-
-def _tokens(text: str) -> set[str]:
-    """Return the words and values of a text in lower case, without short words."""
-    tokens = set(_TOKEN_PATTERN.findall(text.lower()))
-    numbers = {token for token in tokens if token.isdigit() and len(token) > 1}
-    return numbers | {token for token in tokens if len(token) >= MIN_WORD_CHARS}
 
 
 def _has_token(text: str, token: str) -> bool:
@@ -434,7 +362,7 @@ def is_wait(run: Course, step: int, failed: int) -> bool:
     event = run.events[step]
     if _has_name(_WAIT_PATTERN, event) or _WAIT_PATTERN.match(_command(event)):
         return True
-    arguments = list(_leaves(event).values())
+    arguments = list(leaves(event).values())
     if len(arguments) != 1 or not arguments[0].isdigit():
         return False
     return _has_token(_result_text(run, failed), arguments[0])
@@ -492,17 +420,17 @@ def _is_about(run: Course, step: int, failed: int) -> bool:
         return True
     if _named(event) & (_named(run.events[failed]) | _error_names(run, failed)):
         return True
-    common = _tokens(_text_of(event)) & _tokens(_text_of(run.events[failed]))
-    return bool(common)
+    tokens = tokens_of(text_of_call(event))
+    return not tokens.isdisjoint(tokens_of(text_of_call(run.events[failed])))
 
 
 def _named(event: Event) -> set[str]:
     """Return the names in a call: paths with their parts, ids, and whole values."""
-    text = _text_of(event)
+    text = text_of_call(event)
     names = set(_THING_PATTERN.findall(text))
     parts = _split_names(names)
-    values = {value for value in _leaves(event).values() if len(value.split()) == 1}
-    tokens = {token for token in _tokens(text) if len(token) > MIN_WORD_CHARS}
+    values = {value for value in leaves(event).values() if len(value.split()) == 1}
+    tokens = {token for token in tokens_of(text) if len(token) > MIN_WORD_CHARS}
     return {name.lower() for name in names | parts | values | tokens if len(name) > 2}
 
 
@@ -533,17 +461,18 @@ def _is_wanted(run: Course, failed: int, works: int) -> bool:
     changes = differences(run.events[failed], run.events[works])
     if changes and all(_is_of_chance(*change) for change in changes):
         return True
-    new = _tokens(_text_of(run.events[works])) - _tokens(_text_of(run.events[failed]))
+    failed_tokens = tokens_of(text_of_call(run.events[failed]))
+    new = tokens_of(text_of_call(run.events[works])) - failed_tokens
     if not new:
         return False
 
     prompts = _messages(run, 0, failed)
-    task = _tokens(f"{run.episode.task} {prompts}")
-    old = _tokens(_text_of(run.events[failed])) - _tokens(_text_of(run.events[works]))
+    task = tokens_of(f"{run.episode.task} {prompts}")
+    old = failed_tokens - tokens_of(text_of_call(run.events[works]))
     if old and old | new <= task:
         return True
 
-    return new <= _tokens(_messages(run, failed, works))
+    return new <= tokens_of(_messages(run, failed, works))
 
 
 def _messages(run: Course, start: int, end: int) -> str:
@@ -578,7 +507,7 @@ def _find_other_way(run: Course, failed: int) -> int | None:
         candidate = run.events[call]
         if run.result[call] is None or call_failed(run, call):
             continue
-        if candidate.tool == event.tool and _begin_alike(event, candidate):
+        if candidate.tool == event.tool and begin_alike(event, candidate):
             continue
         if _changes_things(candidate):
             continue
@@ -595,9 +524,9 @@ def _find_other_way(run: Course, failed: int) -> int | None:
 def _thing_names(event: Event) -> set[str]:
     """Return the names of things in a call: paths, ids, long values."""
     values = {
-        value for value in _leaves(event).values() if len(value) >= MIN_VALUE_CHARS
+        value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS
     }
-    names = set(_THING_PATTERN.findall(_text_of(event)))
+    names = set(_THING_PATTERN.findall(text_of_call(event)))
     return {name for name in values | names if not name.startswith("-")}
 
 
@@ -649,7 +578,7 @@ def _is_remark(run: Course, position: int, answers: Sequence[int]) -> bool:
 
 def _holds(text: str, other: str) -> bool:
     """Return whether a text has the words of another in a row."""
-    words = [" ".join(_TOKEN_PATTERN.findall(part.lower())) for part in (text, other)]
+    words = [" ".join(TOKEN_PATTERN.findall(part.lower())) for part in (text, other)]
     return f" {words[1]} " in f" {words[0]} "
 
 
@@ -669,92 +598,3 @@ def was_meant(run: Course, failed: int) -> bool:
         if run.roles[position] == "said":
             return _EXPECTED_PATTERN.search(run.events[position].content) is not None
     return False
-
-
-def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
-    """Return the arguments that differ: name, old value, new value; None is absent.
-
-    An argument in an object has a name such as "headers.Accept".
-    """
-    old_arguments = _leaves(old)
-    new_arguments = _leaves(new)
-
-    changes: list[tuple[str, str | None, str | None]] = []
-    for name in {**old_arguments, **new_arguments}:
-        was = old_arguments.get(name)
-        now = new_arguments.get(name)
-        if was != now:
-            was, now = differing_parts(was, now)
-            changes.append((name, was, now))
-
-    return changes
-
-
-def differing_parts(
-    was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
-) -> tuple[str | None, str | None]:
-    """Return two texts; of long ones the parts that differ, with a word around them."""
-    if not was or not now or max(len(was), len(now)) <= max_chars:
-        return was, now
-
-    old_words = was.split(" ")
-    new_words = now.split(" ")
-    # How many equal words are left out at the start and at the end.
-    start = max(0, count_common(old_words, new_words) - 1)
-    old_reversed = old_words[start:][::-1]
-    new_reversed = new_words[start:][::-1]
-    end = max(0, count_common(old_reversed, new_reversed) - 1)
-
-    before = "… " if start else ""
-    after = " …" if end else ""
-    old_part, new_part = _without_equal_rows(
-        old_words[start : len(old_words) - end], new_words[start : len(new_words) - end]
-    )
-    return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
-
-
-def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, str]:
-    """Return two texts; of a long row of equal words only the ends are left.
-
-    Texts of more than `MAX_COMPARED_WORDS` words stay as they are.
-    """
-    if max(len(old), len(new)) > MAX_COMPARED_WORDS:
-        return " ".join(old), " ".join(new)
-
-    parts: tuple[list[str], list[str]] = ([], [])
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
-        rows = (old[old_start:old_end], new[new_start:new_end])
-        for part, row in zip(parts, rows, strict=True):
-            if kind == "equal" and len(row) > MAX_EQUAL_WORDS:
-                part += [*row[:1], "…", *row[-1:]]
-            else:
-                part += row
-    return " ".join(parts[0]), " ".join(parts[1])
-
-
-def likeness(first: str, second: str) -> float:
-    """Return how alike two calls are: the share of equal words, 0 below a half."""
-    if first == second:
-        return 1.0
-    share = _share_of_words(first, second)
-    return share if share >= 0.5 else 0.0
-
-
-def _share_of_words(first: str, second: str) -> float:
-    """Return the share of the words of two calls that both have.
-
-    In calls that differ in few words, a word with a typo counts as equal.
-    """
-    words = set(_CALL_WORD_PATTERN.findall(first.lower()))
-    other_words = set(_CALL_WORD_PATTERN.findall(second.lower()))
-
-    lost = words - other_words
-    new = other_words - words
-    similar = 0
-    if len(lost) < 4:
-        similar = sum(bool(get_close_matches(word, new, 1)) for word in lost)
-
-    same = len(words & other_words) + similar
-    distinct = len(words | other_words) - similar
-    return same / max(1, distinct)

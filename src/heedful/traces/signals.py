@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from heedful.lessons.signature import signature
 from heedful.sanitize import clean
+from heedful.traces.comparison import differences
 from heedful.traces.course import (
     RESULT_EVENTS,
     Course,
@@ -31,7 +32,7 @@ from heedful.traces.episode import (
     json_default,
 )
 from heedful.traces.error_lines import error_line
-from heedful.traces.retries import Retry, differences, find_corrections, find_retries
+from heedful.traces.retries import Retry, find_corrections, find_retries
 from heedful.validation import check_integer, require
 
 Kind = Literal[

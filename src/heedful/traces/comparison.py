@@ -1,0 +1,179 @@
+"""Calls compared: how alike two calls are, and in which arguments they differ. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher, get_close_matches
+from typing import Any
+
+from heedful.lessons.words import count_common
+from heedful.traces.course import as_text, named_arguments
+from heedful.traces.episode import Event, call_arguments
+
+# Of two longer arguments only the parts that differ are shown.
+MAX_WHOLE_ARGUMENT_CHARS = 180
+# Of two long texts with at most so many words, a row of more equal words is cut.
+MAX_COMPARED_WORDS = 300
+MAX_EQUAL_WORDS = 4
+# A value with more words is a text, not a value that was chosen.
+MAX_VALUE_WORDS = 8
+MAX_CHANGED_ARGUMENTS = 2
+MIN_WORD_CHARS = 4
+# The share of their words that calls for one purpose have in common.
+MIN_SHARED_WORDS = 0.25
+# A word of letters: "read" and "file" in "read_file2".
+_CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
+# A word, or a value such as "2026-03-27", "x.y" or "882134".
+TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
+
+
+def text_of_call(event: Event) -> str:
+    """Return the arguments of a call as one text."""
+    return " ".join(named_arguments(event).values())
+
+
+def leaves(event: Event) -> dict[str, str]:
+    """Return the values of a call by their names; an inner one is "headers.Accept"."""
+    arguments = call_arguments(event)
+    if not isinstance(arguments, Mapping):
+        return named_arguments(event)
+    return dict(_inner_leaves("", arguments))
+
+
+def _inner_leaves(prefix: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the values of an object and of the objects in it, with their names."""
+    for name, value in data.items():
+        if isinstance(value, Mapping) and value:
+            yield from _inner_leaves(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", as_text(value)
+
+
+def differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Return whether two calls share a value and differ in few short ones."""
+    names = {**old, **new}
+    changed = [name for name in names if old.get(name) != new.get(name)]
+    if len(changed) == len(names) or len(changed) > MAX_CHANGED_ARGUMENTS:
+        return False
+    values = [old.get(name, "") for name in changed]
+    values += [new.get(name, "") for name in changed]
+    return all(len(value.split()) <= MAX_VALUE_WORDS for value in values)
+
+
+def begin_alike(old: Event, new: Event) -> bool:
+    """Return whether two calls may serve one purpose.
+
+    They have the same arguments. Of several, they share one that is no flag; a single
+    one that is a text begins with the same word and shares a quarter of its words.
+    """
+    old_leaves = leaves(old)
+    new_leaves = leaves(new)
+    if old_leaves.keys() != new_leaves.keys():
+        return False
+    if len(old_leaves) > 1:
+        shared = [
+            value for name, value in old_leaves.items() if new_leaves[name] == value
+        ]
+        return any(len(value) >= MIN_WORD_CHARS for value in shared if value != "false")
+
+    old_words = text_of_call(old).lower().split()
+    new_words = text_of_call(new).lower().split()
+    if len(old_words) < 2 or len(new_words) < 2:
+        return True
+    share = _share_of_words(text_of_call(old), text_of_call(new))
+    return old_words[0] == new_words[0] and share >= MIN_SHARED_WORDS
+
+
+def tokens_of(text: str) -> set[str]:
+    """Return the words and values of a text in lower case, without short words."""
+    tokens = set(TOKEN_PATTERN.findall(text.lower()))
+    numbers = {token for token in tokens if token.isdigit() and len(token) > 1}
+    return numbers | {token for token in tokens if len(token) >= MIN_WORD_CHARS}
+
+
+def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | None]]:
+    """Return the arguments that differ: name, old value, new value; None is absent.
+
+    An argument in an object has a name such as "headers.Accept".
+    """
+    old_arguments = leaves(old)
+    new_arguments = leaves(new)
+
+    changes: list[tuple[str, str | None, str | None]] = []
+    for name in {**old_arguments, **new_arguments}:
+        was = old_arguments.get(name)
+        now = new_arguments.get(name)
+        if was != now:
+            was, now = differing_parts(was, now)
+            changes.append((name, was, now))
+
+    return changes
+
+
+def differing_parts(
+    was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
+) -> tuple[str | None, str | None]:
+    """Return two texts; of long ones the parts that differ, with a word around them."""
+    if not was or not now or max(len(was), len(now)) <= max_chars:
+        return was, now
+
+    old_words = was.split(" ")
+    new_words = now.split(" ")
+    # How many equal words are left out at the start and at the end.
+    start = max(0, count_common(old_words, new_words) - 1)
+    old_reversed = old_words[start:][::-1]
+    new_reversed = new_words[start:][::-1]
+    end = max(0, count_common(old_reversed, new_reversed) - 1)
+
+    before = "… " if start else ""
+    after = " …" if end else ""
+    old_part, new_part = _without_equal_rows(
+        old_words[start : len(old_words) - end], new_words[start : len(new_words) - end]
+    )
+    return f"{before}{old_part}{after}", f"{before}{new_part}{after}"
+
+
+def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, str]:
+    """Return two texts; of a long row of equal words only the ends are left.
+
+    Texts of more than `MAX_COMPARED_WORDS` words stay as they are.
+    """
+    if max(len(old), len(new)) > MAX_COMPARED_WORDS:
+        return " ".join(old), " ".join(new)
+
+    parts: tuple[list[str], list[str]] = ([], [])
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        rows = (old[old_start:old_end], new[new_start:new_end])
+        for part, row in zip(parts, rows, strict=True):
+            if kind == "equal" and len(row) > MAX_EQUAL_WORDS:
+                part += [*row[:1], "…", *row[-1:]]
+            else:
+                part += row
+    return " ".join(parts[0]), " ".join(parts[1])
+
+
+def likeness(first: str, second: str) -> float:
+    """Return how alike two calls are: the share of equal words, 0 below a half."""
+    if first == second:
+        return 1.0
+    share = _share_of_words(first, second)
+    return share if share >= 0.5 else 0.0
+
+
+def _share_of_words(first: str, second: str) -> float:
+    """Return the share of the words of two calls that both have.
+
+    In calls that differ in few words, a word with a typo counts as equal.
+    """
+    words = set(_CALL_WORD_PATTERN.findall(first.lower()))
+    other_words = set(_CALL_WORD_PATTERN.findall(second.lower()))
+
+    lost = words - other_words
+    new = other_words - words
+    similar = 0
+    if len(lost) < 4:
+        similar = sum(bool(get_close_matches(word, new, 1)) for word in lost)
+
+    same = len(words & other_words) + similar
+    distinct = len(words | other_words) - similar
+    return same / max(1, distinct)
