@@ -46,8 +46,6 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import (
-    NETWORK_SOURCE,
-    QUARANTINE_TRUST,
     QuarantinedLesson,
     initial_state,
     lowest_trust,
@@ -68,7 +66,7 @@ from heedful.memory.draft import (
 from heedful.memory.essentials import keep_essentials
 from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.memory.study import Study, remove_lessons
-from heedful.memory.vouching import vouched_draft
+from heedful.memory.vouching import sources_of, vouched_draft
 from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
@@ -707,25 +705,6 @@ class _LessonWriter:
     limits: Sequence[Trust]
     parents: tuple[int, ...]
 
-    def _sources(self, kind: str) -> tuple[str, ...]:
-        """Return the sources of a lesson of this kind, with the keys that sent the run.
-
-        The user is one if nobody vouches for the task, because an agent may repeat
-        words of it. The network stands for an origin that nobody knows: of a lesson
-        that would wait even if each named source were trusted.
-        """
-        study = self.study
-        sources = [*study.sources, *self.reflector.keys]
-        has_task = bool(study.episode.task or study.episode.goal)
-        if has_task and study.task_trust in QUARANTINE_TRUST:
-            sources.append("user")
-
-        vouched = self.vouched
-        trust = vouched.rule_trust if kind == "strategy" else vouched.trust
-        if trust in QUARANTINE_TRUST:
-            sources.append(NETWORK_SOURCE)
-        return tuple(dict.fromkeys(sources))
-
     def write(self, kind: str, text: str, trust: Trust, importance: float) -> Lesson:
         """Return a lesson, in the words of a stored one unless its own are better.
 
@@ -755,7 +734,7 @@ class _LessonWriter:
             tags=_distinct_tags(tags),
             meta=self._meta(kind),
             source=f"episode:{self.digest[:16]}",
-            sources=self._sources(kind),
+            sources=sources_of(study, self.reflector.keys, self.vouched, kind),
             parents=self.parents,
         )
 

@@ -7,11 +7,15 @@ vouches for them: its words were pasted, or nobody knows where an error comes fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from heedful.lessons.lesson import Trust
-from heedful.lessons.trust import QUARANTINE_TRUST, untrusted_sources
+from heedful.lessons.trust import (
+    NETWORK_SOURCE,
+    QUARANTINE_TRUST,
+    untrusted_sources,
+)
 from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.wording import by_rules
@@ -57,3 +61,23 @@ def vouched_draft(study: Study, draft: Draft) -> Draft:
         last -= 1
     trust = vouched.floor([last])
     return replace(draft, trust=trust, rule_trust=trust)
+
+
+def sources_of(
+    study: Study, keys: Sequence[str], vouched: Draft, kind: str
+) -> tuple[str, ...]:
+    """Return the sources of a lesson of this kind, with the `keys` that sent the run.
+
+    The user is one if nobody vouches for the task, because an agent may repeat words of
+    it. The network stands for an origin that nobody knows: of a lesson that would wait
+    even if each named source were trusted, as in the draft `vouched`.
+    """
+    sources = [*study.sources, *keys]
+    has_task = bool(study.episode.task or study.episode.goal)
+    if has_task and study.task_trust in QUARANTINE_TRUST:
+        sources.append("user")
+
+    trust = vouched.rule_trust if kind == "strategy" else vouched.trust
+    if trust in QUARANTINE_TRUST:
+        sources.append(NETWORK_SOURCE)
+    return tuple(dict.fromkeys(sources))
