@@ -113,6 +113,17 @@ PROSE = "Sales rose. We ship, and we bill."
         ),
         pytest.param(
             material(
+                ["One (1), two. Three four five six seven", "a; b c d e f g, h, i j"],
+                ["a. b, c", "a: b! c d", "x (y) z!"],
+                text="8 words, at most 6 asked for. use at most 6 words: cut 4 or more",
+            ),
+            "bound",
+            ["a b c d e f g"],
+            ["a, b. c; d e f"],
+            id="the widest bound that separates",
+        ),
+        pytest.param(
+            material(
                 ["```sql\nselect 1```", "Here:\n```select 2```"],
                 ["select 1;", "select a, b from c"],
                 text="write it without ``` around it",

@@ -19,7 +19,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from heedful.lessons.lesson_check import (
@@ -211,14 +210,19 @@ def _piece_rule(
 
 
 def _bounds(material: Material) -> Iterator[Proposed]:
-    """Yield the bounds that the lesson's words name, such as a number of words."""
+    """Yield the bounds that the lesson's words name, the widest first.
+
+    Its words may have more numbers, such as how many words are to be cut.
+    """
     if not material.keyed:
         return
     numbers = sorted(set(map(int, _NUMBER_PATTERN.findall(material.text))))
     units = [unit for unit in UNITS if unit in material.text.lower()]
-    for unit, number in product(units, numbers):
-        yield _bound(unit, most=number, words=f"at most {number}")
-        yield _bound(unit, least=number, words=f"at least {number}")
+    for unit in units:
+        for number in reversed(numbers):
+            yield _bound(unit, most=number, words=f"at most {number}")
+        for number in numbers:
+            yield _bound(unit, least=number, words=f"at least {number}")
 
 
 def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Proposed:
