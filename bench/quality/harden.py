@@ -10,7 +10,8 @@ lesson's check finds it, which asks no model. `data` are the labels and the SQL 
 open sets: their right answers are recorded ones, their mistakes are written here.
 
 `prose` are answers that models wrote to questions, in whole sentences; ready-made
-checks divide them into wrong and right ones.
+checks divide them into wrong and right ones. `fresh` are other answers with other
+checks, among them names and dates, which have no form in common.
 
 Each right answer of a family that comes after its check was made is judged by it: one
 that is found is a false alarm. The rest of the right answers of a family, which no
@@ -24,7 +25,9 @@ the unlike tasks and on the data; false alarms 0 of more than 500; at least 0.7 
 lessons with two examples can be hardened, since a wrong value is no wrong form. The
 prose was added after the code: expected 0.9 and 0. A first run found 3 false alarms in
 1,325 of its answers, because of two bounds that separate the narrower one was taken,
-and one in 635 of the data, because "w2" was a word and a number.
+and one in 635 of the data, because "w2" was a word and a number. Of the fresh ones 0.9
+and 0 were expected; a first run found 182 false alarms in 2,684 answers, because two
+names were a form, and so a form has to be shown by the lesson's words now.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ ANSWERS = Path(__file__).with_name("harden.json")
 SEVERITIES = ("P1", "P3", "P0", "P2")
 TEAMS = ("@shipping", "@billing", "@support")
 FLAGS = ("Y", "N")
+# Loops that teach, in each family; the others are judged.
+MAX_TAUGHT_CASES = 100
 Judge = Callable[[str], list[Finding]]
 
 
@@ -93,6 +98,7 @@ async def _measure(data: Path, split: str) -> list[Row]:
         "unlike": unlike_families(),
         "data": data_families(data, split),
         "prose": prose_families(data, split),
+        "fresh": fresh_families(data, split),
     }
     rows: list[Row] = []
     everything: list[Count] = []
@@ -144,7 +150,7 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
     memory = Memory(":memory:", holdout=0)
     checks: dict[str, heedful.LessonCheck] = {}
     refusals: dict[str, str] = {}
-    for case in cases:
+    for place, case in enumerate(cases):
         for answer in case.wrong:
             for finding in case.judge(answer):
                 rule = heedful.signature(finding.check, finding.key).digest
@@ -157,8 +163,10 @@ async def _stream(name: str, cases: Sequence[Case]) -> Count:
                     else:
                         count.missed.append(f"missed {answer[:40]!r}")
         _judge_right(count, case, checks)
-        if case.wrong:
+        # As in use, loops that were right at once are remembered, too.
+        if case.wrong or place < MAX_TAUGHT_CASES:
             await _teach(name, case, memory)
+        if case.wrong and place < MAX_TAUGHT_CASES:
             await _harden(memory, checks, refusals)
     count.hardened = len(checks)
     count.lessons = len(checks.keys() | refusals.keys())
@@ -329,17 +337,50 @@ def prose_families(data: Path, split: str) -> dict[str, list[Case]]:
     return {name: _divide(texts, check) for name, check in checks.items()}
 
 
+def fresh_families(data: Path, split: str) -> dict[str, list[Case]]:
+    """Return reports about data, statements and names, divided by ready-made checks."""
+    reports = [
+        row["response"].strip() for row in read(data, "grounding_quintd1", split)
+    ]
+    statements = [row["gold_sql"] for row in read(data, "sql_lifelong_db", split)]
+    names = []
+    for row in read(data, "episodes_hotpotqa", split):
+        answers = [attempt["final_answer"] or "" for attempt in row["attempts"]]
+        names += map(str.strip, answers)
+
+    checks = heedful.checks
+    divided = {
+        "at_most_characters": (reports, checks.characters(at_most=600)),
+        "at_least_characters": (reports, checks.characters(at_least=400)),
+        "without_percent": (reports, checks.excludes("%")),
+        "with_overall": (reports, checks.contains("overall")),
+        "one_line": (reports, checks.regex(r"[^\n]*", fix="write one paragraph")),
+        "select": (statements, checks.regex("SELECT .*", fix="begin with SELECT")),
+        "capital": (names, checks.regex("[A-Z].*", fix="begin with a capital letter")),
+        "no_dot": (names, checks.regex(r".*[^.]", fix="leave out the dot at the end")),
+    }
+    return {
+        name: _divide(list(dict.fromkeys(filter(None, texts))), check)
+        for name, (texts, check) in divided.items()
+    }
+
+
 def _divide(texts: Sequence[str], check: Any) -> list[Case]:
-    """Return a case for each right text; the first of them have a wrong one, too."""
+    """Return a case for each text, in their order; a wrong one is then put right.
+
+    What puts it right is the next text that the check accepts.
+    """
 
     def judge(answer: str) -> list[Finding]:
         return list(check(answer, Context("")))
 
-    right = [text for text in texts if not judge(text)]
-    wrong = [text for text in texts if judge(text)]
     cases = []
-    for place, text in enumerate(right):
-        before = (wrong[place],) if place < len(wrong) else ()
-        case = Case(task=f"question {place}", wrong=before, right=text, judge=judge)
-        cases.append(case)
+    left: list[str] = []
+    for place, text in enumerate(texts):
+        wrong = (text,) if judge(text) else ()
+        left += wrong
+        if not wrong:
+            before = (left.pop(0),) if left else ()
+            case = Case(task=f"text {place}", wrong=before, right=text, judge=judge)
+            cases.append(case)
     return cases

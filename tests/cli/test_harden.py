@@ -35,7 +35,7 @@ async def _teach(store: Store, *pairs: tuple[str, str]) -> None:
 def taught(desk: Desk) -> Desk:
     """A database in which two loops corrected the mistake of lesson 1."""
     with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(_teach(store, ("high", "P1"), ("low", "P3")))
+        asyncio.run(_teach(store, ("high", "P0"), ("low", "P3")))
     return desk
 
 
@@ -46,7 +46,7 @@ def test_a_lesson_is_hardened_and_retired(taught, session) -> None:
             "harden 1",
             0,
             "lesson 1 is a check, proposed",
-            "such as 'P1' or 'P3'",
+            "such as 'P0' or 'P3'",
             "executed: finds 2 of 2 rejected outputs, none of 2 accepted",
             "says: no severity. Answer with one of P0 to P3",
             "loops of the memory key 'bugs'",

@@ -49,14 +49,14 @@ PROSE = "Sales rose. We ship, and we bill."
             id="a field too many",
         ),
         pytest.param(
-            material(["12 kilos", "7"], ["12 kg", "9.5 kg"]),
+            material(["12 kilos", "7"], ["12 kg", "9.5 kg"], "write it as in 4 kg"),
             "form",
             ["4", "4 pounds", "4kg", "about 4 kg"],
             ["-3 kg", "1,000.5 kg"],
             id="a number and its unit",
         ),
         pytest.param(
-            material(["Lisbon", "Rome"], ["oslo", "lima"]),
+            material(["Lisbon", "Rome"], ["oslo", "lima"], "write it in lower case"),
             "form",
             ["Paris", "PARIS"],
             ["paris"],
@@ -64,7 +64,9 @@ PROSE = "Sales rose. We ship, and we bill."
         ),
         pytest.param(
             material(
-                ["cash withdrawal", "Card lost"], ["cash_withdrawal", "card_is_lost"]
+                ["cash withdrawal", "Card lost"],
+                ["cash_withdrawal", "card_is_lost"],
+                "write it as top_up",
             ),
             "form",
             ["top up"],
@@ -72,7 +74,11 @@ PROSE = "Sales rose. We ship, and we bill."
             id="what joins words",
         ),
         pytest.param(
-            material(["1/2/2024", "2024-5-1"], ["2024-05-01", "1999-12-31"]),
+            material(
+                ["1/2/2024", "2024-5-1"],
+                ["2024-05-01", "1999-12-31"],
+                text="write YYYY-MM-DD, as in 2020-01-02",
+            ),
             "form",
             ["2024-5-31", "May 2024"],
             ["2031-01-30"],
@@ -84,7 +90,7 @@ PROSE = "Sales rose. We ship, and we bill."
                 ["one", "one two"],
                 text="3 words, the limit is 2 words",
             ),
-            "form",
+            "bound",
             ["a b c"],
             ["a", "a b"],
             id="how many words",
@@ -175,6 +181,40 @@ PROSE = "Sales rose. We ship, and we bill."
             [],
             [],
             id="a form without a key",
+        ),
+        pytest.param(
+            material(["Paris.", "Rome."], ["Oslo", "Lima"], "leave out the last dot"),
+            None,
+            [],
+            [],
+            id="a form that two outputs have by chance",
+        ),
+        pytest.param(
+            material(
+                ["1 May.", "2 May."], ["1 May", "2 May"], "'1 May.' ends with a dot"
+            ),
+            None,
+            [],
+            [],
+            id="a form that stands in a rejected output",
+        ),
+        pytest.param(
+            material(["yes", "no"], ["Y", "N"], "answer with Y or N"),
+            "form",
+            ["maybe"],
+            ["Y", "N"],
+            id="outputs that the lesson names",
+        ),
+        pytest.param(
+            material(
+                ["Paris."] * 2,
+                ["Oslo", "Lima"],
+                harmless=tuple(f"City{letter}" for letter in "abcdefghijklmnopqr"),
+            ),
+            "form",
+            ["Rome."],
+            ["Cork"],
+            id="a form that 20 outputs have",
         ),
         pytest.param(
             material(["12", "7"], ["12 kg", "kg: 7"]),

@@ -6,7 +6,10 @@ form of the whole answer, a bound that the lesson's words name, a word that they
 A construct begins as general as it can be, and gets narrower only if a rejected output
 still fits. So it does not ask for more than the examples show:
 
-- a form needs two different accepted outputs, or what they have in common is chance;
+- two accepted outputs may have a form in common by chance. So a form is proposed only
+  if the lesson's words show one ("as in 7 kg"), name two of the outputs ("Y or N") or
+  the case of letters ("lower case"), or if `MIN_PLAIN_OUTPUTS` accepted outputs have
+  it;
 - a bound or a word needs to stand in the lesson's own words, since two long texts
   differ in many things by chance;
 - what an answer must have is asked only of loops with the memory key of the lesson,
@@ -19,6 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from heedful.lessons.lesson_check import (
@@ -34,6 +38,9 @@ from heedful.lessons.lesson_check import (
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
 MAX_BOUND = 10**9  # words, lines or characters: no answer has more
+# Accepted outputs that show a form by themselves: after 20 without an exception, fewer
+# than 3 in 20 have another one (rule of three), and 4 in 20 retire a check.
+MIN_PLAIN_OUTPUTS = 20
 MAX_FORMS = 4  # how many forms the accepted outputs may have
 MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
 _NUMBER_PATTERN = re.compile(r"\d{1,9}")
@@ -173,11 +180,52 @@ def _forms(material: Material) -> Iterator[Proposed]:
         forms = [
             _form_of(group, narrowings, material.text) for group in groups.values()
         ]
+        if not _is_shown(forms, material):
+            continue
         yield Proposed(
             kind="form",
             rule={"forms": forms},
             about=f"the answer has another form than accepted ones, such as {such_as}",
         )
+
+
+def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
+    """Return True if forms are more than chance: the lesson says so, or many outputs.
+
+    What its words quote from a rejected output shows nothing.
+    """
+    if len(material.accepted) + len(material.harmless) >= MIN_PLAIN_OUTPUTS:
+        return True
+
+    words = _bare_words(material.text)
+    cases = {piece.get("case") for form in forms for piece in form}
+    if not cases.isdisjoint(words):
+        return True
+
+    rejected = [_in_blanks(_bare_words(output)) for output in material.rejected]
+    longest = max(len(text.split()) for text in material.accepted)
+    named = set()
+    for start, count in product(range(len(words)), range(1, longest + 1)):
+        said = words[start : start + count]
+        if any(_in_blanks(said) in output for output in rejected):
+            continue
+        text = " ".join(said)
+        if text in material.accepted:
+            named.add(text)
+        is_plain = text.replace(" ", "").isalpha()
+        if not is_plain and fits("form", {"forms": forms}, text):
+            return True
+    return len(named) >= MIN_EXAMPLES
+
+
+def _bare_words(text: str) -> list[str]:
+    """Return the words of a text without the quotes and stops around them."""
+    return [word.strip("'\"`.,;:") for word in text.split()]
+
+
+def _in_blanks(words: Sequence[str]) -> str:
+    """Return words with one blank around each, to look for a part of them."""
+    return f" {' '.join(words)} "
 
 
 def _form_of(

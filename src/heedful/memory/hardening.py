@@ -129,8 +129,9 @@ class LessonChecks:
             raise InvalidInput(
                 "lesson",
                 lesson,
-                "one whose rejected outputs differ from the accepted ones in their "
-                f"form, or in a bound or word that its text names{missing}",
+                "one whose rejected outputs differ from the accepted ones in a form, a "
+                "bound or a word that its text shows; a fix with an example, as in "
+                f"'write it as 7 kg', shows one{missing}",
             )
 
         return LessonCheck(
