@@ -343,7 +343,7 @@ def fresh_families(data: Path, split: str) -> dict[str, list[Case]]:
         row["response"].strip() for row in read(data, "grounding_quintd1", split)
     ]
     statements = [row["gold_sql"] for row in read(data, "sql_lifelong_db", split)]
-    names = []
+    names: list[str] = []
     for row in read(data, "episodes_hotpotqa", split):
         answers = [attempt["final_answer"] or "" for attempt in row["attempts"]]
         names += map(str.strip, answers)

@@ -206,10 +206,10 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     longest = max(len(text.split()) for text in material.accepted)
     named = set()
     for start, count in product(range(len(words)), range(1, longest + 1)):
-        said = words[start : start + count]
-        if any(_in_blanks(said) in output for output in rejected):
+        phrase = words[start : start + count]
+        if any(_in_blanks(phrase) in output for output in rejected):
             continue
-        text = " ".join(said)
+        text = " ".join(phrase)
         if text in material.accepted:
             named.add(text)
         is_plain = text.replace(" ", "").isalpha()
