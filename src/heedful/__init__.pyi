@@ -29,9 +29,10 @@ from heedful.memory.citations import Claim
 from heedful.memory.draft import Draft
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.hardening import LessonChecks
+from heedful.memory.loop_episodes import episode_of
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
-from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
+from heedful.memory.reflect import Reflected, reflect, reflect_waiting
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.memory.transfer import Exported, Imported
 from heedful.memory.vectors import Spaces

@@ -17,7 +17,7 @@ from heedful.loop.record import (
     Usage,
 )
 from heedful.loop.stop import MaxAttempts, Stop
-from heedful.memory.reflect import episode_of
+from heedful.memory.loop_episodes import episode_of
 from heedful.memory.study import Study
 from heedful.store.records import Head, StoredLoop
 from heedful.traces.episode import Episode, Event, Fault
