@@ -6,7 +6,13 @@ import pytest
 
 from heedful import Episode, Event
 from heedful.traces.course import course
-from heedful.traces.retries import Correction, Retry, find_corrections, find_retries
+from heedful.traces.retries import (
+    Correction,
+    Retry,
+    find_corrections,
+    find_retries,
+    was_meant,
+)
 
 BROKEN = "Error: no such thing"
 
@@ -32,6 +38,15 @@ def retries_of(*steps: tuple[Event, ...], task: str = "") -> list[Retry]:
 MADE = step("make", {"target": "site"}, "Error: no key 'pages.toml'")
 WORKS = step("make", {"target": "site"})
 SHAPES = [
+    pytest.param(
+        [
+            step("connect", {"to": "shop", "port": 5432}, BROKEN),
+            user("It listens on 5433."),
+            step("connect", {"to": "shop", "port": 5433}),
+        ],
+        Retry(tries=(0,), between=(), works=3),
+        id="a value that the user knows better",
+    ),
     pytest.param(
         [
             step("ship", {"box": "b7", "day": "tomorrow"}, "Error: day is no date"),
@@ -142,11 +157,11 @@ NO_RETRIES = [
     ),
     pytest.param(
         [
-            step("book", {"hotel": "Oak", "city": "Ghent"}, BROKEN),
+            step("book", {"hotel": "Oakwood", "city": "Ghent"}, BROKEN),
             user("Then take the Kantklos."),
             step("book", {"hotel": "Kantklos", "city": "Ghent"}),
         ],
-        "Book the hotel Oak in Ghent.",
+        "Book the hotel Oakwood in Ghent.",
         id="the user changed his mind",
     ),
     pytest.param(
@@ -211,3 +226,39 @@ def test_not_every_second_answer_is_a_correction(events):
 
 def test_an_answer_of_a_failed_run_was_not_accepted():
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") == []
+
+
+WANTED = [
+    pytest.param("Write the test first and watch it fail.", True, id="a test first"),
+    pytest.param("Check that the door rejects old cards.", True, id="a refusal"),
+    pytest.param("Make the box unless it exists.", True, id="perhaps absent"),
+    pytest.param("Check why the build fails.", False, id="a failure to be mended"),
+    pytest.param("See what fails and repair it.", False, id="an unknown failure"),
+    pytest.param("The server rejects my push.", False, id="a refusal to be mended"),
+]
+
+
+@pytest.mark.parametrize(("task", "expected"), WANTED)
+def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
+    events = step("box", {"id": 7}, "Error: box 7 not found")
+    run = course(Episode(events, "success", task=task))
+    assert was_meant(run, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("It fails, as it should.", True, id="as it should"),
+        pytest.param("That did not work as expected.", False, id="not as expected"),
+    ],
+)
+def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
+    said = Event("llm_response", words)
+    run = course(Episode((*step("box", {"id": 7}, BROKEN), said), "success"))
+    assert was_meant(run, 0) == expected
+
+
+def test_a_task_about_something_absent_does_not_excuse_another_failure():
+    events = step("box", {"id": 7}, "Error: the lid is stuck")
+    run = course(Episode(events, "success", task="Make the box unless it exists."))
+    assert not was_meant(run, 0)

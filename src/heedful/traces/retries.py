@@ -87,18 +87,26 @@ _LATER_PATTERN = re.compile(
 )
 # What the agent says of a failure that it wanted to see.
 _EXPECTED_PATTERN = re.compile(
-    r"\bas (?:it should|expected|wanted|intended|planned|desired|required)\b"
-    r"|\b(?:is|was|were) (?:expected|intended|meant) to\b",
+    r"(?:\A|[.!?:;]\s)(?:(?!\bnot\b|n't)[^.!?])*?"
+    r"\b(?:as (?:it should|expected|wanted|intended|planned|desired|required)"
+    r"|(?:is|was|were) (?:expected|intended|meant) to)\b",
     re.IGNORECASE,
 )
-# A task that asks to see a failure, or to find out about something that may be absent.
+# A task that asks to see a failure, as "watch it fail" or "check that it rejects" do,
+# but not "check why it fails".
 _PROBING_TASK_PATTERN = re.compile(
-    r"\b(?:unless|if|whether)\b.{0,60}\b(?:exists?|missing|absent|present)\b"
-    r"|\b(?:see|watch|let)\b.{0,30}\bfails?\b|\bfailing test\b.{0,40}\bfirst\b"
-    r"|\b(?:check|test|verify|ensure|confirm|prove|make sure)\b.{0,40}"
+    r"\b(?:see|watch|let) (?:it|them|this|that|the tests?) fail\b"
+    r"|\bfailing test\b.{0,40}\bfirst\b"
+    r"|\b(?:check|test|verify|confirm|prove)\w{0,3} (?:that|whether|if)\b.{0,60}"
     r"\b(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?)\b",
     re.IGNORECASE | re.DOTALL,
 )
+# A task about something that may be absent, and a failure that says that it is.
+_EXISTENCE_TASK_PATTERN = re.compile(
+    r"\b(?:unless|if|whether)\b.{0,60}\b(?:exists?|missing|absent|present)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_ABSENCE_PATTERN = re.compile(r"\bnot found\b|\bno such\b|\bnot exist|\b404\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,9 +462,10 @@ def _user_spoke(run: Course, start: int, end: int) -> bool:
 
 
 def _is_wanted(run: Course, failed: int, works: int) -> bool:
-    """Return whether a change came from others: the task has both, or the user said it.
+    """Return whether the user wanted both calls: the first by the task, then another.
 
-    Then the first call was no mistake, or the agent did not find its fix.
+    Then the first call was no mistake. What the user says about a value that the task
+    does not have is a fix.
     """
     changes = differences(run.events[failed], run.events[works])
     if changes and all(_is_of_chance(*change) for change in changes):
@@ -469,10 +478,9 @@ def _is_wanted(run: Course, failed: int, works: int) -> bool:
     prompts = _messages(run, 0, failed)
     task = tokens_of(f"{run.episode.task} {prompts}")
     old = failed_tokens - tokens_of(text_of_call(run.events[works]))
-    if old and old | new <= task:
-        return True
-
-    return new <= tokens_of(_messages(run, failed, works))
+    if not old or not old <= task:
+        return False
+    return new <= task or new <= tokens_of(_messages(run, failed, works))
 
 
 def _messages(run: Course, start: int, end: int) -> str:
@@ -587,9 +595,11 @@ def was_meant(run: Course, failed: int) -> bool:
 
     The agent says it before its next call.
     """
-    if _PROBING_TASK_PATTERN.search(run.episode.task):
+    task = f"{run.episode.task}\n{_messages(run, 0, failed)}"
+    if _PROBING_TASK_PATTERN.search(task):
         return True
-    if _PROBING_TASK_PATTERN.search(_messages(run, 0, failed)):
+    is_absent = _ABSENCE_PATTERN.search(_result_text(run, failed))
+    if is_absent and _EXISTENCE_TASK_PATTERN.search(task):
         return True
 
     for position in range((run.result[failed] or failed) + 1, len(run.events)):
