@@ -6,9 +6,10 @@ Forty runs failed and went on, or seemed to fail, and teach nothing. The person 
 wrote a run also wrote its cure in a sentence, a task like it and a task unlike it.
 
 rule: the share of runs with a strategy. cure: the share whose strategy has at least
-half of the words of the cure that the run shows first after the failure. told: the
-share whose strategy a loop with the like task is shown, after the lessons were
-released; astray: the share whose strategy a loop with the unlike task is shown.
+half of the words of the cure that the run shows first after the failure. recalled: the
+share whose strategy is recalled for the like task, after the lessons were released;
+told: the share whose strategy a loop with the like task is shown; astray: the share
+whose strategy a loop with the unlike task is shown.
 The rules were made on the recorded runs, and on the written ones with an even number in
 their shape; `seen` and `unseen` are the figures of these and of the others.
 
@@ -61,6 +62,7 @@ class Case:
     episode: heedful.Episode | None
     lesson: str = ""
     rule: str = ""
+    recalled: bool = False
     told: bool = False
     astray: bool = False
 
@@ -111,6 +113,8 @@ def _figures(key: str, cases: Sequence[Case]) -> Iterator[Row]:
     yield Row(key=f"{key}.rule", ours=_share(bool(case.rule) for case in cases))
     cure = _share(case.has_cure for case in cases)
     yield Row(key=f"{key}.cure", ours=cure, anchor="0.85")
+    recalled = _share(case.recalled for case in cases)
+    yield Row(key=f"{key}.recalled", ours=recalled)
     reached = _share(case.told for case in cases)
     yield Row(key=f"{key}.told", ours=reached, anchor="0.85")
     yield Row(key=f"{key}.astray", ours=_share(case.astray for case in cases))
@@ -227,9 +231,16 @@ async def _reflect_on_run(
         episode=episode,
         lesson=reflected.text,
         rule=rule,
+        recalled=await _is_recalled(memory, entry["similar_task"], rule),
         told=await _is_shown(memory, entry["similar_task"], rule),
         astray=await _is_shown(memory, entry["unlike_task"], rule),
     )
+
+
+async def _is_recalled(memory: heedful.Memory, task: str, rule: str) -> bool:
+    """Return whether the rule is among the lessons that are recalled for a task."""
+    matches = await memory.recall(task)
+    return any(match.lesson == rule for match in matches)
 
 
 async def _is_shown(memory: heedful.Memory, task: str, rule: str) -> bool:
