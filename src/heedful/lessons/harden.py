@@ -41,6 +41,10 @@ MAX_BOUND = 10**9  # words, lines or characters: no answer has more
 # Accepted outputs that show a form by themselves: after 20 without an exception, fewer
 # than 3 in 20 have another one (rule of three), and 4 in 20 retire a check.
 MIN_PLAIN_OUTPUTS = 20
+# Bounds of what is tried: a lesson's words are text of others.
+MAX_READ_WORDS = 200  # of a lesson
+MAX_SHOWN_WORDS = 8  # of an answer that the lesson shows
+MAX_NAMED = 20  # numbers, or quoted words, that the lesson names
 MAX_FORMS = 4  # how many forms the accepted outputs may have
 MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
 _NUMBER_PATTERN = re.compile(r"\d{1,9}")
@@ -197,24 +201,26 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     if len(material.accepted) + len(material.harmless) >= MIN_PLAIN_OUTPUTS:
         return True
 
-    words = _bare_words(material.text)
+    words = _bare_words(material.text)[:MAX_READ_WORDS]
     cases = {piece.get("case") for form in forms for piece in form}
     if not cases.isdisjoint(words):
         return True
 
     rejected = [_in_blanks(_bare_words(output)) for output in material.rejected]
     longest = max(len(text.split()) for text in material.accepted)
+    lengths = range(1, min(longest, MAX_SHOWN_WORDS) + 1)
     named = set()
-    for start, count in product(range(len(words)), range(1, longest + 1)):
-        phrase = words[start : start + count]
-        if any(_in_blanks(phrase) in output for output in rejected):
-            continue
-        text = " ".join(phrase)
-        if text in material.accepted:
-            named.add(text)
+    for start, length in product(range(len(words)), lengths):
+        text = " ".join(words[start : start + length])
         is_plain = text.replace(" ", "").isalpha()
-        if not is_plain and fits("form", {"forms": forms}, text):
+        is_form = not is_plain and fits("form", {"forms": forms}, text)
+        if not is_form and text not in material.accepted:
+            continue
+        if any(f" {text} " in output for output in rejected):
+            continue
+        if is_form:
             return True
+        named.add(text)
     return len(named) >= MIN_EXAMPLES
 
 
@@ -264,7 +270,8 @@ def _bounds(material: Material) -> Iterator[Proposed]:
     """
     if not material.keyed:
         return
-    numbers = sorted(set(map(int, _NUMBER_PATTERN.findall(material.text))))
+    named = _NUMBER_PATTERN.findall(material.text)[:MAX_NAMED]
+    numbers = sorted(set(map(int, named)))
     units = [unit for unit in UNITS if unit in material.text.lower()]
     for unit in units:
         for number in reversed(numbers):
@@ -284,7 +291,8 @@ def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Prop
 
 def _words(material: Material) -> Iterator[Proposed]:
     """Yield the words that the lesson quotes: to leave out, and then to write."""
-    quoted = ["".join(groups) for groups in _QUOTED_WORD_PATTERN.findall(material.text)]
+    quotations = _QUOTED_WORD_PATTERN.findall(material.text)[:MAX_NAMED]
+    quoted = ["".join(groups) for groups in quotations]
     for wanted in (False, True):
         if wanted and not material.keyed:
             return
