@@ -308,6 +308,25 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
             assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
 
 
+def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_path):
+    with browsing(tmp_path) as browser:
+        ids = []
+        for error_type in ("ModuleNotFoundError", "<b>SyntaxError"):
+            error = {"error_type": error_type, "text": f"{error_type} in src/app.py"}
+            answer = browser.api.post("/v1/reflections", json=error)
+            ids.append(read_data(answer, 201)["id"])
+
+        browser.open(browser.api._all)
+        page = browser.get(f"/lessons/{ids[0]}").text
+        assert "<code>modulenotfounderror</code>, file <code>app.py</code>" in page
+        assert f"/ui/lessons/{ids[1]}?" in page
+        assert "No lesson is related" not in page
+        assert "<b>SyntaxError" not in page
+        assert "&lt;b&gt;SyntaxError" in page
+        about = browser.get(f"/lessons/{ids[0]}.json").json()["about"]
+        assert [one["lesson"]["id"] for one in about["related"]] == [ids[1]]
+
+
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)

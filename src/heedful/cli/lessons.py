@@ -53,6 +53,7 @@ from heedful.sanitize import clean
 from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200
+MAX_CLUSTER_LINES = 5  # lessons that are printed of each group
 # Of a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
@@ -81,10 +82,31 @@ lessons: Typer = group_with_default()
 
 
 @lessons.callback(invoke_without_command=True)
-def list_lessons(context: Context, limit: Limit = 50) -> int:
+def list_lessons(
+    context: Context,
+    limit: Limit = 50,
+    related: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=MAX_OPTION_INTEGER,
+            metavar="ID",
+            help="Show what this lesson is about, and the lessons about the same.",
+        ),
+    ] = None,
+    clusters: Annotated[
+        bool, Option("--clusters", help="Show lessons in groups, by what they share.")
+    ] = False,
+) -> int:
     """List the lessons, most often seen first. Texts in quarantine are not shown."""
     if context.invoked_subcommand is not None:
         return 0
+    if related is not None and clusters:
+        raise UsageError("choose one of --related and --clusters")
+    if related is not None:
+        return _show_related(related, limit)
+    if clusters:
+        return _show_clusters(limit)
 
     top_lessons = ask(lambda memory: memory.top(limit))
     if not top_lessons:
@@ -94,6 +116,25 @@ def list_lessons(context: Context, limit: Limit = 50) -> int:
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
     return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
+
+
+def _show_related(lesson: int, limit: int) -> int:
+    """Print what a lesson is about, and the lessons that are about the same."""
+    result = ask(lambda memory: memory.related(lesson, limit))
+    silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
+    text = page("related", asked=result.lesson, found=result.related)
+    return answer(result, text, silence)
+
+
+def _show_clusters(limit: int) -> int:
+    """Print groups of lessons by what they share, largest first."""
+    result = ask(lambda memory: memory.clusters(limit))
+    if result.silence:
+        return answer(result, f"no lessons in groups: {result.silence}")
+
+    text = page("clusters", found=result.clusters, shown=MAX_CLUSTER_LINES)
+    largest = result.clusters[0].lessons[0]
+    return answer(result, text, following("lessons", related=largest.id))
 
 
 @lessons.command("edit")

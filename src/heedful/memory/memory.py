@@ -91,6 +91,7 @@ from heedful.validation import (
 )
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
+    from heedful.lessons.links import Clusters, Related
     from heedful.lessons.proof import Proof
     from heedful.memory.hardening import LessonChecks
 
@@ -586,6 +587,43 @@ class Memory:
         """Return the lessons seen most often, as data, without quarantined text."""
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
+
+    async def related(self, id: int, limit: int = 10) -> Related:
+        """Return what a lesson is about, and the lessons that are about the same.
+
+        A lesson is linked to the tools, files, packages, errors and tasks that its
+        words name. The rarer the links that lessons share, the nearer they are. Only
+        lessons in use are linked, at most the 10,000 newest. If no lesson is related,
+        `silence` of the result says why. No model is asked. Raises NotFound,
+        InvalidInput, StoreError.
+        """
+        from heedful.lessons import links
+        from heedful.store import links as link_store
+
+        check_integer("id", id, least=0)
+        check_integer("limit", limit)
+        read = link_store.read_words_beside
+        scope_words = await self.store.read(self.scope, read, id)
+        return await asyncio.to_thread(
+            links.relate,
+            scope_words.asked,
+            scope_words.lessons,
+            limit=limit,
+            unread=scope_words.unread,
+        )
+
+    async def clusters(self, limit: int = 50) -> Clusters:
+        """Return groups of lessons by their rarest common link, largest first.
+
+        Each lesson is in one group at most; see `related` for the links. If there is no
+        group, `silence` of the result says why. Raises InvalidInput, StoreError.
+        """
+        from heedful.lessons import links
+        from heedful.store import links as link_store
+
+        check_integer("limit", limit)
+        lessons = await self.store.read(self.scope, link_store.read_words)
+        return await asyncio.to_thread(links.cluster, lessons, limit)
 
     async def pin(
         self, id: int, *, by: str, why: str = "", pinned: bool = True

@@ -21,7 +21,7 @@ from pydantic import (
 
 from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
-from heedful.lessons import proof, trust
+from heedful.lessons import links, proof, trust
 from heedful.lessons.action import ActionHistory, KnownFailure
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
@@ -471,6 +471,19 @@ ActionAnswer = Annotated[
         checks=tuple[CheckRow, ...],
     ),
 ]
+
+
+_LinkedLesson = Annotated[links.LinkedLesson, Shape(state=SentLessonState)]
+_RelatedLesson = Annotated[links.RelatedLesson, Shape(lesson=_LinkedLesson)]
+RelatedAnswer = Annotated[
+    links.Related,
+    Shape(lesson=_LinkedLesson, related=tuple[_RelatedLesson, ...]),
+]
+_Cluster = Annotated[
+    links.Cluster,
+    Shape(also={"seen": "seen"}, lessons=tuple[_LinkedLesson, ...]),
+]
+ClustersAnswer = Annotated[links.Clusters, Shape(clusters=tuple[_Cluster, ...])]
 
 
 class Hardening(Reason):

@@ -33,6 +33,7 @@ from heedful.web.site import (
 )
 
 MAX_PAGE_LESSONS = 50
+MAX_RELATED_LESSONS = 5
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
 QUESTION_KINDS = ("task", "error", "action")
 # The sources of a text for which its page says what their revocation would remove.
@@ -123,10 +124,12 @@ async def lesson(visit: Visit, n: int) -> Document:
     effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
 
     check = await visit.caller.read(hardened.read, record["id"])
+    about = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
 
     return {
         "lesson": record,
         "check": asdict(check) if check else None,
+        "about": about,
         "name": name,
         "examples": [_example(row) for row in examples],
         "links": links,

@@ -91,6 +91,29 @@ where tenant = :tenant and project = :project and id < :before
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
+-- name: linkable
+-- What may be known of a lesson before anybody has reviewed it; its words are read only while it is in use.
+select id, kind, '' as error_type, seen, state, trust, author from lesson
+where tenant = :tenant and project = :project and id = :id;
+
+-- name: linked_lessons
+-- The words of the newest lessons in use, or of the lesson :only, each with the text of its newest sighting.
+select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
+       case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
+       (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
+        where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
+from lesson l
+where l.tenant = :tenant and l.project = :project and (:only = 0 or l.id = :only)
+  and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+order by l.id desc limit :limit;
+
+-- name: linked_tasks
+-- The tasks of the newest examples that may be recalled, without rows that hold the words of a lesson.
+select lesson_id, substr(task, 1, cast(:chars as integer)) as task from example
+where scope = :scope and indexed and (:only = 0 or lesson_id = :only) and trust not in ('tool', 'external')
+  and not (digest like 'lesson%' and lesson = task)
+order by at desc, id desc limit :limit;
+
 -- name: known_parents
 select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
 

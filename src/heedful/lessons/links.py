@@ -1,0 +1,381 @@
+"""What lessons are about, and which of them are about the same. Pure.
+
+A lesson is linked to the tools, files, packages, kinds of errors and tasks that its
+texts name. Links are read from the texts; nobody states them. A link that many lessons
+have says little, so lessons are related by how rare their common links are (the inverse
+document frequency of Spärck Jones, 1972).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cache, lru_cache
+from math import log
+from mimetypes import MimeTypes
+from typing import Literal
+
+from heedful.lessons.action import QUOTED_TEXT_PATTERN
+from heedful.lessons.lesson import State, Trust
+from heedful.lessons.shell import read_command
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import SHELL_TOOLS
+
+LinkKind = Literal["error", "file", "package", "task", "tool"]
+MAX_LINK_CHARS = 120
+MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
+LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
+# A link relates no lessons if more than this share of all have it, but for a few.
+MAX_LINK_SHARE = 0.1
+MIN_COMMON_LESSONS = 10
+# What a draft quotes from others: an error, a task, the value of an argument.
+_QUOTATION_PATTERN = re.compile(r"“[^”]*”")
+# A call as drafts write it: "Bash `make`", "Read with path “a.py”".
+# "Call it with …" names no tool.
+_DRAFTED_CALL_PATTERN = re.compile(
+    r"(?<![\w.:-])(?!it with )([\w.:-]+) (?:`([^`\n]+)`|with [\w.-]+ “)"
+)
+_ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
+_BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
+# The last part of a path, with an ending: "app.py" in "src/app.py:3".
+_FILE_PATTERN = re.compile(
+    r"(?<![\w.@/+-])((?:[~.\w@+-]*/)*)([\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})(:\d+)?(?![\w/(])"
+)
+# The name of an exception: "SSLError" in "ssl.SSLError".
+_EXCEPTION_PATTERN = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b")
+# A code that is written as one: "error[E0432]", "error TS2304", "F401:".
+_CODE_PATTERN = re.compile(
+    r"\b(?=[A-Z])(?:(?:(?<=[\[(])|(?<=rror )|(?<=ode ))[A-Z]{1,5}\d{2,5}\b"
+    r"|[A-Z]{1,5}\d{3,5}(?=:))"
+)
+_SYSTEM_CODE_PATTERN = re.compile(r"\bE[A-Z0-9]{2,}\b")
+# A status of HTTP: "HTTP/1.1 403", "status code 403", "429 Too Many Requests".
+_STATUS_PATTERN = re.compile(
+    r"(?:\bHTTP(?:/\d(?:\.\d)?)?|\b[Ss]tatus(?: code)?)[ :=]{1,2}([45]\d\d)\b"
+    r"|\b([45]\d\d) [A-Z][a-z]+ [A-Z][a-z]+"
+)
+# A name at the beginning of a word: "leftpad" of "leftpad@1.0", "numpy" of "numpy==2".
+_NAME_PATTERN = re.compile(r"@?[A-Za-z][\w./+-]*\w")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """Something that a lesson is about: its kind, and its name in lower case."""
+
+    kind: LinkKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonWords:
+    """The words of a lesson in use: its text, the text of its error, its tasks.
+
+    A `drafted` text was written by heedful, which names the tool before each call.
+    """
+
+    id: int
+    kind: str
+    text: str
+    seen: int
+    state: State
+    trust: Trust
+    error: str = ""
+    error_type: str = ""
+    tasks: tuple[str, ...] = ()
+    drafted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedLesson:
+    """A lesson with what it is about.
+
+    `seen` counts its sightings. `state` and `trust` are those of its text.
+    """
+
+    id: int
+    text: str
+    _: KW_ONLY
+    kind: str
+    seen: int
+    state: State
+    trust: Trust
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedLesson:
+    """A lesson that is about the same as another one, by what they share.
+
+    `weight` is the sum of the weights of the `shared` links, rarest first.
+    """
+
+    lesson: LinkedLesson
+    shared: tuple[Link, ...]
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A lesson with its links, and the lessons that share links with it, nearest first.
+
+    They are among the `compared` lessons in use, the newest of the scope. `silence`
+    says why no lesson is related, "" if one is.
+    """
+
+    lesson: LinkedLesson
+    related: tuple[RelatedLesson, ...] = ()
+    _: KW_ONLY
+    compared: int = 0
+    silence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Lessons that share a link, most often seen first."""
+
+    link: Link
+    lessons: tuple[LinkedLesson, ...]
+
+    @property
+    def seen(self) -> int:
+        """How often the lessons were seen, all together."""
+        return sum(lesson.seen for lesson in self.lessons)
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The clusters of a scope, largest first; each lesson is in one at most.
+
+    They are of the `compared` lessons in use, the newest of the scope. `silence` says
+    why there is no cluster, "" if there is one.
+    """
+
+    clusters: tuple[Cluster, ...] = ()
+    _: KW_ONLY
+    compared: int = 0
+    silence: str = ""
+
+
+# Each answer links all lessons of a scope, and few have changed since the one before.
+@lru_cache(MAX_LINKED_LESSONS)
+def link_lesson(words: LessonWords) -> LinkedLesson:
+    """Return a lesson with what its words are about, in the order of kinds and names.
+
+    >>> text = "When No module named 'yaml' fails `make docs`: `pip install yaml`"
+    >>> words = LessonWords(
+    ...     id=1, kind="error", text=text, seen=1, state="verified", trust="operator"
+    ... )
+    >>> print(*link_lesson(words).links, sep=", ")
+    package yaml, tool make, tool pip
+    """
+    calls = _calls_in(words.text, words.drafted)
+    if not words.drafted:
+        calls += _calls_in(words.error, drafted=False)
+    tools = {_name(tool) for tool, _ in calls if tool}
+    command_words: set[str] = set()
+    for command in [call for tool, call in calls if _is_command(tool, call)]:
+        line = read_command(command)
+        # Of code in backticks, such as `f(a, b)`, nothing is read for sure.
+        if line.clear:
+            tools.update(_name(program) for program in line.programs)
+            command_words.update(command.split())
+
+    texts = words.text
+    if words.error not in texts:
+        texts = f"{words.error}\n{texts}"
+    texts = _ADDRESS_PATTERN.sub(" ", texts)
+    files = {_name(name) for name in _files_in(texts, command_words)}
+    errors = {_name(name) for name in _errors_in(texts)}
+    if words.error_type:
+        errors.add(_name(words.error_type))
+    packages = _quoted_names(texts) & {_bare_name(word) for word in command_words}
+
+    links = [
+        *(Link("error", name) for name in errors - tools),
+        *(Link("file", name) for name in files - tools),
+        *(Link("package", name) for name in packages - tools - files - {""}),
+        *(Link("task", _task_name(task)) for task in words.tasks if task.strip()),
+        *(Link("tool", name) for name in tools),
+    ]
+    return LinkedLesson(
+        words.id,
+        words.text,
+        kind=words.kind,
+        seen=words.seen,
+        state=words.state,
+        trust=words.trust,
+        links=tuple(sorted(set(links))),
+    )
+
+
+def relate(
+    asked: LessonWords, words: Iterable[LessonWords], limit: int, unread: str = ""
+) -> Related:
+    """Return a lesson with its links, and the lessons that share some, nearest first.
+
+    `words` are those of all lessons to compare. `unread` says why the words of the
+    lesson that is asked for are not read.
+    """
+    lesson = link_lesson(asked)
+    lessons = [link_lesson(other) for other in words]
+    weights = _weigh(lessons)
+    own_weights = {link: weights.get(link, 0.0) for link in lesson.links}
+
+    related = []
+    for other in lessons:
+        shared = [link for link in other.links if own_weights.get(link)]
+        if shared and other.id != lesson.id:
+            shared.sort(key=lambda link: -own_weights[link])
+            weight = sum(own_weights[link] for link in shared)
+            related.append(RelatedLesson(other, tuple(shared), round(weight, 3)))
+    related.sort(key=lambda other: (-other.weight, -other.lesson.seen, other.lesson.id))
+
+    silence = unread
+    if not (unread or lesson.links):
+        silence = "the lesson names no tool, file, package, error or task"
+    elif not (unread or related):
+        silence = _no_common_link(lesson.links, lessons)
+    return Related(
+        lesson, tuple(related[:limit]), compared=len(lessons), silence=silence
+    )
+
+
+def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
+    """Return groups of at least two lessons by their rarest common link."""
+    lessons = [link_lesson(lesson) for lesson in words]
+    weights = _weigh(lessons)
+    members: dict[Link, list[LinkedLesson]] = defaultdict(list)
+    for lesson in lessons:
+        # Of links that are equally rare, that to an error says most, then a file.
+        common = [(-weights[link], link) for link in lesson.links if weights[link]]
+        if common:
+            members[min(common)[1]].append(lesson)
+
+    clusters = [
+        Cluster(
+            link, tuple(sorted(group, key=lambda lesson: (-lesson.seen, lesson.id)))
+        )
+        for link, group in members.items()
+        if len(group) > 1
+    ]
+    clusters.sort(key=lambda group: (-len(group.lessons), -group.seen, group.link))
+
+    silence = ""
+    if not lessons:
+        silence = "no lesson is in use"
+    elif not clusters:
+        links = {link for lesson in lessons for link in lesson.links}
+        silence = _no_common_link(sorted(links), lessons)
+    return Clusters(tuple(clusters[:limit]), compared=len(lessons), silence=silence)
+
+
+def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> str:
+    """Return why none of these links relates lessons."""
+    counts = Counter(link for lesson in lessons for link in lesson.links)
+    too_common = [link for link in links if counts[link] > 1]
+    if not too_common:
+        return "no other lesson in use names the same"
+    commonest = max(too_common, key=lambda link: counts[link])
+    share = f"{counts[commonest]} of {len(lessons)} name the {commonest}"
+    return f"what lessons have in common is too common to relate them: {share}"
+
+
+def _weigh(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
+    """Return the weight of each link: the rarer, the more; 0 if it relates none.
+
+    A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
+    """
+    counts = Counter(link for lesson in lessons for link in lesson.links)
+    most = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
+    return {
+        link: log(1 + len(lessons) / count) if 1 < count <= most else 0.0
+        for link, count in counts.items()
+    }
+
+
+def _calls_in(text: str, drafted: bool) -> list[tuple[str, str]]:
+    """Return the calls that a text has: each with its tool, "" if it names none."""
+    if not drafted:
+        return [("", call) for call in _BACKTICK_PATTERN.findall(text)]
+    return _DRAFTED_CALL_PATTERN.findall(_QUOTATION_PATTERN.sub("“”", text))
+
+
+def _is_command(tool: str, call: str) -> bool:
+    """Return True if a call is the command of a shell.
+
+    A single word in backticks may be any name; after a shell, it is a command.
+    """
+    return tool.lower() in SHELL_TOOLS if tool else " " in call.strip()
+
+
+def _name(text: str) -> str:
+    """Return a name as links have it."""
+    return " ".join(text.lower().split())[:MAX_LINK_CHARS]
+
+
+def _task_name(task: str) -> str:
+    """Return the name of a task: its words, with the particulars masked."""
+    masked = signature("", task)
+    name = " ".join(masked.pattern.lower().split())
+    if len(name) <= MAX_LINK_CHARS:
+        return name
+    return f"{name[:MAX_LINK_CHARS]}… {masked.digest[:LINK_DIGEST_CHARS]}"
+
+
+@cache
+def _known_endings() -> MimeTypes:
+    """Return the endings of files that Python knows, the same on every machine."""
+    return MimeTypes()
+
+
+def _files_in(text: str, command_words: Iterable[str]) -> Iterator[str]:
+    """Yield the files that a text names, without their folders.
+
+    "os.path" is none: a file is in a folder, has the number of a line, is a word of a
+    command, or has an ending that Python knows.
+    """
+    words_of_commands = set(command_words)
+    dotted_words = " ".join(word for word in text.split() if "." in word)
+    for folder, name, line in _FILE_PATTERN.findall(dotted_words):
+        is_file = folder or line or name in words_of_commands
+        if is_file or _known_endings().guess_type(name.lower())[0]:
+            yield name
+
+
+def _errors_in(text: str) -> Iterator[str]:
+    """Yield the names of exceptions and the codes of errors that a text has."""
+    yield from _EXCEPTION_PATTERN.findall(text)
+    yield from _CODE_PATTERN.findall(text)
+    for code in _SYSTEM_CODE_PATTERN.findall(text):
+        if hasattr(errno, code):
+            yield code
+    for groups in _STATUS_PATTERN.findall(text):
+        yield f"http {''.join(groups)}"
+
+
+def _quoted_names(text: str) -> set[str]:
+    """Return the names that a text quotes, and of dotted names the first parts."""
+    names = set()
+    for groups in QUOTED_TEXT_PATTERN.findall(_QUOTATION_PATTERN.sub(_unquote, text)):
+        quoted = "".join(groups)
+        if " " not in quoted:
+            names.add(_bare_name(quoted))
+            names.add(_bare_name(quoted.partition(".")[0]))
+    return names
+
+
+def _unquote(quotation: re.Match[str]) -> str:
+    """Return what stands in a quotation, which may quote a name itself."""
+    return quotation[0][1:-1]
+
+
+def _bare_name(word: str) -> str:
+    """Return the name that a word begins with, without a version; "" without one."""
+    name = _NAME_PATTERN.match(word.lower().strip("'\""))
+    return name[0] if name else ""

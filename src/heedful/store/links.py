@@ -1,0 +1,112 @@
+"""The words of lessons in use, from which their links are read.
+
+Links are stored nowhere. What nobody has reviewed is not read: a text of a tool or a
+document, or one that waits in quarantine, links no lesson for anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+
+from heedful.errors import NotFound
+from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope, release_command
+from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.store.connection import Db, Row, bulk, token
+
+MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
+# Characters that are read of a lesson, of its error, and of a task.
+MAX_LINKED_CHARS = 2_000
+# Who wrote a lesson of a run without a model, as its data say; a session says nothing.
+_RULES = (None, "rules")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeWords:
+    """The lesson that was asked for, and the words of all lessons in use.
+
+    `unread` says why the words of the lesson are not read; then it has none.
+    """
+
+    asked: LessonWords
+    lessons: tuple[LessonWords, ...]
+    unread: str = ""
+
+
+@bulk
+def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
+    """Return the words of the newest lessons in use, newest first."""
+    return _words_of(db, scope, only=0)
+
+
+@bulk
+def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
+    """Return the words of a lesson, and those of all in use. Raises NotFound."""
+    row = db.one("linkable", scope, id=id)
+    if row is None:
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("lesson", str(id), where)
+
+    unread = _why_unread(row)
+    lessons = _words_of(db, scope, only=0)
+    asked = [lesson for lesson in lessons if lesson.id == id]
+    if not asked and not unread:  # there are newer ones than are compared
+        asked = list(_words_of(db, scope, only=id))
+    if not asked:
+        asked = [_lesson_words({**row, "text": "", "error": "", "meta": "{}"}, ())]
+    return ScopeWords(asked=asked[0], lessons=lessons, unread=unread)
+
+
+def _why_unread(row: Row) -> str:
+    """Return why the words of a lesson are not read, "" if they are."""
+    if row["state"] == "quarantined" or row["trust"] in QUARANTINE_TRUST:
+        command = release_command([row["author"] or 0])
+        return f"the lesson waits for a review; release it to link it: {command}"
+    if row["state"] not in ("unverified", "verified"):
+        return f"the lesson is {row['state']}; only lessons in use are linked"
+    return ""
+
+
+def _words_of(db: Db, scope: Scope, only: int) -> tuple[LessonWords, ...]:
+    """Return the words of the newest lessons in use, or of one with an id."""
+    rows = db.all(
+        "linked_lessons",
+        scope,
+        only=only,
+        chars=MAX_LINKED_CHARS,
+        limit=MAX_LINKED_LESSONS,
+    )
+    tasks: dict[int, list[str]] = defaultdict(list)
+    values = {
+        "scope": token(scope),
+        "only": only,
+        "chars": MAX_LINKED_CHARS,
+        "limit": MAX_LINKED_TASKS,
+    }
+    for row in db.run("linked_tasks", values):
+        tasks[row["lesson_id"]].append(row["task"])
+    return tuple(_lesson_words(row, tuple(tasks[row["id"]])) for row in rows)
+
+
+def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
+    """Return the words of the lesson in a row."""
+    meta = json.loads(row["meta"])
+    is_drafted = (
+        row["kind"] in EPISODE_LESSON_KINDS
+        and not meta.get("correction")
+        and meta.get("by") in _RULES
+    )
+    return LessonWords(
+        id=row["id"],
+        kind=row["kind"],
+        text=row["text"],
+        seen=row["seen"],
+        state=row["state"],
+        trust=row["trust"],
+        error=row["error"] or "",
+        error_type=row["error_type"],
+        tasks=tasks,
+        drafted=is_drafted,
+    )

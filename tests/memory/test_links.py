@@ -1,0 +1,215 @@
+"""What lessons are about, and which of them are about the same."""
+
+from typing import Any
+
+import pytest
+
+from heedful import Episode, Event
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.links import Related
+from heedful.memory.memory import Memory
+from heedful.memory.reflect import reflect
+from heedful.store.store import Store
+
+pytestmark = pytest.mark.both
+
+MISSING_MODULE = "ModuleNotFoundError: No module named 'yaml'"
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    trusted_sources = ("tool:open", "tool:search", "tool:Bash", "program:pytest")
+    return Memory(store, trust=dict.fromkeys(trusted_sources, "operator"))
+
+
+async def remember(memory: Memory, text: str, lesson: str = "", **more: Any) -> int:
+    """Remember an error under its type; return the id of its lesson."""
+    remembered = await memory.remember("", text, lesson=lesson, **more)
+    return remembered.id
+
+
+def links_of(related: Related) -> list[str]:
+    return [str(link) for link in related.lesson.links]
+
+
+async def test_a_lesson_knows_what_it_is_about(memory: Memory) -> None:
+    first = await remember(
+        memory,
+        f"docs/conf.py:3: {MISSING_MODULE}",
+        "Run `pip install yaml` before `make docs`",
+        example=Example("Build the docs of release 12", "built"),
+    )
+    second = await remember(
+        memory,
+        "src/docs/conf.py:9: SyntaxError: invalid syntax",
+        example=Example("Build the docs of release 13", "built, too"),
+    )
+    await remember(memory, "disk full")
+
+    related = await memory.related(first)
+    assert links_of(related) == [
+        "error modulenotfounderror",
+        "file conf.py",
+        "package yaml",
+        "task build the docs of release <n>",
+        "tool make",
+        "tool pip",
+    ]
+    [other] = related.related
+    assert other.lesson.id == second
+    assert {str(link) for link in other.shared} == {
+        "file conf.py",
+        "task build the docs of release <n>",
+    }
+    assert related.compared == 3
+    assert related.silence == ""
+
+
+async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
+    events = (
+        Event("tool_call", tool="open", arguments={"doc": "wage rules"}),
+        Event("tool_response", tool="open", error="no document 'wage rules'"),
+        Event("tool_call", tool="search", arguments={"text": "wages"}),
+        Event("tool_response", '[{"id": "doc-77120"}]', tool="search"),
+        Event("tool_call", tool="open", arguments={"doc": "doc-77120"}),
+        Event("tool_response", "Rules", tool="open"),
+    )
+    episode = Episode(events, "success", task="Find the rules")
+    reflected = await reflect(episode, memory=memory, trust="operator")
+    assert reflected is not None
+
+    names: set[str] = set()
+    for lesson in await memory.top():
+        names.update(links_of(await memory.related(lesson["id"])))
+    assert {name for name in names if name.startswith("tool")} == {
+        "tool open",
+        "tool search",
+    }
+    assert "task find the rules" in names
+
+
+async def test_rare_links_relate_more_than_common_ones(memory: Memory) -> None:
+    asked = await remember(
+        memory, "`git push origin` fails", "See app.py for `git push origin`"
+    )
+    near = await remember(memory, "app.py is not read")
+    far = [
+        await remember(memory, f"`git push {name}` fails as {name}")
+        for name in ("alpha", "beta", "gamma")
+    ]
+    related = (await memory.related(asked)).related
+    assert related[0].lesson.id == near
+    assert {other.lesson.id for other in related[1:]} == set(far)
+    assert related[0].weight > related[1].weight
+    assert len((await memory.related(asked, limit=2)).related) == 2
+
+
+async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
+    memory: Memory,
+) -> None:
+    words = "amber birch cedar delta ember flint grove hazel ivory juniper kelp lilac"
+    for word in words.split():
+        await remember(memory, f"`git clone {word}` lacks {word}")
+    asked = await remember(memory, "`git status now` is red")
+
+    related = await memory.related(asked)
+    assert related.related == ()
+    assert related.silence == (
+        "what lessons have in common is too common to relate them: 13 of 13 name the "
+        "tool git"
+    )
+    clusters = await memory.clusters()
+    assert clusters.clusters == ()
+    assert "tool git" in clusters.silence
+
+
+async def test_clusters_have_each_lesson_once_and_the_largest_first(
+    memory: Memory,
+) -> None:
+    yaml = [
+        await remember(memory, f"{place}: ModuleNotFoundError")
+        for place in ("alpha", "beta", "gamma")
+    ]
+    files = [
+        await remember(memory, f"src/app.py is not {place}")
+        for place in ("formatted", "typed")
+    ]
+    await remember(memory, "disk full")
+
+    clusters = (await memory.clusters()).clusters
+    assert [str(cluster.link) for cluster in clusters] == [
+        "error modulenotfounderror",
+        "file app.py",
+    ]
+    assert [lesson.id for lesson in clusters[0].lessons] == yaml
+    assert [lesson.id for lesson in clusters[1].lessons] == files
+    assert clusters[0].seen == 3
+    assert len((await memory.clusters(limit=1)).clusters) == 1
+
+
+async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
+    trusted = await remember(memory, "app.py: ModuleNotFoundError")
+    held = await memory.remember(
+        "", "evil.py: ModuleNotFoundError `rm x`", trust="tool"
+    )
+
+    related = await memory.related(trusted)
+    assert related.related == ()
+    assert related.compared == 1
+    assert (await memory.clusters()).clusters == ()
+
+    waiting = await memory.related(held.id)
+    assert waiting.lesson.links == ()
+    assert waiting.lesson.text == ""
+    assert held.release in waiting.silence
+
+    await memory.quarantine.release([held.entry], by="ada")
+    [other] = (await memory.related(trusted)).related
+    assert other.lesson.id == held.id
+
+
+async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
+    memory: Memory,
+) -> None:
+    text = "ModuleNotFoundError in src/app.py"
+    id = await remember(memory, text)
+    await memory.remember(
+        "",
+        text,
+        lesson="Run `evil now`",
+        example=Example("evil task", "evil"),
+        trust="tool",
+    )
+    assert links_of(await memory.related(id)) == [
+        "error modulenotfounderror",
+        "file app.py",
+    ]
+
+
+async def test_links_end_with_their_lesson_and_scope(memory: Memory) -> None:
+    asked = await remember(memory, "app.py: ModuleNotFoundError")
+    gone = await remember(memory, "app.py: SyntaxError", source="wiki")
+    elsewhere = Memory(memory.store, Scope("default", "other"))
+    await remember(elsewhere, "app.py: IndentationError")
+
+    [other] = (await memory.related(asked)).related
+    assert other.lesson.id == gone
+    await memory.quarantine.revoke("wiki", by="ada")
+    assert (await memory.related(asked)).silence == (
+        "no other lesson in use names the same"
+    )
+
+
+async def test_an_empty_answer_says_why(memory: Memory) -> None:
+    assert (await memory.clusters()).silence == "no lesson is in use"
+    bare = await remember(memory, "it fails")
+    assert (await memory.related(bare)).silence == (
+        "the lesson names no tool, file, package, error or task"
+    )
+    with pytest.raises(NotFound):
+        await memory.related(999)
+    with pytest.raises(InvalidInput):
+        await memory.related(bare, limit=0)
+    with pytest.raises(InvalidInput):
+        await memory.clusters(limit=0)
