@@ -26,6 +26,7 @@ _NAMES = {
         "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature"
     ),
     "lessons.lesson_check": "LessonCheck",
+    "lessons.links": "Cluster Clusters Link LinkedLesson Related RelatedLesson",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof",
     "lessons.signature": "signature",

@@ -90,7 +90,7 @@ async def test_a_run_links_its_tools_and_no_other_words(memory: Memory) -> None:
 
 
 async def test_rare_links_relate_more_than_common_ones(memory: Memory) -> None:
-    asked = await remember(
+    subject = await remember(
         memory, "`git push origin` fails", "See app.py for `git push origin`"
     )
     near = await remember(memory, "app.py is not read")
@@ -98,11 +98,11 @@ async def test_rare_links_relate_more_than_common_ones(memory: Memory) -> None:
         await remember(memory, f"`git push {name}` fails as {name}")
         for name in ("alpha", "beta", "gamma")
     ]
-    related = (await memory.related(asked)).related
+    related = (await memory.related(subject)).related
     assert related[0].lesson.id == near
     assert {other.lesson.id for other in related[1:]} == set(far)
     assert related[0].weight > related[1].weight
-    assert len((await memory.related(asked, limit=2)).related) == 2
+    assert len((await memory.related(subject, limit=2)).related) == 2
 
 
 async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
@@ -111,9 +111,9 @@ async def test_what_a_tenth_of_a_large_memory_names_relates_nothing(
     words = "amber birch cedar delta ember flint grove hazel ivory juniper kelp lilac"
     for word in words.split():
         await remember(memory, f"`git clone {word}` lacks {word}")
-    asked = await remember(memory, "`git status now` is red")
+    subject = await remember(memory, "`git status now` is red")
 
-    related = await memory.related(asked)
+    related = await memory.related(subject)
     assert related.related == ()
     assert related.silence == (
         "what lessons have in common is too common to relate them: 13 of 13 name the "
@@ -150,7 +150,7 @@ async def test_clusters_have_each_lesson_once_and_the_largest_first(
 
 async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None:
     trusted = await remember(memory, "app.py: ModuleNotFoundError")
-    held = await memory.remember(
+    quarantined = await memory.remember(
         "", "evil.py: ModuleNotFoundError `rm x`", trust="tool"
     )
 
@@ -159,14 +159,14 @@ async def test_nothing_that_waits_for_a_review_is_linked(memory: Memory) -> None
     assert related.compared == 1
     assert (await memory.clusters()).clusters == ()
 
-    waiting = await memory.related(held.id)
+    waiting = await memory.related(quarantined.id)
     assert waiting.lesson.links == ()
     assert waiting.lesson.text == ""
-    assert held.release in waiting.silence
+    assert quarantined.release in waiting.silence
 
-    await memory.quarantine.release([held.entry], by="ada")
+    await memory.quarantine.release([quarantined.entry], by="ada")
     [other] = (await memory.related(trusted)).related
-    assert other.lesson.id == held.id
+    assert other.lesson.id == quarantined.id
 
 
 async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
@@ -188,15 +188,15 @@ async def test_a_text_of_a_tool_adds_no_link_to_a_trusted_lesson(
 
 
 async def test_links_end_with_their_lesson_and_scope(memory: Memory) -> None:
-    asked = await remember(memory, "app.py: ModuleNotFoundError")
+    subject = await remember(memory, "app.py: ModuleNotFoundError")
     gone = await remember(memory, "app.py: SyntaxError", source="wiki")
     elsewhere = Memory(memory.store, Scope("default", "other"))
     await remember(elsewhere, "app.py: IndentationError")
 
-    [other] = (await memory.related(asked)).related
+    [other] = (await memory.related(subject)).related
     assert other.lesson.id == gone
     await memory.quarantine.revoke("wiki", by="ada")
-    assert (await memory.related(asked)).silence == (
+    assert (await memory.related(subject)).silence == (
         "no other lesson in use names the same"
     )
 

@@ -323,8 +323,8 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
         assert "No lesson is related" not in page
         assert "<b>SyntaxError" not in page
         assert "&lt;b&gt;SyntaxError" in page
-        about = browser.get(f"/lessons/{ids[0]}.json").json()["about"]
-        assert [one["lesson"]["id"] for one in about["related"]] == [ids[1]]
+        related = browser.get(f"/lessons/{ids[0]}.json").json()["related"]
+        assert [row["lesson"]["id"] for row in related["related"]] == [ids[1]]
 
 
 def test_an_operator_gives_a_lesson_new_words(tmp_path):

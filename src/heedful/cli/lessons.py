@@ -122,7 +122,7 @@ def _show_related(lesson: int, limit: int) -> int:
     """Print what a lesson is about, and the lessons that are about the same."""
     result = ask(lambda memory: memory.related(lesson, limit))
     silence = f"\nno lesson is related: {result.silence}" if result.silence else ""
-    text = page("related", asked=result.lesson, found=result.related)
+    text = page("related", subject=result.lesson, found=result.related)
     return answer(result, text, silence)
 
 

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from math import log
 from mimetypes import MimeTypes
 from typing import Literal
@@ -32,7 +33,7 @@ LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
 # What a draft quotes from others: an error, a task, the value of an argument.
-_QUOTATION_PATTERN = re.compile(r"“[^”]*”")
+_DRAFT_QUOTATION_PATTERN = re.compile(r"“[^”]*”")
 # A call as drafts write it: "Bash `make`", "Read with path “a.py”".
 # "Call it with …" names no tool.
 _DRAFTED_CALL_PATTERN = re.compile(
@@ -58,7 +59,7 @@ _STATUS_PATTERN = re.compile(
     r"|\b([45]\d\d) [A-Z][a-z]+ [A-Z][a-z]+"
 )
 # A name at the beginning of a word: "leftpad" of "leftpad@1.0", "numpy" of "numpy==2".
-_NAME_PATTERN = re.compile(r"@?[A-Za-z][\w./+-]*\w")
+_WORD_NAME_PATTERN = re.compile(r"@?[A-Za-z][\w./+-]*\w")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -215,14 +216,14 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
 
 
 def relate(
-    asked: LessonWords, words: Iterable[LessonWords], limit: int, unread: str = ""
+    subject: LessonWords, words: Iterable[LessonWords], limit: int, unread: str = ""
 ) -> Related:
     """Return a lesson with its links, and the lessons that share some, nearest first.
 
     `words` are those of all lessons to compare. `unread` says why the words of the
-    lesson that is asked for are not read.
+    lesson that is subject for are not read.
     """
-    lesson = link_lesson(asked)
+    lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
     weights = _weigh(lessons)
     own_weights = {link: weights.get(link, 0.0) for link in lesson.links}
@@ -270,14 +271,13 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     if not lessons:
         silence = "no lesson is in use"
     elif not clusters:
-        links = {link for lesson in lessons for link in lesson.links}
-        silence = _no_common_link(sorted(links), lessons)
+        silence = _no_common_link(sorted(_count_links(lessons)), lessons)
     return Clusters(tuple(clusters[:limit]), compared=len(lessons), silence=silence)
 
 
 def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> str:
     """Return why none of these links relates lessons."""
-    counts = Counter(link for lesson in lessons for link in lesson.links)
+    counts = _count_links(lessons)
     too_common = [link for link in links if counts[link] > 1]
     if not too_common:
         return "no other lesson in use names the same"
@@ -291,19 +291,24 @@ def _weigh(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
 
     A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
     """
-    counts = Counter(link for lesson in lessons for link in lesson.links)
-    most = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
+    counts = _count_links(lessons)
+    max_count = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
     return {
-        link: log(1 + len(lessons) / count) if 1 < count <= most else 0.0
+        link: log(1 + len(lessons) / count) if 1 < count <= max_count else 0.0
         for link, count in counts.items()
     }
+
+
+def _count_links(lessons: Iterable[LinkedLesson]) -> Counter[Link]:
+    """Return how many of these lessons have each link."""
+    return Counter(chain.from_iterable(lesson.links for lesson in lessons))
 
 
 def _calls_in(text: str, drafted: bool) -> list[tuple[str, str]]:
     """Return the calls that a text has: each with its tool, "" if it names none."""
     if not drafted:
         return [("", call) for call in _BACKTICK_PATTERN.findall(text)]
-    return _DRAFTED_CALL_PATTERN.findall(_QUOTATION_PATTERN.sub("“”", text))
+    return _DRAFTED_CALL_PATTERN.findall(_DRAFT_QUOTATION_PATTERN.sub("“”", text))
 
 
 def _is_command(tool: str, call: str) -> bool:
@@ -362,7 +367,8 @@ def _errors_in(text: str) -> Iterator[str]:
 def _quoted_names(text: str) -> set[str]:
     """Return the names that a text quotes, and of dotted names the first parts."""
     names = set()
-    for groups in QUOTED_TEXT_PATTERN.findall(_QUOTATION_PATTERN.sub(_unquote, text)):
+    unquoted_text = _DRAFT_QUOTATION_PATTERN.sub(_unquote, text)
+    for groups in QUOTED_TEXT_PATTERN.findall(unquoted_text):
         quoted = "".join(groups)
         if " " not in quoted:
             names.add(_bare_name(quoted))
@@ -377,5 +383,5 @@ def _unquote(quotation: re.Match[str]) -> str:
 
 def _bare_name(word: str) -> str:
     """Return the name that a word begins with, without a version; "" without one."""
-    name = _NAME_PATTERN.match(word.lower().strip("'\""))
+    name = _WORD_NAME_PATTERN.match(word.lower().strip("'\""))
     return name[0] if name else ""

@@ -606,7 +606,7 @@ class Memory:
         scope_words = await self.store.read(self.scope, read, id)
         return await asyncio.to_thread(
             links.relate,
-            scope_words.asked,
+            scope_words.subject,
             scope_words.lessons,
             limit=limit,
             unread=scope_words.unread,

@@ -30,7 +30,7 @@ class ScopeWords:
     `unread` says why the words of the lesson are not read; then it has none.
     """
 
-    asked: LessonWords
+    subject: LessonWords
     lessons: tuple[LessonWords, ...]
     unread: str = ""
 
@@ -51,12 +51,13 @@ def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
 
     unread = _why_unread(row)
     lessons = _words_of(db, scope, only=0)
-    asked = [lesson for lesson in lessons if lesson.id == id]
-    if not asked and not unread:  # there are newer ones than are compared
-        asked = list(_words_of(db, scope, only=id))
-    if not asked:
-        asked = [_lesson_words({**row, "text": "", "error": "", "meta": "{}"}, ())]
-    return ScopeWords(asked=asked[0], lessons=lessons, unread=unread)
+    subject = next((lesson for lesson in lessons if lesson.id == id), None)
+    if subject is None and not unread:  # as many newer lessons are compared
+        [subject] = _words_of(db, scope, only=id)
+    if subject is None:
+        bare_row = {**row, "text": "", "error": "", "meta": "{}"}
+        subject = _lesson_words(bare_row, ())
+    return ScopeWords(subject=subject, lessons=lessons, unread=unread)
 
 
 def _why_unread(row: Row) -> str:

@@ -124,12 +124,12 @@ async def lesson(visit: Visit, n: int) -> Document:
     effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
 
     check = await visit.caller.read(hardened.read, record["id"])
-    about = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
+    related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
 
     return {
         "lesson": record,
         "check": asdict(check) if check else None,
-        "about": about,
+        "related": related,
         "name": name,
         "examples": [_example(row) for row in examples],
         "links": links,
