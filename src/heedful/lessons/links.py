@@ -221,7 +221,7 @@ def relate(
     """Return a lesson with its links, and the lessons that share some, nearest first.
 
     `words` are those of all lessons to compare. `unread` says why the words of the
-    lesson that is subject for are not read.
+    lesson that is asked for are not read.
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
