@@ -78,7 +78,16 @@ def test_a_text_links_what_it_names(text: str, links: str) -> None:
             "Before that, call http with url “/orders”.", "tool http", id="arguments"
         ),
         pytest.param(
+            "When pay with sum “1” fails with “no”, call it with sum “2” and with "
+            "unit “eur” instead.",
+            "tool pay",
+            id="two arguments",
+        ),
+        pytest.param(
             "Bash `make` failed with “No rule”.", "tool bash, tool make", id="a shell"
+        ),
+        pytest.param(
+            "Call sh `. venv/activate && pip install x`.", "tool pip, tool sh", id="sh"
         ),
     ],
 )

@@ -35,11 +35,12 @@ MIN_COMMON_LESSONS = 10
 # What a draft quotes from others: an error, a task, the value of an argument.
 _DRAFT_QUOTATION_PATTERN = re.compile(r"“[^”]*”")
 # A call as drafts write it: "Bash `make`", "Read with path “a.py”".
-# "Call it with …" names no tool.
+# "Call it with …, and with …" names no tool.
 _DRAFTED_CALL_PATTERN = re.compile(
-    r"(?<![\w.:-])(?!it with )([\w.:-]+) (?:`([^`\n]+)`|with [\w.-]+ “)"
+    r"(?<![\w.:-])(?!(?:it|and) with )([\w.:-]+) (?:`([^`\n]+)`|with [\w.-]+ “)"
 )
 _ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
+_SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a shell is
 _BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
 # The last part of a path, with an ending: "app.py" in "src/app.py:3".
 _FILE_PATTERN = re.compile(
@@ -184,7 +185,8 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
         line = read_command(command)
         # Of code in backticks, such as `f(a, b)`, nothing is read for sure.
         if line.clear:
-            tools.update(_name(program) for program in line.programs)
+            # "." is a command of the shell itself.
+            tools.update(_name(name) for name in line.programs if name != ".")
             command_words.update(command.split())
 
     texts = words.text
@@ -316,7 +318,10 @@ def _is_command(tool: str, call: str) -> bool:
 
     A single word in backticks may be any name; after a shell, it is a command.
     """
-    return tool.lower() in SHELL_TOOLS if tool else " " in call.strip()
+    if not tool:
+        return " " in call.strip()
+    tool = tool.lower()
+    return tool in SHELL_TOOLS or _SHELL_TOOL_PATTERN.fullmatch(tool) is not None
 
 
 def _name(text: str) -> str:
