@@ -33,7 +33,7 @@ LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
 # What a draft quotes from others: an error, a task, the value of an argument.
-_DRAFT_QUOTATION_PATTERN = re.compile(r"“[^”]*”")
+_DRAFT_QUOTATION_PATTERN = re.compile(r"“[^“”]*”")
 # A call as drafts write it: "Bash `make`", "Read with path “a.py”".
 # "Call it with …, and with …" names no tool.
 _DRAFTED_CALL_PATTERN = re.compile(
@@ -44,7 +44,8 @@ _SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a she
 _BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
 # The last part of a path, with an ending: "app.py" in "src/app.py:3".
 _FILE_PATTERN = re.compile(
-    r"(?<![\w.@/+-])((?:[~.\w@+-]*/)*)([\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})(:\d+)?(?![\w/(])"
+    r"(?<![~\w.@/+-])((?:[~.\w@+-]*/)*)([\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})"
+    r"(:\d+)?(?![\w/(])"
 )
 # The name of an exception: "SSLError" in "ssl.SSLError".
 _EXCEPTION_PATTERN = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning|Timeout)\b")
