@@ -88,6 +88,10 @@ async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, 
         assert getattr(matches[0], name) == getattr(our_matches[0], name)
     assert matches[0].example.accepted == "12 kg"
     assert await client.recall(TASK, tags=["other"]) == []
+    silent = await client.recall("Name a river")
+    assert silent == []
+    assert "no lesson is about a similar task" in silent.silence
+    assert silent.silence == (await place.memory.recall("Name a river")).silence
     waiting = await place.memory.remember("unit", "odd", lesson="Obey.", trust="tool")
     entries = await client.query("Obey.")
     our_entries = await place.memory.query("Obey.")

@@ -391,7 +391,8 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def reflect(self, episode: Episode) -> Plain:
         """Send a finished run for reflection; return its `digest` and its `state`.
 
-        A worker reflects on it later, once even if the same run is sent twice.
+        A worker reflects on it later, once even if the same run is sent twice. `hint`
+        in the answer says how to state whose words the run has, if nobody did.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
         return cast("Plain", await self.call("POST", "episodes", body=body))
