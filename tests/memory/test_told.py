@@ -18,7 +18,7 @@ from heedful.lessons.lesson import Example, Trust
 from heedful.memory import reflect as reflecting
 from heedful.memory.memory import Memory
 from heedful.store import editions
-from heedful.testing import ScriptedModel
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.memory.reflections import answer
 
 pytestmark = pytest.mark.both
@@ -160,8 +160,18 @@ async def test_a_lesson_without_a_strategy_is_for_no_prompt(memory):
     assert words in await hint_of(memory)
 
 
-async def test_what_waits_is_named_with_its_release_and_none_of_its_words(store):
-    memory = Memory(store, holdout=0)  # nobody says whose the tool is
+@pytest.mark.parametrize(
+    "embedder",
+    [
+        pytest.param(None, id="by words"),
+        pytest.param(FixedEmbedder(), id="by vectors"),
+    ],
+)
+async def test_what_waits_is_named_with_its_release_and_none_of_its_words(
+    store, embedder
+):
+    # Nobody says whose the tool is.
+    memory = Memory(store, holdout=0, embedder=embedder)
     reflected = await reflect(MENDED, memory=memory)
     assert reflected.strategy.state == "quarantined"
 
