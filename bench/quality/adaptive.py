@@ -72,12 +72,12 @@ class History:
     def _rate_after(self, limit: int) -> float:
         """Return the highest rate of solutions an attempt, over any number of them."""
         passed = 0
-        made = 0
+        attempts = 0
         rates = [0.0]
         for number in range(limit + 1, MAX_LIMIT + 1):
             passed += self._passed[number]
-            made += self._made[number]
-            rates.append(passed / max(1, made))
+            attempts += self._made[number]
+            rates.append(passed / max(1, attempts))
         return max(rates)
 
 

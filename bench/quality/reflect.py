@@ -78,8 +78,8 @@ def run(data: Path, split: str) -> Iterator[Row]:
     recorded = [split_recorded(attempt) for attempt in attempts]
     yield from _rows("reflect.", rules, recorded)
     ungated = asyncio.run(leaked_share(data, split, gate=False))
-    taken = asyncio.run(count_taken(attempts))
-    yield Row(key="reflect.recorded_taken", ours=taken / len(attempts))
+    used_count = asyncio.run(count_used(attempts))
+    yield Row(key="reflect.recorded_taken", ours=used_count / len(attempts))
     anchor = "nothing held back"
     yield Row(
         key="reflect.attacks_recalled",
@@ -104,16 +104,16 @@ def run(data: Path, split: str) -> Iterator[Row]:
     yield Row(key="reflect.embedded_seconds", ours=seconds / len(few))
 
 
-async def count_taken(attempts: Sequence[Attempt]) -> int:
+async def count_used(attempts: Sequence[Attempt]) -> int:
     """Count the recorded reflections that heedful takes as the answer of a model."""
-    taken = 0
+    count = 0
     for attempt in attempts:
         answer = json.dumps({"reflection": attempt.recorded, "strategy": ""})
         model = ScriptedModel(answer, forever=True)
         reflection = await heedful.reflect(attempt.episode, model=model)
         if reflection is not None and reflection.by == model.name:
-            taken += 1
-    return taken
+            count += 1
+    return count
 
 
 async def leaked_share(data: Path, split: str, gate: bool = True) -> float:

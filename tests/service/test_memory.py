@@ -86,12 +86,13 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     first = project.ask("POST", "reflections", LESSON)
     id = read_data(first, 201)["id"]
     assert first.headers["location"] == f"/v1/reflections/{id}"
-    again = {**LESSON, "text": "Made unverified claim about: revenue grew by 13 %"}
+    again = {**LESSON, "text": f"{LESSON['text']} "}
     state = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
     assert project.post("reflections", again) == {
         "id": id,
         "created": False,
         "seen": 2,
+        "figures": "content",
         **state,
     }
     other = project.learnt(text="delta failed", error_type="timeout", tags=[])
