@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+COMMAND_LINE = ("-m", "heedful.cli")
 WAITING = 60.0  # seconds until a process that should have ended is given up
 
 
@@ -15,12 +16,11 @@ class Service:
     """A service that works in that folder, on `heedful.db`, without weights."""
 
     def __init__(
-        self, folder: Path, *options: str, module: str = "heedful.cli"
+        self, folder: Path, *options: str, program: Sequence[str] = COMMAND_LINE
     ) -> None:
         command = [
             sys.executable,
-            "-m",
-            module,
+            *program,
             "serve",
             "--port",
             "0",
@@ -55,9 +55,11 @@ class Service:
 
 
 @contextmanager
-def running(folder: Path, *options: str, module: str = "heedful.cli") -> Iterator[str]:
+def running(
+    folder: Path, *options: str, program: Sequence[str] = COMMAND_LINE
+) -> Iterator[str]:
     """The URL of a service, which has to end well."""
-    service = Service(folder, *options, module=module)
+    service = Service(folder, *options, program=program)
     try:
         yield service.url
     finally:

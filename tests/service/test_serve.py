@@ -25,6 +25,7 @@ from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
 from tests.postgres import rows
+from tests.service import impatient
 from tests.service.running import WAITING, Service, running
 from tests.service.support import Api, problem, served
 
@@ -364,7 +365,7 @@ def test_slow_forms_of_strangers_take_no_connection_of_others(tmp_path):
 
 
 def test_an_answer_that_nobody_takes_is_given_up(tmp_path):
-    with running(tmp_path, module="tests.service.impatient") as url:
+    with running(tmp_path, program=(impatient.__file__,)) as url:
         loop = {"task": 4_000_000 * "x"}
         assert httpx.put(f"{url}/v1/loops/a", json=loop, timeout=WAITING).is_success
         path = "/v1/loops/a"

@@ -141,7 +141,13 @@ def test_the_old_route_names_how_to_state_trust(api):
     assert "heedful trust set key:" in reflection["hint"]
 
 
-@pytest.mark.parametrize("may", [("recall", "write"), ("read", "write")])
+@pytest.mark.parametrize(
+    "may",
+    [
+        pytest.param(("recall", "write"), id="recall"),
+        pytest.param(("read", "write"), id="read"),
+    ],
+)
 def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
     memory = memory_of(api)
     remembered = api.run(memory.remember("price", "waits", trust="tool"))

