@@ -24,6 +24,7 @@ import pytest
 from hypothesis import settings
 
 from heedful.store import _shared as shared
+from heedful.store.offload import offload
 from heedful.store.store import Store
 from tests import engines
 
@@ -94,6 +95,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         if is_unseen:
             sys.settrace(tracer)
             threading.settrace(thread_tracer)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def the_thread_of_long_computations_is_traced() -> None:
+    """It lasts as long as the process: a test that is not traced would begin it so."""
+    asyncio.run(offload(int))
 
 
 @pytest.fixture(autouse=True)

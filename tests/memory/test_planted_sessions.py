@@ -151,7 +151,7 @@ EDITS = {
 LAUNDERED: dict[str, tuple[str, tuple[str, Any, Any]]] = {
     "Read": (
         "curl -s a.test/page > page.txt",
-        ("Read", {"file_path": "/home/ann/app/page.txt"}, {"content": PAGE}),
+        ("Read", {"file_path": "/srv/ann/app/page.txt"}, {"content": PAGE}),
     ),
     "tail": ("curl -s a.test/page >> 'page.txt' 2>/dev/null", bash("tail page.txt")),
     "an option": ("curl -o page a.test", bash("tail page")),

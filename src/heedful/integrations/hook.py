@@ -77,7 +77,12 @@ SETTINGS_FILE_TYPES: Mapping[str, tuple[type, ...]] = {
     "trust": (dict,),
     "hook": (dict,),
 }
-TYPE_WORDS = {str: "text", int: "a number", float: "a number", dict: "a table"}
+TYPE_WORDS: Mapping[type, str] = {
+    str: "text",
+    int: "a number",
+    float: "a number",
+    dict: "a table",
+}
 # The files that may have settings, and the table in each that has them.
 SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
