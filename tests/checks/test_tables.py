@@ -268,7 +268,7 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
             {"id": ["d", "x", None, "b", "b", "x"]},
             [
                 "no key: 1 of 6 rows have no id",
-                "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
+                "twice: 2 of 6 rows repeat the id of an earlier row, such as 'b'; 'x'",
             ],
             id="some without and some twice",
         ),
@@ -277,7 +277,7 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
             {"shop": ["a", "a"], "day": [2, 2]},
             [
                 (
-                    "twice: 1 of 2 rows have the same shop and day as one before, "
+                    "twice: 1 of 2 rows repeat the shop and day of an earlier row, "
                     "such as 'a, 2'"
                 )
             ],

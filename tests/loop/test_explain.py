@@ -121,8 +121,7 @@ def test_a_recorded_verdict_of_another_policy_is_not_explained_by_this_one():
         "stopped by mine: enough; attempts: 1 of 1"
     )
     assert (
-        explanation.otherwise
-        == "not known: the policy at hand is not all that stopped it"
+        explanation.otherwise == "not known: this policy alone did not give the verdict"
     )
 
 

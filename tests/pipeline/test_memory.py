@@ -1,4 +1,4 @@
-"""What a stage is told of runs before it: what went wrong, what mended it, and no
+"""What a stage is shown of earlier runs: what went wrong, what fixed it, and no
 more.
 """
 

@@ -7,8 +7,8 @@ input, and its output is discarded.
 
 Two rules hold here, whether or not the process runs under bubblewrap. The kernel limits
 time, memory and files. An audit hook of Python refuses to start or signal processes, to
-use the network, and to change files outside the working directory; it stops a program
-that errs, not one that calls the kernel past Python.
+use the network, and to change files outside the working directory; it stops a faulty
+program, not one that calls the kernel past Python.
 """
 
 import builtins
@@ -139,7 +139,8 @@ def audit_hook(folder: str) -> Callable[[str, tuple[Any, ...]], None]:
 
 def recorder(nonce: str) -> Record:
     """Return a function that writes records to the output; discard all other output."""
-    # The output moves to a number of at least 40, where the program does not look.
+    # The output moves to a file descriptor of at least 40, where the program does not
+    # look.
     output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

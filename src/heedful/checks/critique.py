@@ -41,7 +41,7 @@ BIASES: Mapping[str, str] = {
     "availability": "takes what comes to mind easily as frequent",
     "hindsight": "calls an outcome foreseeable because it is known now",
     "survivorship": "looks only at the cases that lasted or succeeded",
-    "generalization": "concludes from a few cases to all",
+    "generalization": "draws a conclusion about all cases from a few",
     "causation": "takes what occurs together for cause and effect",
     "authority": "rests on who says it instead of on why",
     "sunk_cost": "goes on because of what was already spent",
@@ -367,8 +367,8 @@ class Judge:
             severity = 1.0
             key = f"{role.name}: not {role.verdict}"
         elif role.scores and severity:
-            # The tags of a role are findings themselves, so a role with tags alone has
-            # its reason as a note.
+            # The tags of a role are findings already, so a role that has only tags
+            # gives its reason as a note.
             level = "warning"
 
         reason_finding = Finding(
@@ -546,13 +546,13 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     """Join critics into one critic that asks all `members` at the same time.
 
     A member is a critic or a mapping of arguments of `critic`. A score is the median
-    over the members with this score; if several members have it, the score
-    `NAME_disagreement` is the highest value minus the lowest. Of findings with the same
-    key only the most severe remains. If most members answer a verdict with true, the
-    error of the others becomes a warning. `preference` (0..1) is the mean of the
-    members' mean scores: at_most scores count as 1 minus their value, and low
-    confidence moves the mean of a member towards 0.5. If a member raises an exception,
-    the other calls are cancelled. Raises InvalidInput, UnknownName.
+    over the members that have it; if several do, the score `NAME_disagreement` is the
+    highest value minus the lowest. Among findings with the same key, only the most
+    severe remains. If most members answer a verdict with true, the error of the others
+    becomes a warning. `preference` (0..1) is the mean of the members' mean scores:
+    at_most scores count as 1 minus their value, and low confidence moves the mean of a
+    member towards 0.5. If a member raises an exception, the other calls are cancelled.
+    Raises InvalidInput, UnknownName.
     """
     are_members = isinstance(members, Sequence) and members
     require(are_members, "members", members, "a list of critics, one or more")

@@ -1,10 +1,10 @@
 """Judge one candidate by checks and an evaluator, which are functions of the user.
 
-`call` is the only place that calls code of the user and catches any exception of it.
-`evaluated` calls all checks in order and then the evaluator. What a check answers (a
+Only `call` calls code of the user; it catches every exception of this code.
+`evaluated` calls all checks in order and then the evaluator. The answer of a check (a
 finding, a text, True or False, an Evaluation, an assertion that fails) becomes
-findings and scores, and `Evaluation.met`: the share, from 0 to 1, of what the checks
-ask for that the candidate meets.
+findings, scores and `Evaluation.met`: the share, from 0 to 1, of the requirements of
+the checks that the candidate meets.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
         code = getattr(type(function).__call__, "__code__", None)
         has_self = True
 
-    # To read the code takes a tenth of the time of a signature.
+    # Reading the code takes a tenth of the time that a signature takes.
     if code and not hasattr(function, "__wrapped__"):
         if has_self:
             count += 1
@@ -200,7 +200,7 @@ class RemadeCheck:
 def remade(factory: Callable[P, R]) -> Callable[P, R]:
     """Let the checks that a factory returns, each a RemadeCheck, be pickled.
 
-    What they judge by is a function inside the factory, which cannot be pickled.
+    They judge with a function inside the factory, which cannot be pickled.
     """
 
     @wraps(factory)
@@ -245,8 +245,8 @@ async def evaluated(
     CheckFailed or the ModelError of a judge is raised. Plain functions that are not
     declared pure run in a thread, because they may be slow. A check may also answer
     with text or False, with an assertion that fails, or with a critique (see
-    `CRITIQUE_KEYS`). An empty text is an error and
-    passes no check (`met` is 0), whatever the checks return.
+    `CRITIQUE_KEYS`). An empty text is an error and passes no check (`met` is 0),
+    whatever the checks return.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -322,7 +322,7 @@ async def worded(
 
 
 def _count_asks(check: Any) -> int:
-    """Return how many things a check asks for: its `asks`, by default 1.
+    """Return the number of requirements of a check: its `asks`, by default 1.
 
     Raises CheckFailed.
     """
@@ -336,7 +336,7 @@ def _count_asks(check: Any) -> int:
 async def _ask_check(
     check: Callable[..., Any], candidate: Any, at: Context, tries: int
 ) -> Any:
-    """Return what a check answers, a critique as an Evaluation.
+    """Return the answer of a check; a critique becomes an Evaluation.
 
     A check that raises is called `tries` times.
     """
@@ -354,7 +354,7 @@ async def _ask_check(
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
 
-            # A judge asks its model again itself; its error then has the usage.
+            # A judge has already asked its model again, and its error has the usage.
             has_asked_twice = getattr(error, "usage", None)
             if not tries or has_asked_twice:
                 raise
@@ -365,7 +365,7 @@ async def _ask_check(
 
 
 def _read_critique(check: Check | Evaluate, critique: Mapping[str, Any]) -> Evaluation:
-    """Return the evaluation in a mapping with `CRITIQUE_KEYS`, some of which may lack.
+    """Return the evaluation in a mapping that has at least one of `CRITIQUE_KEYS`.
 
     Each issue is a finding with the suggestion in its place; if their numbers differ,
     the first finding has all suggestions. Without an issue, a severity above 0 is a
@@ -429,7 +429,7 @@ def _read_findings(check: Check | Evaluate, answer: Any) -> list[Finding]:
 
 
 def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
-    """Return what a check answered as a list of findings, texts and truth values."""
+    """Return the answer of a check as a list of findings, texts and truth values."""
     if isinstance(answer, Evaluation):
         return answer.findings
 
@@ -448,7 +448,7 @@ def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
 
 
 def _failed_condition(check: Check | Evaluate) -> str:
-    """Return what does not hold if a check answers False, by its docstring or name."""
+    """Return what is wrong if a check answers False, from its docstring or name."""
     documentation = ""
     if inspect.isroutine(check):
         documentation = (check.__doc__ or "").strip()
@@ -476,7 +476,7 @@ def _redact_finding(finding: Finding) -> Finding:
 def _answer_error(
     check: Callable[..., Any], value: object, expected: str
 ) -> errors.CheckFailed:
-    """Return the error that a check answered with a wrong value."""
+    """Return the error about an answer of a check that is not a valid value."""
     error = TypeError(
         f"it returned {type(value).__name__}; it has to return {expected}"
     )

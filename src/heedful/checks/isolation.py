@@ -1,11 +1,11 @@
 """Run a command under bubblewrap, where the system allows it.
 
 Under bubblewrap (`bwrap` on PATH) a command has namespaces of its own. It has no
-network and sees no other processes. Of the files it sees only the system's programs and
-libraries and Python with its packages, and writes only to its folder; it ends with all
-that it started. bubblewrap needs user namespaces, which many containers refuse, so one
-probe per process finds out whether it works. The fallback is limits alone, which
-`_child` sets in every case.
+network and sees no other processes. It reads only the programs and libraries of the
+system and Python with its packages, and writes only to its folder. When it ends, all
+processes that it started end, too. bubblewrap needs user namespaces, which many
+containers refuse, so one probe per process finds out whether it works. The fallback is
+limits alone, which `_child` sets in every case.
 """
 
 import json
@@ -42,7 +42,7 @@ _PRINT_SEARCH_PATH = "import json, sys; print(json.dumps(sys.path))"
 def command_prefix(folder: str, script: Path) -> tuple[str, ...]:
     """Return the start of a command that may read `script` and write to `folder`.
 
-    It is empty where bubblewrap does not work; `isolation` says which of both holds.
+    It is empty where bubblewrap does not work; `isolation` says whether it does.
     """
     options = _bubblewrap()
     if not options:

@@ -1,8 +1,8 @@
 """Make checks from the entries of a task file: `{"name": "words", "at_most": 50}`.
 
-A name is that of a check of heedful, or `module:function`. What the function asks for
-decides what it is: a check, if two parameters are left for the candidate and the
-context, or else a factory that returns a check.
+A name is that of a check of heedful, or `module:function`. The function is a check if
+two of its parameters are left for the candidate and the context; otherwise it is a
+factory that returns a check.
 """
 
 import sys
@@ -40,8 +40,8 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
 
     `name` is a short name (see `known`) or `module:function`. A module in `folder`, the
     folder of the task file, precedes an installed module. If the function requires two
-    parameters, the candidate and the context, besides the given arguments, it is itself
-    the check, with the arguments bound. Otherwise it is called with the arguments and
+    parameters besides the given arguments, the candidate and the context, it is the
+    check, with the arguments bound. Otherwise it is called with the arguments and
     returns the check. Raises UnknownName, and InvalidInput for a wrong argument or a
     module that cannot be imported.
     """
@@ -174,7 +174,7 @@ def _take_positional(
 def _missing_parameters(
     parameters: Signature, arguments: Mapping[str, Any]
 ) -> list[str]:
-    """Return the names of the parameters that need an argument and have none."""
+    """Return the names of the required parameters without an argument."""
     variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return [
         parameter.name
@@ -205,5 +205,5 @@ def _call_factory(
 def _invalid_input(
     field: str, value: object, allowed: str, error: BaseException
 ) -> InvalidInput:
-    """Return the error that what is in a task file made code of the user fail."""
+    """Return the error about user code that failed because of a task file."""
     return InvalidInput(field, value, f"{allowed} ({type(error).__name__}: {error})")

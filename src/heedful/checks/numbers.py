@@ -2,7 +2,7 @@
 
 Each factory (`finite`, `ranges`, `rows`, `results`, `predictions`) returns a
 `TableCheck`, which opens its source and gives it to a judge. The numbers of a column
-become statistics (`Column`) batch by batch, and rules compare these.
+become statistics (`Column`) batch by batch, and rules compare the statistics.
 
 A `source` is a path (CSV, Parquet, JSON), data (a data frame, a mapping of columns, a
 list of rows, arrays), a callable `(candidate, state)` that returns a path or data, or
@@ -208,7 +208,7 @@ class Column:
         if self.wrong:
             example = shorten(self.example)
             yield self._cells_finding(
-                "no numbers", self.wrong, f"that are no numbers, first {example}"
+                "no numbers", self.wrong, f"that are not numbers, first {example}"
             )
 
         if self.missing > self.wrong:
@@ -287,7 +287,7 @@ def _check_columns(
         table = tables.open_table(data, tuple(bounds))
         columns = _read_columns(table, bounds)
         if not bounds:
-            # Nobody asked for the columns of text, so they are left out.
+            # The caller did not ask for columns of text, so they are left out.
             columns = [column for column in columns if column.n or not column.wrong]
 
         if not columns:
@@ -334,9 +334,10 @@ def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
 
 @remade
 def ranges(source: Any = None, **columns: Sequence[float | None]) -> TableCheck:
-    """Check that each column has only numbers from `low` to `high`; None is no bound.
+    """Check that each column has only numbers from `low` to `high`; None means no
+    bound.
 
-    The name of an argument is that of its column: `ranges("results.parquet", share=(0,
+    Each argument is named after its column: `ranges("results.parquet", share=(0,
     1), price=(0, None))`. Raises InvalidInput.
     """
     require(
@@ -393,7 +394,7 @@ class KeyProblem:
     """What may be wrong with the keys of rows, and what a finding says about it.
 
     `count` and `where` are SQL about a row of the table `keys` (see `_CREATE_KEYS`):
-    which keys have the problem, and how often one of them counts. `what` is the message
+    which keys have the problem, and how much one of them counts. `what` is the message
     that follows the number.
     """
 
@@ -419,7 +420,7 @@ def _key_problems(key_columns: Sequence[str], rows_count: int) -> list[KeyProble
             kind="twice",
             count="own - 1",
             where="own > 1 and key > x''",
-            what=f"of {rows_count} rows have the same {name} as one before",
+            what=f"of {rows_count} rows repeat the {name} of an earlier row",
             fix="write it once",
         ),
         KeyProblem(
@@ -563,7 +564,7 @@ def _utc_text(seconds: float) -> str:
 
 
 def _check_newer_than(newer_than: float | None) -> None:
-    """Raise InvalidInput if `newer_than` is no time of a file."""
+    """Raise InvalidInput if `newer_than` cannot be the time of a file."""
     if newer_than is not None:
         check_number("newer_than", newer_than, low=0, high=MAX_FILE_TIME_SECONDS)
 
@@ -746,7 +747,7 @@ def _are_constant(actual: Column, predicted: Column, limits: PredictionLimits) -
         return True
 
     # Predictions with a large mean, such as 300 ± 2 kelvin, pass if the actual values
-    # vary alike.
+    # vary as little.
     least_ratio = limits.spread_ratio_min * (1 - ROUNDING_SHARE)
     if actual.std and predicted.std >= least_ratio * actual.std:
         return False
@@ -802,7 +803,9 @@ class Pairs:
 
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
-    """Yield a warning if rows seem shuffled, or the mean as good as the predictions."""
+    """Yield a warning if rows seem shuffled, or if the mean is as good as the
+    predictions.
+    """
     shuffled = _shuffled_finding(pairs)
     if shuffled is not None:
         yield shuffled
@@ -833,7 +836,7 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
 
 
 def _shuffled_finding(pairs: Pairs) -> Finding | None:
-    """Return a warning if the predictions seem to be in other rows than they belong to.
+    """Return a warning if the predictions seem to be in the wrong rows.
 
     Their mean and spread are then like those of the actual values, but the two values
     of a row have nothing to do with each other.
@@ -940,7 +943,7 @@ def _judge_pairs(pairs: Pairs, limits: PredictionLimits) -> Iterator[Finding]:
     ]
     yield from findings
 
-    # After an error it says little that predictions are no better than the mean.
+    # After an error, it means little that predictions are no better than the mean.
     has_error = any(finding.level == "error" for finding in findings)
     if actual.n >= MIN_SKILL_ROWS and actual.std and not has_error:
         yield from _judge_skill(pairs)

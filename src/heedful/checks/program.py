@@ -133,7 +133,7 @@ def python_tests(
     Limits: `seconds` of wall time, `seconds` + 2 of CPU time, `memory_mb` MiB of
     address space, 16 MiB a file, 64 open files. The program runs without environment
     variables in a temporary directory, its output is discarded, and it can import
-    installed packages. Python refuses it other processes, the network, and changes of
+    installed packages. Python lets it start no processes, use no network, and change no
     files outside its directory. Where bubblewrap works, the kernel gives it no network,
     shows it only the system and Python's packages, and lets it write only to its
     directory. The first finding says whether it ran under bubblewrap. This is no
@@ -209,8 +209,8 @@ def _statements_to_run(
 ) -> Iterator[tuple[int, ast.stmt]]:
     """Yield the scope number and the node of each statement that runs.
 
-    Statements in `check(candidate)` and `test_*()` come last; calls of these that the
-    tests themselves make are left out.
+    Statements in `check(candidate)` and `test_*()` come last; calls of these by the
+    tests themselves are left out.
     """
     test_functions = [
         node
@@ -328,7 +328,7 @@ async def _run_tests(
 ) -> tuple[list[Record], int | None]:
     """Run the tests in a child process.
 
-    Returns its records and its exit code, None if the time was over.
+    Returns its records and its exit code; the code is None if the time ran out.
     """
     nonce = os.urandom(16).hex()
     payload = marshal.dumps({**request, "nonce": nonce, "program": program})
@@ -528,7 +528,7 @@ def _early_end_finding(
 def _ran_out_of_time(code: int | None) -> bool:
     """Return whether a limit of time ended the process.
 
-    `code` is None if this was the limit of wall time.
+    `code` is None if it was the limit of wall time.
     """
     if code is None:
         return True

@@ -163,7 +163,7 @@ def _not_data_finding(error: Exception) -> Finding:
 def _problem_finding(
     parts: Iterable[str | int], message: str, kind: str, fix: str
 ) -> Finding:
-    """Return the finding about the value at a path, of which `parts` are the keys.
+    """Return the finding about the value at a path; `parts` are the keys of the path.
 
     `kind` is the rule that the value breaks.
     """

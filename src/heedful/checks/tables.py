@@ -70,7 +70,7 @@ def table_finding(
 
 @dataclass(eq=False, kw_only=True)
 class TableError(Exception):
-    """Raised if a source is no readable table.
+    """Raised if a source is not a readable table.
 
     The fields become a finding. `check` names its check; "" stands for the check that
     opened the source.
@@ -212,7 +212,7 @@ def _column_cells(value: Any) -> Cells | None:
 
 
 def _open_columns(columns: Mapping[str, Cells]) -> DataTable:
-    """Open columns in memory; they have to be of the same length when they are read."""
+    """Open columns in memory; they must have the same length when they are read."""
 
     def read(names: Sequence[str]) -> Batches:
         """Yield slices of the columns. Raises TableError if their lengths differ."""
@@ -301,7 +301,7 @@ def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
         type_name = type(data).__name__
         raise TableError(
             kind="not a table",
-            what=f"the data are no table, but {shorten(data)} ({type_name})",
+            what=f"the data are {shorten(data)} ({type_name}), not a table",
             fix="give a data frame, a mapping of columns, rows or a path",
         ) from None
     except OSError as error:
@@ -354,7 +354,7 @@ def _report_damage(path: Path) -> Iterator[None]:
 def _open_file(path: Path, array_names: Sequence[str]) -> DataTable:
     """Open a file by its suffix."""
     if not isfile(path):
-        fault = "is no file" if exists(path) else "does not exist"
+        fault = "is not a file" if exists(path) else "does not exist"
         raise TableError(
             kind="missing",
             what=f"results file {path} {fault}",
@@ -410,7 +410,7 @@ def _open_json(
         return _open_rows(data, array_names)
     raise TableError(
         kind="not a table",
-        what=f"{source} holds {shorten(data)}, no rows",
+        what=f"{source} holds {shorten(data)}, not rows",
         fix="write a list of objects or an object of lists",
     )
 
@@ -516,7 +516,7 @@ def to_number(cell: Any) -> float | None:
 def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
     """Return the cells of a column as floats, and what is wrong with them.
 
-    The results are the floats, the number of wrong cells (cells that are no numbers),
+    The results are the floats, the number of wrong cells (cells that are not numbers),
     and the first wrong cell or None. Missing and wrong cells are NaN among the floats.
     """
     import numpy as np
@@ -540,7 +540,8 @@ def to_numbers(cells: Cells) -> "tuple[Floats, int, object]":
 def _plain_floats(cells: Sequence[Any]) -> "Floats | None":
     """Return the cells as floats, fast; None if `to_number` has to read each cell.
 
-    This is so if a cell is neither None nor a text or number that `float` reads alike.
+    It has to if a cell is neither None nor a text or number that `float` reads the same
+    way.
     """
     import numpy as np
 
@@ -576,6 +577,6 @@ def is_missing(cell: Any) -> bool:
 
     if type(cell).__name__ in ("NAType", "NaTType"):  # of pandas
         return True
-    # NaN differs from itself. The result is compared as text, because that of an array
+    # NaN differs from itself. The comparison is read as text, because that of an array
     # has no truth value.
     return str(cell != cell) == "True"

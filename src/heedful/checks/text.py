@@ -1,6 +1,6 @@
 """Checks of a text: its length, words that must or must not occur, patterns.
 
-Every check reports a candidate that is no text, is empty, or has over
+Every check reports a candidate that is not text, is empty, or has over
 `MAX_CHECKED_CHARS` characters.
 
 `regex` estimates how many steps a match may take. A pattern that could take long is
@@ -221,7 +221,7 @@ def equals(expected: str) -> TextCheck:
     expected_text = _normalize(expected)
 
     def judge(text: str, _: Context) -> Iterator[Finding]:
-        """Yield a finding if the text is another one."""
+        """Yield a finding if the text differs."""
         if _normalize(text) != expected_text:
             message = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"

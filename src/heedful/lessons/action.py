@@ -2,9 +2,9 @@
 
 The same action differs from run to run in its folders, so these are left out. A failure
 is stored under the whole action, and under the name that its error quotes, together
-with the word before this name. On recorded sessions that this was not chosen on, other
-parts of an action, such as its program alone, announce the wrong failure, and so do
-actions without their numbers.
+with the word before this name. In recorded sessions that did not guide this choice,
+other parts of an action, such as its program alone, announce the wrong failure, and so
+do actions without their numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_ACTION_CHARS = 4_096  # characters of an action that are read
 MAX_WORD_PAIRS = 128  # pairs of words that are compared
 # A path without its last part: "/srv/ann/" in "/srv/ann/app".
 _FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
-# A word of an action: "npm", "numpy.linalg", "build_docs". Numbers are none.
+# A word of an action: "npm", "numpy.linalg", "build_docs". A number is not one.
 _ACTION_WORD_PATTERN = re.compile(r"[A-Za-z_][\w.-]*\w")
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
@@ -76,7 +76,7 @@ def _first_quoted(error: str, names: Set[str]) -> str:
 
     The quoted text 'numpy.linalg' names "numpy.linalg", and "linalg" too.
     """
-    # Of the three groups, one for each sort of quotes, two are empty.
+    # Each sort of quotes has a group; two of the three groups are empty.
     quoted = ["".join(groups).lower() for groups in QUOTED_TEXT_PATTERN.findall(error)]
     candidates = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
     return next((name for name in candidates if name in names), "")
@@ -99,8 +99,8 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
 def command_of(arguments: Mapping[str, Any] | str) -> str:
     """Return the command of a call; "" if its arguments have none.
 
-    Arguments that are a text are the command. A command may also be a list of words, of
-    which only the last counts in ["bash", "-c", "make test"].
+    Arguments that are a text are the command. A command may also be a list of words; in
+    ["bash", "-c", "make test"] only the last one counts.
     """
     if isinstance(arguments, str):
         return arguments.strip()

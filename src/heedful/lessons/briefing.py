@@ -74,14 +74,16 @@ EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A lesson that memory considered for a loop: told, withheld by the coin or missed.
+    """A lesson that memory considered for a loop, and what it decided.
 
-    The closest is the nearest miss. `lesson` is its id, and `leg` says how memory found
-    it: by its cause, by likeness of the tasks, or as a strategy. `score` is the number
-    of loops that broke the rule, or the likeness of the tasks, 0..1. `why` is the
-    reason, with the score that a prompt needs. `text` has the words of what was shown
-    or withheld, "" for other outcomes. `obstacle` is the one thing that keeps a lesson
-    back that is not shown, and `command` changes it, if a command does.
+    The `outcome` is "told" if the loop is shown the lesson, "withheld" if the coin left
+    it out, "missed" for any other lesson, and "closest" for the nearest miss. `lesson`
+    is its id, and `leg` says how memory found it: by its cause, by likeness of the
+    tasks, or as a strategy. `score` is the number of loops that broke the rule, or the
+    likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
+    needs. `text` has the words of what was shown or withheld, "" for other outcomes.
+    If the lesson is not shown, `obstacle` says what keeps it back, and `command`
+    changes that, if a command does.
     """
 
     outcome: Outcomes
@@ -163,15 +165,15 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory tells one loop, before its first attempt and again before each retry.
+    """What memory shows one loop, before its first attempt and again before each retry.
 
-    `choices` say of each lesson that memory considered if the loop is shown it, and
-    why; what is shown comes best first. `memory_key` is the key of the loop, `space`
-    names the embedder, and `waiting` counts the texts that wait in quarantine, at most
-    100. A store keeps these four.
+    `choices` say for each lesson that memory considered whether the loop is shown it,
+    and why; the lessons shown come best first. `memory_key` is the key of the loop,
+    `space` names the embedder, and `waiting` counts the texts that wait in quarantine,
+    at most 100. A store keeps these four.
 
-    `exposures` say what is shown and withheld, `chosen` has both. `vector` is the
-    task's embedding. `checks` are the checks of lessons that judge the loop.
+    `exposures` say what is shown and what is withheld; `chosen` has both. `vector` is
+    the task's embedding. `checks` are the checks of lessons that judge the loop.
     """
 
     memory_key: str = ""
@@ -186,7 +188,7 @@ class Briefing:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
-        """Return the briefing that `plain` describes, the result of the method."""
+        """Return the briefing that `plain`, the result of the method, describes."""
         return cls(
             plain["memory_key"],
             plain["space"],
@@ -205,7 +207,7 @@ class Briefing:
 
     @property
     def silence(self) -> str:
-        """The reason why memory tells the loop nothing; "" if it tells something.
+        """The reason why memory shows the loop nothing; "" if it shows something.
 
         It names the lesson for the most similar task, if there is any, with the one
         thing that keeps it back and the command that changes it.
@@ -308,11 +310,11 @@ class Selection:
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
     ) -> tuple[Choice, ...]:
-        """Return what became of the lessons, after the coin decided on `exposures`.
+        """Return the choices, after the coin decided on `exposures`.
 
-        These are what is shown or withheld, rules that rest, and the nearest miss if no
-        lesson is shown for a similar task; with `every`, they are all lessons that the
-        search found.
+        They are about lessons that are shown or withheld, rules that rest, and the
+        nearest miss if no lesson is shown for a similar task; with `every`, about all
+        lessons that the search found.
         """
         shown_ids = set(chain.from_iterable(e.examples for e in exposures))
         choices = []
@@ -397,9 +399,9 @@ def choose_for_loop(
 
 
 def _obstacle_of(match: Match, tell: Tell) -> Obstacle:
-    """Return what keeps a lesson back that was not chosen for a loop.
+    """Return why a lesson was not chosen for a loop.
 
-    If its task is not similar enough, that is it: no release would change this.
+    A task that is not similar enough is always the reason: no release would change it.
     """
     if not Likeness.of(match).nearness:
         return _distance_obstacle(match)
@@ -407,7 +409,7 @@ def _obstacle_of(match: Match, tell: Tell) -> Obstacle:
 
 
 def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
-    """Return the obstacle that only the other form of lessons was asked for."""
+    """Return the obstacle of a lesson in the form that was not asked for."""
     form = "examples" if match.example.accepted else "rules"
     if tell in ("both", form):
         return None
@@ -415,7 +417,7 @@ def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:
 
 
 def _distance_obstacle(match: Match) -> Obstacle:
-    """Return what keeps a lesson back whose task is not similar enough."""
+    """Return the obstacle of a lesson whose task is not similar enough."""
     command = EMBED_COMMAND if match.cosine is None else ""
     return Obstacle(DISTANCE_REASON, command)
 
@@ -428,7 +430,7 @@ def find_obstacle(match: Match) -> Obstacle | None:
     if match.kind == "reflection" and not is_correction(match):
         reason = (
             "it has no strategy: it says what went wrong elsewhere, not what to do; "
-            "`before` and `seen` tell it"
+            "`before` and `seen` show it"
         )
         return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
@@ -455,7 +457,7 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
 
 
 def _edit_command(match: Match) -> str:
-    """Return the command by which a person says in own words what to do."""
+    """Return the command with which a person rewrites the lesson."""
     return f"heedful lessons edit {match.lesson_id} TEXT --by NAME"
 
 
@@ -535,7 +537,7 @@ def _distance(match: Match) -> tuple[float, bool]:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True in one loop of four: there, one coin decides about all lessons."""
+    """Return True for one loop in four, in which one coin decides about all lessons."""
     return _chance("together", seed, loop_id) < POOLED_COIN_SHARE
 
 

@@ -41,14 +41,14 @@ MAX_BOUND = 10**9  # words, lines or characters: no answer has more
 # Accepted outputs that show a form by themselves: after 20 without an exception, fewer
 # than 3 in 20 have another one (rule of three), and 4 in 20 retire a check.
 MIN_PLAIN_OUTPUTS = 20
-# Bounds of what is tried: a lesson's words are text of others.
+# Bounds of what is read: a lesson's words are untrusted text.
 MAX_READ_WORDS = 200  # of a lesson
 MAX_SHOWN_WORDS = 8  # of an answer that the lesson shows
 MAX_NAMED = 20  # numbers, or quoted words, that the lesson names
 MAX_FORMS = 4  # how many forms the accepted outputs may have
 MAX_SHOWN_ANSWER_CHARS = 60  # of an accepted answer that shows a form
 _NUMBER_PATTERN = re.compile(r"\d{1,9}")
-# A text in quotation marks, or characters that are no word, such as "```".
+# A text in quotation marks, or characters outside words, such as "```".
 _QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
 )
@@ -75,7 +75,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """A proposed check: what it checks, and that in words."""
+    """A proposed check: its rule as data and in words."""
 
     kind: CheckKind
     rule: Rule
@@ -290,7 +290,7 @@ def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Prop
 
 
 def _words(material: Material) -> Iterator[Proposed]:
-    """Yield the words that the lesson quotes: to leave out, and then to write."""
+    """Yield the words that the lesson quotes: first as forbidden, then as required."""
     quotations = _QUOTED_WORD_PATTERN.findall(material.text)[:MAX_NAMED]
     quoted = ["".join(groups) for groups in quotations]
     for wanted in (False, True):

@@ -41,12 +41,12 @@ from heedful.redact import redact
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
 MAX_QUOTED_CHANGE_CHARS = 100
-# Characters that an output has at least if a finding may quote it without quotation
-# marks: a shorter one is in every text.
+# A finding may quote an output of this length without quotation marks; a shorter one is
+# in every text.
 MIN_QUOTED_OUTPUT_CHARS = 3
-# A text in quotation marks, of which the second group has the text: 'total', "a b".
+# A text in quotation marks; the second group is the text itself: 'total', "a b".
 _QUOTED_NAME_PATTERN = re.compile(r"""(['"`])([^'"`]+)\1""")
-# How many lessons one loop gives: a thousand findings of one check are not a thousand
+# The most lessons from one loop: a thousand findings of one check are not a thousand
 # lessons.
 MAX_LOOP_LESSONS = 20
 
@@ -213,7 +213,7 @@ class _Correction:
         return text
 
     def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:
-        """Return the rule that the finding broke; None for a goal or without a key."""
+        """Return the rule of the finding; None for a goal or without a key."""
         finding = self.finding
         evaluation = self.rejected.evaluation
         if not memory_key or evaluation is None or finding not in evaluation.errors:

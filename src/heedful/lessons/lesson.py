@@ -74,8 +74,8 @@ class Signature:
     """The name of an error.
 
     `exact` is the first 16 hex digits of the SHA-256 of `type:text`, the text stripped
-    and in lower case. `pattern` is the text with its particulars masked, `digest` the
-    same of type and pattern.
+    and in lower case. `pattern` is the text with its particulars masked; `digest` is
+    made from type and pattern in the same way.
     """
 
     exact: str
@@ -86,10 +86,10 @@ class Signature:
 
     @property
     def figures(self) -> Figures:
-        """Which figures tell this error from others.
+        """Whether figures tell this error from others.
 
-        "content" if some are part of the pattern, as in "4.2, not 12": with another
-        figure it is another error. "particulars" if all are masked. "" without figures.
+        "content" if some are part of the pattern, as in "4.2, not 12": another figure
+        makes it another error. "particulars" if all are masked. "" without figures.
         """
         if _FIGURE_PATTERN.search(self.pattern):
             return "content"
@@ -146,8 +146,8 @@ class Example:
 
 
 # A rule that this many loops were shown and kept is shown to one loop in
-# `REMINDER_INTERVAL_LOOPS`. So is a rule that feedback does not fix, or fixes in less
-# than half of the loops but two.
+# `REMINDER_INTERVAL_LOOPS`. So is a rule if the loops that did not fix it exceed those
+# that did by more than `MAX_FAILED_LOOPS`.
 MIN_QUIET_LOOPS = 20
 MAX_FAILED_LOOPS = 2
 REMINDER_INTERVAL_LOOPS = 5
@@ -248,9 +248,8 @@ class Remembered:
     whole group. `state` and `trust` are those of the stored text. If the text waits in
     quarantine, `entry` is its id there, and `release` the command that releases it.
     `figures` says whether another figure would make it another lesson ("content") or
-    not ("particulars"). If
-    memory is full and all stored lessons are pinned or worth more than the new one,
-    `id` and `seen` are 0.
+    not ("particulars"). If memory is full and all stored lessons are pinned or worth
+    more than the new one, `id` and `seen` are 0.
     """
 
     id: int
@@ -394,8 +393,8 @@ class Match:
 class Matches(list[Match]):
     """What a search found, best first, and why if it found nothing.
 
-    `silence` is "" if there are matches. Else it names the lesson that is nearest, the
-    one thing that keeps it back, and the command that changes it.
+    `silence` is "" if there are matches. Otherwise it names the nearest lesson, what
+    keeps it back, and the command that changes that.
     """
 
     def __init__(self, matches: Iterable[Match] = (), silence: str = "") -> None:

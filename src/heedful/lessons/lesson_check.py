@@ -111,7 +111,7 @@ def _fits_form(rule: Mapping[str, Any], text: str) -> bool:
 
 
 def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
-    """Return True if a piece is as its rule asks; what the rule leaves out is free."""
+    """Return True if a piece fits its rule; what the rule omits may have any value."""
     if rule["kind"] != piece.kind:
         return False
     if rule.get("text", piece.text) != piece.text:
@@ -127,7 +127,7 @@ def _fits_piece(rule: Mapping[str, Any], piece: TextPiece) -> bool:
 
 
 def json_types(text: str) -> dict[str, str] | None:
-    """Return the type of each field of a JSON object; None if the text is none."""
+    """Return the type of each field; None if the text is not a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -189,8 +189,8 @@ class LessonCheck:
 
     `lesson` is the id of the lesson, `text` its words. `error_type` is the check or the
     tool that found its mistake, and `taught_by` are the names of the loop's checks that
-    can find it again. `kind` and `rule` say what is checked, and `about` says
-    it in words. The check judges loops of its `memory_key`; a "call" judges the calls
+    can find it again. `kind` and `rule` say what is checked, and `about` says it in
+    words. The check judges loops of its `memory_key`; a "call" judges the calls
     of an agent. `failed`, `passed` and `harmless` count the outputs that it was
     executed on: rejected and accepted ones of the lesson, and accepted ones of others.
 
@@ -238,7 +238,7 @@ class LessonCheck:
         ]
 
     def judges_tool(self, tool: str) -> bool:
-        """Return True if it judges calls of a tool; "" is a command of a shell.
+        """Return True if the check judges calls of a tool; "" is the shell.
 
         A command is judged whatever tool runs it.
         """

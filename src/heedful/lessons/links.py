@@ -29,7 +29,8 @@ LinkKind = Literal["error", "file", "package", "task", "tool"]
 MAX_LINK_CHARS = 120
 MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
 LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
-# A link relates no lessons if more than this share of all have it, but for a few.
+# A link that more than this share of all lessons have relates none of them, unless at
+# most `MIN_COMMON_LESSONS` have it.
 MAX_LINK_SHARE = 0.1
 MIN_COMMON_LESSONS = 10
 # What a draft quotes from others: an error, a task, the value of an argument.
@@ -155,7 +156,7 @@ class Cluster:
 class Clusters:
     """The clusters of a scope, largest first; each lesson is in one at most.
 
-    They are of the `compared` lessons in use, the newest of the scope. `silence` says
+    They group the `compared` lessons in use, the newest of the scope. `silence` says
     why there is no cluster, "" if there is one.
     """
 
@@ -184,7 +185,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     command_words: set[str] = set()
     for command in [call for tool, call in calls if _is_command(tool, call)]:
         line = read_command(command)
-        # Of code in backticks, such as `f(a, b)`, nothing is read for sure.
+        # Code in backticks, such as `f(a, b)`, is not read with certainty.
         if line.clear:
             # "." is a command of the shell itself.
             tools.update(_name(name) for name in line.programs if name != ".")
@@ -223,8 +224,8 @@ def relate(
 ) -> Related:
     """Return a lesson with its links, and the lessons that share some, nearest first.
 
-    `words` are those of all lessons to compare. `unread` says why the words of the
-    lesson that is asked for are not read.
+    `words` are those of all lessons to compare. `unread` says why the subject's own
+    words are not read.
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
@@ -256,7 +257,7 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     weights = _weigh(lessons)
     members: dict[Link, list[LinkedLesson]] = defaultdict(list)
     for lesson in lessons:
-        # Of links that are equally rare, that to an error says most, then a file.
+        # Among equally rare links, one to an error says most, then one to a file.
         common = [(-weights[link], link) for link in lesson.links if weights[link]]
         if common:
             members[min(common)[1]].append(lesson)
@@ -290,7 +291,7 @@ def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> s
 
 
 def _weigh(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
-    """Return the weight of each link: the rarer, the more; 0 if it relates none.
+    """Return the weight of each link: rarer links weigh more, common ones 0.
 
     A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
     """
@@ -348,8 +349,8 @@ def _known_endings() -> MimeTypes:
 def _files_in(text: str, command_words: Iterable[str]) -> Iterator[str]:
     """Yield the files that a text names, without their folders.
 
-    "os.path" is none: a file is in a folder, has the number of a line, is a word of a
-    command, or has an ending that Python knows.
+    "os.path" is not a file: a file is in a folder, has the number of a line, is a word
+    of a command, or has an ending that Python knows.
     """
     words_of_commands = set(command_words)
     dotted_words = " ".join(word for word in text.split() if "." in word)
@@ -371,7 +372,7 @@ def _errors_in(text: str) -> Iterator[str]:
 
 
 def _quoted_names(text: str) -> set[str]:
-    """Return the names that a text quotes, and of dotted names the first parts."""
+    """Return the names that a text quotes, and the first parts of dotted names."""
     names = set()
     unquoted_text = _DRAFT_QUOTATION_PATTERN.sub(_unquote, text)
     for groups in QUOTED_TEXT_PATTERN.findall(unquoted_text):
@@ -383,7 +384,7 @@ def _quoted_names(text: str) -> set[str]:
 
 
 def _unquote(quotation: re.Match[str]) -> str:
-    """Return what stands in a quotation, which may quote a name itself."""
+    """Return the text inside a quotation; it may itself quote a name."""
     return quotation[0][1:-1]
 
 

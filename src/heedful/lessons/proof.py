@@ -18,7 +18,7 @@ from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
 # How often each result of a loop occurred: (the probability that the lesson is
-# withheld, whether it was shown, the outcome 0..1, of which more is better).
+# withheld, whether it was shown, the outcome 0..1, where 1 is best).
 Cells = Mapping[tuple[float, bool, float], int]
 # A bet has a centre and a stake. The centres m are evenly spread in asin(sqrt(m)). The
 # stakes are parts of the largest stake that never leads to debt; small parts have less
@@ -124,7 +124,7 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 
 
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
-# What came of a lesson for one loop: (the probability that it is withheld, whether it
+# One loop with or without a lesson: (the probability that it is withheld, whether it
 # was shown, whether the first attempt passed, whether the error recurred, model calls).
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
@@ -143,8 +143,8 @@ class Effect:
 
     The true `gain` lies between `low` and `high`. A mean is None without such loops;
     the interval is then as wide as possible. If the share of the holdout changed, each
-    loop is weighted by 1 divided by the probability that the lesson was shown to it, or
-    withheld from it, as it was.
+    loop is weighted by 1 divided by the probability of what happened in it: that the
+    lesson was shown, or that it was withheld.
     """
 
     shown: float | None

@@ -35,11 +35,12 @@ PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 # words with one of 370 lessons.
 MIN_RELATED_COSINE = 0.42
 MIN_RELATED_COVERAGE = 0.30
-# A prompt takes only what is nearer, or `own`. By vectors, or without vectors by the
-# cosine of the two sets of words. Measured on the tasks of examples/house_rules. By
-# vectors: the nearest task of the same family is at 0.57 or above, 1.7 % of the tasks
-# of other families are above 0.45, and none of 100 questions about other things is
-# above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
+# A prompt takes only what is nearer, or `own`. Nearness is measured by vectors, or
+# without them by the cosine of the two sets of words. Measured on the tasks of
+# examples/house_rules. By vectors: the nearest task of the same family is at 0.57 or
+# above, 1.7 % of the tasks of other families are above 0.45, and none of 100 questions
+# about other things is above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of
+# 400 questions.
 MIN_PROMPT_COSINE = 0.45
 MIN_PROMPT_WORD_SHARE = 0.40
 # How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782
@@ -52,8 +53,8 @@ RECENCY_WEIGHT = 0.05
 # Only whole days count, so that the same question gets the same answer.
 HALF_LIFE_DAYS = 90
 DAY_SECONDS = 86_400.0
-# The outcomes that are evidence: against what a run did that failed, and for the
-# strategy of a run that ended well.
+# The outcomes that are evidence: a failure speaks against what the run did, and a
+# success for its strategy.
 FAILED_OUTCOMES = frozenset({"failure", "error", "timeout"})
 EVIDENT_OUTCOMES = {
     "reflection": FAILED_OUTCOMES,
@@ -62,7 +63,7 @@ EVIDENT_OUTCOMES = {
 # What a prompt says about a lesson without an accepted output.
 RULE_LABEL = "a rule drawn from an earlier run"
 BROKEN_RULE_LABEL = "what earlier answers got wrong, and how to put it right"
-MISTAKE_LABEL = "what went wrong before, and what mended it"
+MISTAKE_LABEL = "what went wrong before, and what fixed it"
 
 
 def rank(
@@ -171,7 +172,9 @@ def worth(match: Match, now: float = 0.0) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How like a match is to the task, by which measure, and how like it must be."""
+    """How similar a match is to the task, by which measure, and how similar it must
+    be.
+    """
 
     measure: str
     value: float

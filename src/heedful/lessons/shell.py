@@ -1,10 +1,10 @@
-"""Which programs a command line of a shell runs, as far as that can be told. Pure.
+"""Which programs a shell command line runs, as far as its text shows. Pure.
 
 `read_command` reads a line as a POSIX shell does: words, quotes, substitutions,
 here-documents, redirections and operators. Every word in the place of a command is a
 program, also one in a substitution or behind a pipe, and one that is given to a shell
-as a text ("sh -c 'make'"). What is not read for sure is not guessed: the line is then
-not `clear`, as for a program in a variable.
+as a text ("sh -c 'make'"). Nothing is guessed: a line that cannot be read with
+certainty, such as one with its program in a variable, is not `clear`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MESSAGE_OPTION_PATTERN = re.compile(r"-[a-z]{0,3}m|--(?:message|body|title|note
 # What stands between the sign of a redirection and its file: "2>& 1", ">| log".
 _REDIRECTION_END_PATTERN = re.compile(r"[&|>]?[ \t]*")
 _BLANKS = " \t\r"
-# A line with more substitutions in each other is not read.
+# A line with more nested substitutions is not read.
 MAX_SHELL_DEPTH = 8
 _OPERATORS = ";|&\n"
 
@@ -100,7 +100,7 @@ def read_command(line: str) -> ShellLine:
 
 
 class _UnclearLine(Exception):
-    """The line has something that is not read for sure."""
+    """The line has something that cannot be read with certainty."""
 
 
 @dataclass(slots=True)
@@ -305,7 +305,7 @@ class _Reader:
             command.word.replaced = True
             return
 
-        # The number of a file, as in "2>", is no word.
+        # The number of a file, as in "2>", is not a word.
         if command.word.text.isdigit() and not command.word.quoted:
             command.word = _Word()
         command.end_word()
@@ -360,7 +360,7 @@ class _Reader:
 
 
 class _Command:
-    """The words of one simple command, of which the first is its program."""
+    """The words of one simple command; the first is its program."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader
@@ -407,7 +407,7 @@ class _Command:
             self._option = word.text
 
     def _is_message(self, word: _Word) -> bool:
-        """Return True if a word is a text for people, in which an address is named."""
+        """Return True if a word is a text for people, which may mention an address."""
         if self._is_data and not ADDRESS_PATTERN.match(word.text):
             return word.quoted
         option = self._option or word.text.partition("=")[0]

@@ -249,7 +249,7 @@ def quotations(
 
 
 def _readings(text: str) -> list[list[str]]:
-    r"""Return the words of a text; if it has escapes, also those without reading them.
+    r"""Return the words of a text; if it has escapes, also its words as written.
 
     Nobody knows whether `\notes` is a word or the end of a line and another word.
     """
@@ -278,8 +278,8 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     """Return the trust of a source: the stated one, or else a default.
 
     By default, the user is "external", a local tool of a coding agent has the trust
-    stated for `tool`, and another tool, a program and a key of a service have that of a
-    tool about which nothing is stated.
+    stated for `tool`, and any other tool, a program and a key of a service are trusted
+    as a tool without a statement.
     """
     if not _SOURCE_PATTERN.fullmatch(source):
         return "external"
@@ -303,7 +303,7 @@ def trust_hint(untrusted: Sequence[str], argument: str = MEMORY_TRUST_ARGUMENT) 
     """
     levels = {source: own_trust(source) for source in untrusted}
     if not levels or not all(map(is_statable, levels)):
-        return ""  # what comes from the network waits, whoever vouches for the rest
+        return ""  # text from the network waits, even if a person vouches for the rest
     commands = [
         shlex.join(["heedful", "trust", "set", source, level, "--waiting"])
         for source, level in levels.items()
@@ -322,7 +322,7 @@ def own_trust(source: str) -> Trust:
 def untrusted_sources(
     sources: Iterable[str], stated: Mapping[str, Trust]
 ) -> tuple[str, ...]:
-    """Return the sources whose words wait in quarantine, as far as trust is stated."""
+    """Return the sources whose words wait in quarantine, under the `stated` trust."""
     trusts = {source: source_trust(source, stated) for source in sorted(set(sources))}
     return tuple(name for name, trust in trusts.items() if trust in QUARANTINE_TRUST)
 
@@ -333,7 +333,7 @@ def sources_of(
     """Return the sources of a tool's result: its command's programs, or else the tool.
 
     Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
-    The network is a source, too, if it cannot be told which programs the command runs,
+    The network is a source, too, if it is unclear which programs the command runs,
     if there is no command, if the command or one of the tool's other `arguments` has an
     address, or if the tool is one of an MCP server. heedful cannot see what a program
     itself fetches.

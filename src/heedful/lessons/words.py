@@ -31,7 +31,7 @@ DENSE_SCRIPTS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Vowel signs of Indian scripts: part of a word, though no letters.
+# Vowel signs of Indian scripts: part of a word, though not letters.
 VOWEL_SIGNS = "\u0900-\u0963\u0966-\u0dff"
 # A part of a text: a run of characters in a dense script, a word in another script, or
 # a sign.
@@ -102,7 +102,7 @@ def _split(text: str) -> Iterator[str]:
                     yield character
                 if n + 1 < len(run):
                     yield run[n : n + 2]
-        # Of the signs, only a symbol such as an emoji is a word.
+        # The only sign that is a word is a symbol such as an emoji.
         elif part["word"] or unicodedata.category(run) == "So":
             yield run
 
@@ -174,7 +174,7 @@ def difference(rejected: str, accepted: str) -> str:
 
 
 def count_common(texts: Sequence[str], others: Sequence[str]) -> int:
-    """Count the texts (or characters) that both sequences have alike at the start."""
+    """Count the texts (or characters) with which both sequences begin."""
     for n, (text, other) in enumerate(zip(texts, others, strict=False)):
         if text != other:
             return n

@@ -39,7 +39,7 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
 def to_document(record: Any) -> Plain:
     """Return a record and all records inside it as JSON data."""
     document = {}
-    kind: Any = type(record)  # mypy takes no class for hashable
+    kind: Any = type(record)  # mypy: a class is not Hashable
     for name, default in _omitted_values(kind):
         value = getattr(record, name)
         if default is MISSING or value != default:
@@ -64,7 +64,7 @@ def from_document(kind: type[T], document: Mapping[str, Any]) -> T:
 
 @cache
 def _omitted_values(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with the value that documents omit, MISSING for none."""
+    """Map each field to the value that documents omit; MISSING if they omit none."""
     required = _REQUIRED_FIELDS.get(kind)
     defaults = []
     for field in fields(kind):

@@ -299,7 +299,7 @@ def _find_stops(
 
 
 def _precedence(rule: str) -> int:
-    """Return the place of a rule among all stops; that of an `All` is its last one."""
+    """Return the precedence of a rule; an `All` has that of its last member."""
     places = [
         RULE_PRECEDENCE.index(name)
         for name in rule.split("+")
@@ -317,8 +317,8 @@ def _liftable_names(rules: Iterable[StopRule]) -> frozenset[str]:
 class Standing:
     """How close a loop was to its limits at a decision.
 
-    `fatigue` is in 0..1; `change` is the last attempt's change of it, negative if the
-    attempt improved. `echoes` counts the attempts with each key of a finding in the
+    `fatigue` is in 0..1. `change` is how much the last attempt changed it, negative if
+    the attempt improved. `echoes` counts the attempts with each key of a finding in the
     last attempt.
     """
 

@@ -291,7 +291,7 @@ def explain(
     would_change = changes(loop, policy, verdict)
     otherwise = ""
     if not would_change and isinstance(verdict, Done) and not verdict.passed:
-        otherwise = "not known: the policy at hand is not all that stopped it"
+        otherwise = "not known: this policy alone did not give the verdict"
         if gives(loop, policy, verdict):
             names = " and ".join(stop.rule for stop in verdict.stopped_by)
             otherwise = f"no single threshold or score: {names} stopped it"
@@ -314,9 +314,9 @@ def explain_recorded(
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     """Return the verdict after each attempt, by its number; 0 without attempts.
 
-    The record does not say when an override was used, so each one that was used ever
-    counts for every verdict before the last. For these, usage outside the attempts does
-    not count.
+    The record does not say when an override was used, so every override that was ever
+    used counts for all verdicts before the last. Usage outside the attempts does not
+    count for them.
     """
     used = tuple(
         replace(override, used=0, until=None)

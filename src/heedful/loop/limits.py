@@ -1,7 +1,7 @@
 """The limits of the preset `orchestrator` as numbers, for callers who set each of them.
 
-A policy is a tuple of rules and goals. Who has the limits as plain numbers, from the
-environment or from a caller's settings, gives them here and gets the policy.
+A policy is a tuple of rules and goals. `LoopLimits` builds that policy from plain
+numbers, such as those in the environment or in a caller's settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from heedful.validation import check_integer, check_number
 
 ALIGNMENT_SCORE = "alignment"
 DRIFT_SCORE = "drift"
-MIN_LIMIT = 0.001  # of the limits that must not be 0
+MIN_LIMIT = 0.001  # of limits that must not be 0
 POSITIVE_LIMITS = (
     "fatigue_threshold",
     "base_increment",

@@ -104,7 +104,7 @@ def goal(value: Any) -> Goal:
 
     score = fields.get("score")
     require(isinstance(score, str) and score, "a goal", value, allowed)
-    # In an object the threshold is a number, not text that has one.
+    # In an object the threshold is a number, not text.
     threshold = fields.get("threshold")
     if fields is value and isinstance(threshold, str | bool):
         raise InvalidInput("a goal", value, allowed)
@@ -148,8 +148,8 @@ def _read_policy(text: str) -> Policy:
         rule, dot, field = name.partition(".")
 
         # Every part with another sign of comparison is a goal, even a malformed one.
-        # Of the other parts, "-repeat" leaves a rule out, "repeat" has it,
-        # "repeat.times=3" changes one of its settings, and "attempts=5" gives a value.
+        # Among the other parts, "-repeat" removes a rule, "repeat" adds it,
+        # "repeat.times=3" changes one of its settings, and "attempts=5" sets a value.
         if set("<>≤≥") & set(name):
             goals.append(part)
         elif not equals and name.startswith("-"):
@@ -171,7 +171,7 @@ def _read_policy(text: str) -> Policy:
 
 
 def _read_literal(text: str) -> Any:
-    """Return the value that JSON text has; any other text is a value itself."""
+    """Parse a text as JSON; return any other text as it is."""
     try:
         return json.loads(text)
     except ValueError:

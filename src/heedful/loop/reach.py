@@ -22,8 +22,7 @@ from heedful.loop.stop import StopRule, rule_name
 
 R = TypeVar("R")
 MAX_HISTORY_ATTEMPTS = 100
-# For one rule.
-MAX_TRIED_HISTORIES = 20_000
+MAX_TRIED_HISTORIES = 20_000  # for one rule
 # The keys of findings: new in each attempt, or always the persistent one.
 NEW_FINDING_KEY = "new"
 PERSISTENT_FINDING_KEY = "kept"
@@ -31,7 +30,7 @@ PERSISTENT_FINDING_KEY = "kept"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which `rule` changes a decision, or a proof of none.
+    """The shortest history in which `rule` changes a decision, or why there is none.
 
     If the search found no answer, because of its limits, `history` is None and `proof`
     is empty. Nothing is proven if the policy tries unscored loops again; user code is
@@ -91,7 +90,7 @@ def reach(policy: Policy, most: int = MAX_TRIED_HISTORIES) -> tuple[Reach, ...]:
 
 
 def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
-    """Search a history that only the rule at this `place` of the policy stops."""
+    """Search for a history that only the rule at this `place` of the policy stops."""
     rule = policy.rules[place]
     others = policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
@@ -256,8 +255,8 @@ def _loop_of(policy: Policy, parts: Sequence[StopRule], history: History) -> Loo
     # By how many thousandths the best attempt so far misses the first goal.
     shortfall = 2 * MAX_HISTORY_ATTEMPTS * gain
     for number, symbol in enumerate(symbols, 1):
-        # A retry that does not improve scores worse, else a lower severity would
-        # improve it.
+        # A retry without improvement gets a worse score. With the same score, a lower
+        # severity would be an improvement.
         worse = 0
         if symbol.improves:
             shortfall -= gain
@@ -313,7 +312,7 @@ def _missing_score(goal: Goal, by: int) -> float:
 def _view_of(
     policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History
 ) -> Any:
-    """Return what built-in rules read of a history.
+    """Return the part of a history that built-in rules read.
 
     The rules treat histories with equal views in the same way, so counts are cut off
     where no rule tells them apart.

@@ -35,11 +35,11 @@ else:
             return value
 
 
-# the largest score or threshold: up to here two floats can differ by a thousandth
+# The largest score or threshold: up to it, two floats can differ by a thousandth.
 MAX_SCORE = 1e12
 MAX_FEEDBACK_CHARS = 1_500
 MAX_FEEDBACK_TEXT_CHARS = 400  # of one text in a feedback
-# Characters to which a line is shortened at most: the name of its check stays.
+# A line is not cut below this length, so that it keeps the name of its check.
 MIN_FEEDBACK_LINE_CHARS = 130
 FEEDBACK_HEADING = "The last answer was not accepted:"  # the first line of a feedback
 

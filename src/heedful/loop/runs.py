@@ -182,7 +182,7 @@ class StageReport:
     `kept` is the number of the attempt whose output the run used. `action` says how the
     stage ended: passed, continued (failed, the run used the last attempt), best
     (failed, the run used the best attempt), halted, stopped (a task that failed), open
-    (interrupted) or not_run. `briefing` says what memory told the stage.
+    (interrupted) or not_run. `briefing` says what memory showed the stage.
     """
 
     name: str
@@ -360,7 +360,7 @@ def report_stage(
     """Return the report of a stage from the records of its loop.
 
     The loop of a task (`is_task`) does not store the names of its checks, so an attempt
-    without a finding has passed. Of a task that failed, the best attempt is kept.
+    without a finding has passed. If a task failed, its best attempt is kept.
     """
     recorded = {decision.attempt: decision for decision in decisions}
     attempts = tuple(
@@ -400,7 +400,7 @@ def report_stage(
 
 
 def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
-    """Return the action of a stage in which nothing failed, but not all was judged."""
+    """Return the action of a stage in which no check failed, but some did not judge."""
     if all(result.status != "not_validated" for result in last.checks):
         return "passed"  # no check raised an error: the stage has no checks
     return "halted" if stage.on_unvalidated == "halt" else "continued"

@@ -282,7 +282,7 @@ class NothingMet:
 
     def __call__(self, loop: Loop) -> str | None:
         shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
-        return "nothing that was asked is met so far" if shares == {0} else None
+        return "no test or check has passed so far" if shares == {0} else None
 
 
 _RULE_CLASSES = (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)

@@ -9,7 +9,7 @@ No model is asked; fixed rules for English judge each claim, in four steps:
 3. `passage` splits the text into sentences, binds each number to a row and a column of
    the evidence by the words around it, and judges the claims.
 4. `grounding` (here) turns claims that are not supported into findings; `insights` does
-   so for metrics, columns and results that do not exist.
+   the same for metrics, columns and results that do not exist.
 """
 
 from collections.abc import Callable, Iterator, Mapping

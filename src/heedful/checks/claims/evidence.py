@@ -174,7 +174,7 @@ def _to_plain_data(value: Any) -> Any:
     if isinstance(value, Mapping):
         return value
 
-    # Classes are asked, because a row or an object may have any attributes.
+    # The class is examined, because a row or an object may have any attributes.
     cls = type(value)
     if hasattr(cls, "columns"):
         return _frame_rows(value)
@@ -225,7 +225,7 @@ def column_names(value: Any) -> Sequence[str]:
 
 
 def _open_table(value: Any) -> tables.DataTable:
-    """Open a table. Raises InvalidInput if it is none."""
+    """Open a table. Raises InvalidInput for anything else."""
     try:
         return tables.open_table(value)
     except tables.TableError as error:
@@ -283,8 +283,8 @@ def _separated_rows(lines: Sequence[str]) -> list[dict[str, str]]:
 def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[EvidenceRow]:
     """Yield every row in a mapping, a list, a data frame or a plain value.
 
-    `table` is the path of the table that rows of the value belong to, and `path` that
-    of the value as text. Deeper than `MAX_EVIDENCE_DEPTH` nothing is read.
+    `table` is the path of the table that rows of the value belong to, and `path` is the
+    path of the value as text. Levels below `MAX_EVIDENCE_DEPTH` are not read.
     """
     value = _to_plain_data(value)
     if isinstance(value, Mapping):
@@ -370,8 +370,8 @@ def _mapping_rows(
 def _names_of_rows(value: Mapping[Any, Any]) -> list[Any]:
     """Return the keys of the nested mappings that are rows of one table.
 
-    At least half of the keys of such a mapping and of the first one are in both.
-    Returns [] if there are not two.
+    Such a mapping and the first one share at least half of the keys of each. Returns []
+    if there are fewer than two.
     """
     keys_by_name = {
         name: set(nested)
@@ -473,8 +473,8 @@ class Evidence:
         self.dates: list[tuple[Date, EvidenceRow]] = []
         self._texts: dict[str, None] = {}  # a set that keeps its order
         self._cell_numbers: set[float] = set()
-        # For each word in lower case the rows that it names, and whether it has a
-        # capital there.
+        # Maps each word in lower case to the rows that it names, and to whether it has
+        # a capital there.
         self._named: dict[str, list[tuple[EvidenceRow, bool]]] = defaultdict(list)
 
         data = _parse_text(evidence) if isinstance(evidence, str) else evidence
@@ -496,7 +496,7 @@ class Evidence:
         }
         self._index_words()
 
-        # Beginnings of words, for names in another form: "Germ" of Germany and German.
+        # Beginnings of words, for names in another form: "Germ" for Germany and German.
         self._roots: set[str] = set()
         if not self.prose:
             self._roots = {word[:4] for word in self.words if len(word) > 3}
@@ -551,7 +551,7 @@ class Evidence:
                     self._index_name(row, path, value)
 
     def _index_name(self, row: EvidenceRow, path: Path, text: str) -> None:
-        """Index the words of a text that names its row: a short one, no prose.
+        """Index the words of a text that names its row: a short one, not prose.
 
         A name begins with a capital, or its column is called "name" or alike.
         """

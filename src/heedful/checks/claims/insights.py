@@ -1,4 +1,4 @@
-"""Check that what a text cites of a run exists, and count its numbers.
+"""Check that everything a text cites from a run exists, and count its numbers.
 
 `insights` finds citations by fixed patterns: names of metrics, names beside a word such
 as "column", and words such as "predicts". A citation is a finding if the run has no
@@ -74,10 +74,11 @@ MAX_LISTED_NAMES = 12
 
 
 class Citation(NamedTuple):
-    """A name in a text of something that the run should have, at the characters `span`.
+    """A citation in a text: something that the run should have, at the characters
+    `span`.
 
-    `key` is that of the finding. `aliases` are all names of what is cited, each as its
-    words.
+    `key` is the key of the finding. `aliases` are all names of the cited thing, each as
+    its words.
     """
 
     span: tuple[int, int]
@@ -97,14 +98,14 @@ def insights(
     are names, rows or a data frame. `results` are the predictions or the path of their
     file. An argument may also be a function `(candidate, state)`, where the state is
     `Context.data`. None or an empty value means that the run has no metrics, columns or
-    predictions. An omitted argument is not checked, except that without `metrics`, a
-    cited metric is a finding if `columns` is given but has neither this metric nor a
-    column of actual values, and without `results`, a prediction is a finding if
-    `metrics` is given and empty. The check recognises the usual metrics (MAE, "mean
+    predictions. An omitted argument is not checked, with two exceptions. Without
+    `metrics`, a cited metric is a finding if `columns` is given but has neither this
+    metric nor a column of actual values. Without `results`, a prediction is a finding
+    if `metrics` is given and empty. The check recognises the usual metrics (MAE, "mean
     absolute error", R², AUC …), names in quotes or with underscores beside "column" or
-    "feature", and words such as "predicts". Sentences with a word such as "no" or "if"
-    but no number cite no metric and no prediction. Raises InvalidInput without any
-    argument.
+    "feature", and words such as "predicts". A sentence that has a word such as "no" or
+    "if" and no number cites no metric and no prediction. Raises InvalidInput without
+    any argument.
     """
     arguments = (metrics, columns, results)
     values = [value for value in arguments if value is not OMITTED_ARGUMENT]
@@ -138,7 +139,7 @@ def _resolve(argument: Any, text: str, context: Context) -> Any:
 
 
 class Citations:
-    """What a text cites, beside the metrics and columns that the run has."""
+    """The citations of a text, with the metrics and columns that the run has."""
 
     def __init__(self, text: str, metrics: Any, columns: Any) -> None:
         self.text: str = text
@@ -162,7 +163,7 @@ class Citations:
     def metric_findings(self) -> Iterator[Finding]:
         """Yield a finding for each metric that the run does not have.
 
-        Without metrics, only a run whose columns cannot give any is judged.
+        Without metrics, the run is judged only if its columns cannot give any.
         """
         has_actual_values = any(
             not _ACTUAL_COLUMN_WORDS.isdisjoint(split_name(name))
@@ -187,7 +188,7 @@ class Citations:
         listed = ", ".join(self.column_names[:MAX_LISTED_NAMES]) or "none"
         yield from self._absence_findings(
             _cited_columns(self.text),
-            "is cited as a column, and the data has none of that name; it has: "
+            "is cited as a column, and the data has no column of that name; it has: "
             f"{listed}",
             "cite columns that exist, or none",
         )
@@ -234,7 +235,7 @@ class Citations:
 
 
 def _without_missing(metrics: Any) -> Any:
-    """Return the metrics; of a mapping, those whose value is not None or NaN."""
+    """Return the metrics, without the items of a mapping whose value is None or NaN."""
     if not isinstance(metrics, Mapping):
         return metrics
 

@@ -4,13 +4,13 @@ A claim is judged by rules, and no model is asked. `sentences` splits the text a
 in each sentence what it is about: the tokens, the dates, and the mentions, which are
 words that name rows of the evidence. `claims` then applies five rules to a sentence:
 
-- `_number_claims`: each number is bound to cells of the evidence. Its rows are those
-  that the sentence named last before it; its columns are named by the words around it.
-  A number that a cell rounds to is supported, any other bound number is contradicted. A
-  number without cells is supported if it occurs anywhere in the evidence.
+- `_number_claims`: each number is bound to cells of the evidence. Its rows are the last
+  ones named before it; the words around it name its columns. A number that a cell
+  rounds to is supported, any other bound number is contradicted. A number without cells
+  is supported if it occurs anywhere in the evidence.
 - `_date_claims`: weekdays and dates have to agree with a date of the evidence.
 - `_name_claims`: capitalised words have to occur in the evidence.
-- `_extreme_claims`: "the lowest RMSE" has to be that of the row that is named.
+- `_extreme_claims`: "the lowest RMSE" has to belong to the named row.
 - `_statement_claims`: a sentence that shares few words with the evidence is not found.
 """
 
@@ -88,7 +88,7 @@ class Claim:
 class Sentence:
     """A sentence of `text`, with its tokens and dates, and the evidence for its claims.
 
-    `topic` are the rows of the evidence that were named last before this sentence.
+    `topic` are the last rows of the evidence named before this sentence.
     """
 
     text: str
@@ -142,7 +142,7 @@ class Sentence:
         return self.lows[position] if 0 <= position < len(self.lows) else ""
 
     def is_name(self, position: int) -> bool:
-        """Return whether the token at a position is a capitalised word, and no date."""
+        """Return whether the token at a position is a capitalised word, not a date."""
         token = self.tokens[position]
         return (
             token.kind == "word"
@@ -282,7 +282,7 @@ def claims(sentence: Sentence) -> Iterator[Claim]:
 
 
 def _number_claims(sentence: Sentence) -> Iterator[Claim]:
-    """Yield a claim for each number in digits, or that refers to cells of evidence."""
+    """Yield a claim for each number in digits, and each that refers to cells."""
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
@@ -351,11 +351,10 @@ def _search_number(sentence: Sentence, quantity: Quantity) -> Claim:
 def _referred_cells(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """Return the cells that a number may refer to.
 
-    Their rows are those of the subject of the number, else those with the date of the
-    sentence (if it has only one date), else those that are alone in their tables; for
-    the latter, the words have to give the whole name of a column. The columns are named
-    by the words before "of" ("an RMSE of 3"), or else by the words after or before the
-    number.
+    Their rows are those of the subject of the number, or else those with the date of
+    the sentence (if it has only one date), or else those that are alone in their
+    tables, if the words give the whole name of a column. The columns are named by the
+    words before "of" ("an RMSE of 3"), or else by the words after or before the number.
     """
     evidence = sentence.evidence
     dated_rows: list[EvidenceRow] = []

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import NamedTuple
 from unicodedata import normalize
 
-# The kinds of tokens by the names of the groups; the first kind that fits is taken.
+# The groups are named after the kinds of tokens; the first kind that fits is used.
 # - times: the "x" in "8x4".
 # - number: "12", "1,234.5" or ".5"; a minus sign is part of it only at the start of a
 #   word, so that "3-4" is two numbers.
