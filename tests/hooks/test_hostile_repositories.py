@@ -278,9 +278,9 @@ HOSTILE = [
     pytest.param(plant_stated_database, "memory", id="a stated database"),
     pytest.param(plant_database_in_parent, "memory", id="a stated one in the parent"),
     pytest.param(plant_link_to_database, "git tracks it", id="a link to a database"),
-    pytest.param(plant_pipe, "no regular file", id="a pipe as the database"),
-    pytest.param(plant_database_folder, "no regular file", id="a folder as it"),
-    pytest.param(plant_settings_pipe, "no regular file", id="a pipe as settings"),
+    pytest.param(plant_pipe, "not a regular file", id="a pipe as the database"),
+    pytest.param(plant_database_folder, "not a regular file", id="a folder as it"),
+    pytest.param(plant_settings_pipe, "not a regular file", id="a pipe as settings"),
     pytest.param(
         plant_link("pyproject.toml", "/dev/zero"), "link", id="a link to a device"
     ),

@@ -175,7 +175,7 @@ REFUSED = [
     pytest.param(
         BUILD,
         "This error was not related to the task.",
-        "it says nothing of this run",
+        "it says nothing about this run",
         id="false, and of any run",
     ),
     pytest.param(
@@ -225,7 +225,7 @@ async def test_without_a_strategy_of_its_own_a_text_has_that_of_the_rules(rule):
     reasons = {claim.text: claim.why for claim in reflected.dropped}
     dropped = ["The agent was diligent.", rule]
     assert reasons == dict.fromkeys(
-        filter(None, dropped), "it says nothing of this run"
+        filter(None, dropped), "it says nothing about this run"
     )
     # An importance of 1.0 for everything is not believed.
     assert reflected.importance == rules.importance

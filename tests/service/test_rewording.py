@@ -152,11 +152,11 @@ def test_a_version_that_says_nothing_of_the_run_is_refused_with_its_reason(serve
     work_off(api)
     reflection = queried(api)["reflection"]
     assert reflection["content"] == answer["reflection_text"]
-    assert "it says nothing of this run" in reflection["model_error"]
+    assert "it says nothing about this run" in reflection["model_error"]
     assert "it leaves out the failed call" in reflection["model_error"]
     assert generated(api)["awaits_model"] is False
     (episode,) = read_data(api.get("/v1/episodes"))["items"]
-    assert "it says nothing of this run" in episode["error"]
+    assert "it says nothing about this run" in episode["error"]
 
 
 @pytest.mark.both

@@ -249,7 +249,7 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     assert "no database 'heedful.db'" in run("ui", code=3)
     for harm, message in (
         (b"", "is empty, not a database"),
-        (b"x" * 999, "or no database; restore"),
+        (b"x" * 999, "or not a database; restore"),
     ):
         file.write_bytes(harm)
         assert message in run("ui", "--no-browser", "--port", "0", code=4)

@@ -214,7 +214,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
                 "that the server runs",
             ),
             (source, blank.owner, StoreOlder, "run heedful migrate"),
-            (damaged, postgres.owner, StoreError, "damaged or no database"),
+            (damaged, postgres.owner, StoreError, "damaged or not a database"),
         ]:
             with pytest.raises(error, match=message):
                 copy(str(left), str(right))

@@ -1,4 +1,4 @@
-"""Spans of traces that arrive, and the episodes that are made of them.
+"""Arriving spans of traces, and the episodes that are made from them.
 
 Spans arrive in pieces and in any order: `receive` stores them, and `gather` makes an
 episode of each complete trace.
@@ -59,7 +59,7 @@ async def receive(
 
 def _read_pieces(body: Any) -> tuple[list[trace_spans.Piece], Counter[str]]:
     """Return the spans of a request, and how many were refused, by reason."""
-    if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
+    if isinstance(body, dict):  # JSON of protobuf omits empty fields
         body = {"resourceSpans": [], **body}
 
     try:

@@ -21,7 +21,7 @@ from heedful.traces.episode import Episode, Event
 from heedful.traces.error_lines import output
 
 # The end of a sentence: blanks after a full stop or the like, or line breaks. Blanks
-# before a citation such as "[2]" are no end.
+# before a citation such as "[2]" do not end it.
 _SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
 # Events that a model cites: "[2]", "[events 1, 3]" or "(event 4)".
 _CITATION_PATTERN = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]*[\])]")
@@ -164,5 +164,5 @@ def stems(text: str) -> frozenset[str]:
 
 
 def _value(number: str) -> float:
-    """Return the value of a number in a text: 1,200 and 1200.0 have the same."""
+    """Return the value of a number in a text; 1,200 and 1200.0 are equal."""
     return float(number.replace(",", "").rstrip(".") or 0)

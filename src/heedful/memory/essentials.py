@@ -2,10 +2,10 @@
 
 The rules are never wrong about what they quote: the failed call, the error that tells
 why, and the cure, which is what worked in its place. A model writes better sentences,
-and a small one writes sentences about nothing. `keep_essentials` compares both by the
-stems of their words. It drops sentences that say nothing of the run, and it refuses a
-text that leaves out what the rules found. Words of the task count for nothing here,
-because a model can repeat them without having read the run.
+but a small one also writes empty ones. `keep_essentials` compares both by the stems of
+their words. It drops sentences that say nothing about the run, and it refuses a text
+that leaves out what the rules found. Words of the task do not count here, because
+a model can repeat them without having read the run.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from heedful.traces import course as trace
 from heedful.traces.episode import TIMEOUT_CODE_PATTERN, Event
 from heedful.traces.error_lines import error_text
 
-# A text keeps an essential with half of its words; of many words two or, of a cure,
-# three are enough. Read on the embedded model's answers to 46 runs, and on rewordings
+# A text keeps an essential if it has half of its words; two words are always enough,
+# three for a cure. Chosen on the embedded model's answers to 46 runs, and on rewordings
 # of six of these runs by hand.
 KEPT_WORDS_SHARE = 0.5
 MAX_NEEDED_WORDS = 2
 MAX_NEEDED_CURE_WORDS = 3
-# A sentence says something of the run if the run has a quarter of its words, at least
-# two. A rule for next time may be about something else: one of its words is enough.
+# A sentence says something about the run if a quarter of its words, at least two, are
+# in the run. A rule for next time may be about something else: one of its words is
+# enough.
 RUN_WORDS_SHARE = 0.25
 MIN_RUN_WORDS = 2
-# No run is as important as nothing can be: a model that says so has not compared.
+# No run has the highest importance: a model that claims it has not compared.
 UNBELIEVED_IMPORTANCE = 1.0
 MAX_SHOWN_ESSENTIAL_CHARS = 80  # of its text in a reason
 # A word with its inner signs, and what makes it a name: a digit, a sign, or a capital
@@ -45,7 +46,7 @@ FAILED_CALL = "the failed call"
 DECISIVE_STEP = "the decisive step"  # of a run in which no call failed
 ERROR = "the error"
 CURE = "the cure"
-NO_WORDS_REASON = "it says nothing of this run"
+NO_WORDS_REASON = "it says nothing about this run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +91,9 @@ def round_up(number: float) -> int:
 
 
 def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
-    """Return a model's draft without what says nothing, as good as that of the rules.
+    """Return a model's draft without empty sentences, as good as that of the rules.
 
-    Without a strategy that says something of the run, it has that of the rules. An
+    If its strategy says nothing about the run, it gets the strategy of the rules. An
     importance of 1.0 is not believed. Raises AnswerRefused with the reason if the text
     leaves out what the rules found, or the strategy the cure.
     """
@@ -143,8 +144,8 @@ def keep_essentials(draft: Draft, rules: Draft, study: Study) -> Draft:
 def essentials(study: Study, rules: Draft) -> list[Essential]:
     """Return what the rules found in a run: the failed call, the error, and the cure.
 
-    Of several failures, it is the one that was cured. What a run does not show is left
-    out.
+    If there are several failures, only the cured one counts. An essential that the run
+    does not show is left out.
     """
     episode = study.episode
     cured = [signal for signal in study.main_signals if signal.kind in FIX_KINDS]
@@ -168,7 +169,7 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
     call_stems = _distinct(_content(call), task)
     error_stems = _distinct(_content(error), task)
 
-    # Of the later steps, those are the cure that the rule for next time names.
+    # The later steps that the rule for next time names are the cure.
     done = "\n".join(_action_words(episode.events[n]) for n in later)
     cure = ""
     cure_stems: frozenset[str] = frozenset()
@@ -176,7 +177,7 @@ def essentials(study: Study, rules: Draft) -> list[Essential]:
         cure = rules.strategy
         known_stems = stems(call) | stems(error)
         cure_stems = (_content(done) & stems(cure)) - known_stems
-        # To wait and to repeat are no words of a step.
+        # A step does not say that it waits or repeats.
         cure_stems = cure_stems or _content(cure) - known_stems
 
     parts = [

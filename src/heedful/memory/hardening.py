@@ -1,9 +1,9 @@
 """Lessons that become checks: proposed from examples, accepted by a person or by trust.
 
 `Memory.checks` returns a `LessonChecks`. A check is proposed without a model and is
-executed on the outputs of the lesson and on accepted outputs of others, before anybody
-is asked. Loops that memory tells something are judged by it from then on, and what it
-finds is counted.
+executed on the outputs of the lesson and on accepted outputs of others, before a person
+is asked. An accepted check judges the loops that memory shows something, and its
+findings are counted.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class LessonChecks:
         return await self._decide(lesson)
 
     async def accept(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
-        """Let the check of a lesson judge from now on; it is measured anew.
+        """Let the check of a lesson judge from now on, and reset its counts.
 
-        It is made from the examples of this moment. Raises what `propose` raises, and
+        It is made from the current examples. Raises what `propose` raises, and
         InvalidInput without an actor.
         """
         check_actor(by, why)
@@ -67,7 +67,7 @@ class LessonChecks:
         return await self._settle(check, "accepted", by, why)
 
     async def reject(self, lesson: int, *, by: str, why: str = "") -> LessonCheck:
-        """Let the check of a lesson judge nothing any more.
+        """Stop the check of a lesson from judging.
 
         Raises InvalidInput without an actor.
         """
@@ -123,8 +123,8 @@ class LessonChecks:
             missing = ""
             if not material.keyed and not material.is_call:
                 missing = (
-                    "; its loops have no memory key, so nothing that an answer must "
-                    "have can be asked: pass memory_key"
+                    "; its loops have no memory key, so a check cannot demand "
+                    "anything of their answers: pass memory_key"
                 )
             raise InvalidInput(
                 "lesson",

@@ -52,7 +52,7 @@ def episode_of(
 
 
 def _task_text(loop: StoredLoop) -> str:
-    """Return the task of a stored loop, as JSON if it is no text."""
+    """Return the task of a stored loop, as JSON if it is not text."""
     task = loop.head.task
     return task if isinstance(task, str) else json.dumps(task, ensure_ascii=False)
 

@@ -156,7 +156,7 @@ class Memory:
         self.max_entries = max_entries
         self.quota = quota
         self.trust: Mapping[str, Trust] = trust or {}
-        # A host that embeds in a job of its own sets what is called after each write.
+        # A host that embeds in its own job sets a function to call after each write.
         # With None, each write embeds what it stores.
         self.later: Callable[[], Awaitable[None]] | None = None
 
@@ -271,12 +271,12 @@ class Memory:
         why: str = "",
         waiting: bool = False,
     ) -> Sequence[int]:
-        """State on record how far a source is trusted from now on; None takes it back.
+        """Record how far a source is trusted from now on; None withdraws the statement.
 
         A `source` is `program:NAME`, `tool:NAME`, `tool` for all local tools, or
-        `user`, who talks to the agent. With `waiting`, what waits in quarantine and
-        depends on this source is released if it depends on no other untrusted source.
-        Returns the ids of what is released. What comes from the network is always
+        `user`, who talks to the agent. With `waiting`, lessons in quarantine that
+        depend on this source are released, unless they depend on another untrusted
+        source. Returns the ids of the released lessons. Text from the network is always
         quarantined. Raises InvalidInput.
         """
         level = "tool" if trust is None else trust
@@ -297,10 +297,10 @@ class Memory:
     async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, with what fixed it.
 
-        `error_type` is the type of the error, the tool that failed, or "". With one
-        argument, that is the text. `text` may be a message, or all that a command
-        wrote: the error lines in it are looked up, and an error is found under its
-        type, its tool or none. All reads use an index. Raises InvalidInput, StoreError.
+        `error_type` is the type of the error, the tool that failed, or "". A single
+        argument is the text. `text` may be a message, or the whole output of a command:
+        its error lines are looked up, and an error is found under its type, its tool or
+        neither. All reads use an index. Raises InvalidInput, StoreError.
         """
         check_texts(error_type=error_type, text=text)
         if not text:
@@ -317,8 +317,8 @@ class Memory:
 
         The history is empty if the action worked since. Ask before a tool runs.
         `arguments` are the arguments of the call as data, or the text of a command.
-        Failures of other runs also count if they named a part of the action that is in
-        this one, at least 3 times. All reads use an index. Raises InvalidInput,
+        A failure of another action also counts if its error named a part that this
+        action has, in at least 3 runs. All reads use an index. Raises InvalidInput,
         StoreError.
         """
         check_texts(tool=tool)
@@ -367,7 +367,7 @@ class Memory:
 
         If there are none, `silence` of the result says what keeps the nearest lesson
         back. Lessons of a run are returned if they have evidence: they say what worked,
-        or are the strategy of a success, or the run failed, or the same came back in
+        or are the strategy of a success, or the run failed, or the failure came back in
         another run, or a person vouches for them. A filter by tag, kind or importance
         finds the others, too.
 
@@ -415,12 +415,12 @@ class Memory:
         """Return lessons to read, best first; for a blank `text` the most important.
 
         The filters are those of `recall`; `kind` may name several. With `tags`, the
-        `text` only orders: each lesson with the tags is found. Lessons that wait in
-        quarantine are returned, too, unless `waiting` is False: `state` and `trust`
-        mark them, and `release` is the command that releases them. Do not put them into
-        a prompt; `render` leaves them out. The order and the filter `importance` use
-        what the author of a lesson claims, if the author claims any. Raises
-        InvalidInput, StoreError.
+        `text` only decides the order: every lesson with the tags is found. Lessons that
+        wait in quarantine are returned, too, unless `waiting` is False: `state` and
+        `trust` mark them, and `release` is the command that releases them. Do not put
+        them into a prompt; `render` leaves them out. The order and the filter
+        `importance` use what the author of a lesson claims, if the author claims any.
+        Raises InvalidInput, StoreError.
         """
         check_integer("limit", limit)
         check_texts(text=text)
@@ -492,10 +492,10 @@ class Memory:
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
-        The choices are what is shown or withheld, rules that rest, and the nearest miss
-        if no lesson is shown for a similar task; with `every`, they are all lessons
-        that the search found. The checks of lessons judge the loop, whatever it is
-        shown.
+        The choices are about lessons that are shown or withheld, rules that rest, and
+        the nearest miss if no lesson is shown for a similar task; with `every`, about
+        all lessons that the search found. The checks of lessons judge the loop,
+        whatever it is shown.
         """
         space, vector = await self._embed(task)
         find = partial(
@@ -642,8 +642,8 @@ class Memory:
         """Give a lesson new words with the trust of an operator.
 
         The old words stay as a version. What was measured for the old words does not
-        count for the new ones. A lesson in quarantine waits on, with the new words:
-        returns their id there, or else 0. The edit is recorded. Raises NotFound,
+        count for the new ones. A lesson in quarantine keeps waiting, with the new
+        words. Returns their id there, or else 0. The edit is recorded. Raises NotFound,
         InvalidInput (also for a superseded lesson, and for the same words).
         """
         check_integer("id", id, least=0)
@@ -683,7 +683,7 @@ class Memory:
         if keep is not None:
             check_integer("keep", keep, least=0)
 
-        # For the store, 0 seconds and -1 lessons mean without this limit.
+        # For the store, 0 seconds and -1 lessons mean no limit.
         unused_seconds = unused_for or 0.0
         max_lessons = -1 if keep is None else keep
         if dry_run:
@@ -808,7 +808,7 @@ class Memory:
         waiting: bool = False,
         every: bool = False,
     ) -> list[Match]:
-        """Return what a search by words and by vectors finds, not ranked yet.
+        """Return the unranked results of a search by words and by vectors.
 
         `place` is the space and the vector of the text.
         """

@@ -90,7 +90,7 @@ class Quarantine:
     ) -> RevocationResult:
         """Remove everything that depends on `source`, and its sightings.
 
-        One transaction removes also what was derived from the source, and what loops
+        One transaction also removes what was derived from the source, and what loops
         learnt with its text in their prompts. A lesson that also came from other
         sources stays, in the words of these sources. With `dry_run` nothing is removed,
         and no actor is needed. Raises NotFound for an unknown source, InvalidInput

@@ -2,13 +2,11 @@
 
 A program studies the episode, and rules or a model draft a reflection and a strategy.
 Each episode is reflected on once: `reflect` does it at once, and `reflect_waiting` for
-an episode that waits in the store. A lesson gets the lowest trust of what it is drawn
-from, and the words of a stored lesson about the same failure, unless its own are
-better.
+an episode that waits in the store. A lesson gets the lowest trust of its sources. It
+takes the words of a stored lesson about the same failure, unless its own are better.
 
 A service does not wait for a model: it stores the words of the rules and keeps the
-episode (`keep` with `awaits`), and a job lets the model word the lessons anew
-(`reword`).
+episode (`keep` with `awaits`), and a job lets the model reword the lessons (`reword`).
 """
 
 from __future__ import annotations
@@ -195,17 +193,17 @@ async def reflect(
 
     If memory has seen the failure before, it counts one more sighting, and no model is
     asked. Each episode is reflected on once, even if several processes pass it in
-    several times. If the model fails, or the events do not support its sentences, the
-    rules write the reflection, and `error` says so; also if the text leaves out what
+    several times. The rules write the reflection, and `error` says why, if the model
+    fails, if the events do not support its sentences, or if its text leaves out what
     the rules found. With `on_model_error="raise"` the error of a model that fails is
-    raised, and the episode is tried again later. `prompts` are instructions
-    for the model about a "failure" (also an error or a timeout), a "success", or a
-    "partial" result; heedful adds the data and the format of the answer. `score`
-    returns the importance, 0..1. With `store=False` nothing is written. `trust` is the
-    trust of the task and of the user's words. A lesson that depends on them, or on
-    results of tools, has no higher trust; a lesson with less trust than a model's is
-    quarantined. `related` are ids that are stored with the lesson. Raises InvalidInput,
-    ModelError, StoreError.
+    raised, and the episode is tried again later. `prompts` are instructions for the
+    model about a "failure" (also an error or a timeout), a "success", or a "partial"
+    result; heedful adds the data and the format of the answer. `score` returns the
+    importance, 0..1. With `store=False` nothing is written. `trust` is the trust of the
+    task and of the user's words. A lesson that depends on them, or on results of tools,
+    has no higher trust; a lesson with less trust than a model's is quarantined.
+    `related` are ids that are stored with the lesson. Raises InvalidInput, ModelError,
+    StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     require(
@@ -281,12 +279,12 @@ async def reflect_waiting(
 async def reword(
     memory: Memory | Store | str, digest: str, model: Model
 ) -> Reflected | None:
-    """Let a model word the lessons of an episode anew, which await it since `keep`.
+    """Let a model reword the lessons of an episode that `keep` stored with `awaits`.
 
     Its words become a new version of the lessons. If they leave out what the rules
     found, the lessons keep their words, and `error` says why. Return None if the
     episode awaits no model, or if another process asks one. If the model fails, the
-    error is raised and the lessons wait on. Raises ModelError, StoreError.
+    error is raised and the lessons keep waiting. Raises ModelError, StoreError.
     """
     memory = Memory.of(memory, None)
     entry = await memory.store.write(memory.scope, episodes.take_draft, digest)
@@ -324,8 +322,8 @@ async def keep(
     """Store a reflection made with `store=False`; an episode is stored once.
 
     If it was stored before, return the answers of its lessons, and count no sighting.
-    With `awaits`, the episode, its lessons await the words of a model, which `reword`
-    gives them. Raises StoreError, QuotaExceeded.
+    `awaits` is the episode if its lessons await the words of a model (see `reword`).
+    Raises StoreError, QuotaExceeded.
     """
     memory = Memory.of(memory, None)
     meta = reflection.lesson.meta
@@ -573,7 +571,7 @@ class _Reflector:
         """Return a writer that knows what is stored about the failure.
 
         A loop may repeat the examples that it was shown, so its lessons derive from
-        them. If some of these are gone, nobody knows how far they were trusted.
+        them. If some of these were deleted, their trust is unknown.
         """
         episode = study.episode
         task = redact(study.asked)[:MAX_EXAMPLE_TEXT_CHARS]
@@ -698,14 +696,14 @@ class _LessonWriter:
 
 
 def _distinct_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the tags that differ in more than case; of several, the first stays."""
+    """Return the tags without those that differ from an earlier one only in case."""
     # From the last to the first, because the later value of a key replaces the earlier.
     by_word = {tag.casefold(): tag for tag in reversed(tags)}
     return tuple(reversed(by_word.values()))
 
 
 def _stronger(importance: float) -> float:
-    """Return the importance of a strategy by that of its reflection, at most 1."""
+    """Return the importance of a strategy, at most 1, from that of its reflection."""
     return min(1.0, round(importance * STRATEGY_IMPORTANCE_FACTOR, 6))
 
 

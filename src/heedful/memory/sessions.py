@@ -96,7 +96,7 @@ _FAILURE_COUNT_PATTERN = re.compile(
     r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
     r"|\S+:\d+: \w+(?:Error|Exception|Failed)$|FAIL$|[a-z]+: \d+$"
 )
-# Who says a message: "bash:" or "[eslint]". It is no word of the message.
+# Who says a message: "bash:" or "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 # A part of a word: "build" and "docs" in "build_docs".
 _WORD_PART_PATTERN = re.compile(r"[a-z0-9]{2,}")
@@ -220,8 +220,8 @@ class _SessionStudy:
     - `failures`: the text of each failed step; `errors`: the lines in it that name an
       error;
     - `forbidden`: the steps that the user forbade afterwards, by `corrections`;
-    - `good`: the steps that worked and were not forbidden; `edits`: what each good step
-      changed that changed a file.
+    - `good`: the steps that worked and were not forbidden; `edits`: the changes by each
+      good step that changed a file.
 
     `cases` are the mistakes in their order, and `actions` the steps to be stored.
     """
@@ -254,7 +254,7 @@ class _SessionStudy:
     def _find_failures(self) -> dict[int, str]:
         """Return the text of each failed step.
 
-        If the format of the session marks failures, a result without a mark is no
+        If the format of the session marks failures, a result without a mark is not a
         failure, even if it begins like an error.
         """
         results = {n: self.events[self.run.result[n] or n] for n in self.steps}
@@ -285,8 +285,8 @@ class _SessionStudy:
     def _forbidden_by(self, message: str, calls: Sequence[int]) -> set[int]:
         """Return the calls that a message of the user forbids.
 
-        Of each clause that forbids something, they are the calls that have most of its
-        words.
+        For each clause that forbids something, these are the calls that have most of
+        its words.
         """
         forbidden: set[int] = set()
         if len(message) > MAX_CORRECTION_CHARS:
@@ -304,7 +304,7 @@ class _SessionStudy:
         """Return the words by which a user may forbid a call.
 
         These are the names of its programs and its options, and after an order all its
-        words but the most common ones.
+        words except the most common ones.
         """
         arguments = trace.given_to(self.events[call])
         command = command_of(arguments).lower()
@@ -361,8 +361,8 @@ class _SessionStudy:
             words.update(dict.fromkeys(origins.words_of(self.run, [step]), step))
             lines.update(dict.fromkeys(origins.lines_of(self.run, step), step))
 
-        # Of a call, the words that are in few texts are compared with what came before
-        # it, and all that are new in the one that worked, or in the edits.
+        # The rare words of each call are compared with what came before it, and so are
+        # all new words of the call that worked, or of the edits.
         first_words = dict[str, int]()
         for step in sorted({failed, *tries, end}, reverse=True):
             call_words = origins.call_words_of(self.events[step])
@@ -400,8 +400,8 @@ class _SessionStudy:
         """Return the call that put an error right before any edit; else `failed`.
 
         If the same call worked later (`repeat`), it is the step right before that. This
-        step must be done there for the first time; and it must have a word of the
-        failure that the call has not, or be another form of the call. If the same call
+        step must be done there for the first time, and it must have a word of the
+        failure that the call lacks, or be another form of the call. If the same call
         did not work again, it is the form of the call that is most like it.
         """
         edit = min((n for n in self.edits if n > failed), default=len(self.events))
@@ -429,9 +429,9 @@ class _SessionStudy:
     def _is_form(self, failed: int, other: int, error: str) -> bool:
         """Return True if a call is another form of a failed one.
 
-        It has more words, at its end only options; or another program, which the error
-        names; or it is alike, and differs in a word that all errors of this signature
-        have.
+        It is one if it has more words, at its end only options; if it has another
+        program, which the error names; or if it is similar and differs in a word that
+        all errors of this signature have.
         """
         if self._actor(failed) != self._actor(other):
             return False
@@ -525,7 +525,7 @@ class _SessionStudy:
                     sources.update(*_sources_until(unseen, min(first, step)))
 
             # That a call worked after others had failed is a measured outcome: its text
-            # replaces one without a mend.
+            # replaces one without a fix.
             trust: Trust = "measured" if mistake.mends else "model"
             is_work = mistake.work or not mistake.mends
             importance = WORK_FAILURE_IMPORTANCE if is_work else FAILURE_IMPORTANCE
@@ -590,7 +590,7 @@ class _SessionStudy:
         importance: float,
         meta: Mapping[str, bool],
     ) -> Lesson:
-        """Return a lesson about an error, before `trust` is lowered to its sources'."""
+        """Return a lesson about an error, before `trust` is limited by its sources."""
         if self.forbidden:
             meta = {**meta, "forbidden": True}
         return Lesson(
@@ -610,7 +610,7 @@ class _SessionStudy:
 def _sources_until(
     unseen: Sequence[tuple[int, Set[str]]], step: int
 ) -> Iterator[Set[str]]:
-    """Yield the sources of the results before a step that were kept without a part."""
+    """Yield the sources of the results before a step that are incomplete."""
     for position, sources in unseen:
         if position < step:
             yield sources
@@ -650,7 +650,7 @@ def _concerns(edit: str, error: str) -> bool:
     if any(name in error for name in files):
         return True
 
-    # Of the three groups, one for each sort of quotes, two are empty.
+    # Each sort of quotes has a group; two of the three groups are empty.
     quoted = " ".join(map("".join, QUOTED_TEXT_PATTERN.findall(error)))
     changed = "\n".join(_CHANGED_LINE_PATTERN.findall(edit))
     changed_words = _NAME_WORD_PATTERN.findall(changed)
@@ -672,7 +672,7 @@ def _names_program(
     """Return True if an error names a program that the next call replaces.
 
     "sh: pip: not found" names "pip", if "pip3 list" follows "pip list". The words
-    `before` and `after` the program are those of both calls; an argument that is no
+    `before` and `after` the program are those of both calls; an argument that is not an
     option must stay.
     """
     is_program = not before or before[-1] == "&&"
@@ -721,7 +721,7 @@ def call_text(event: Event) -> str:
 
 
 def edit_of(event: Event) -> str:
-    """Return what a call changes in a file, as a difference; "" if it changes none."""
+    """Return what a call changes in a file, as a difference; "" without a change."""
     arguments = trace.given_to(event)
     if isinstance(arguments, str):
         arguments = {"input": arguments}

@@ -116,8 +116,8 @@ class Study:
     def reason(self) -> Signal | None:
         """The signal that best explains the failure; None without signals.
 
-        Of signals of the same kind, it is the one that cost most steps. If the last
-        call failed, only signals about it count.
+        Among signals of the same kind, it is the one that cost the most steps. If the
+        last call failed, only signals about it count.
         """
         candidates = self.signals
         results = [result for result in self.course.result if result is not None]
@@ -157,7 +157,7 @@ class Study:
         if reason.kind not in (*FIX_KINDS, "cause"):
             return (reason,)
 
-        # The reason first, then each failure of which no step is in an earlier one.
+        # The reason first, then each failure that shares no step with an earlier one.
         failures = [s for s in self.signals if s.kind in (*FIX_KINDS, "cause")]
         failures.sort(key=lambda s: (s != reason, REASON_ORDER.index(s.kind)))
         unrelated: list[Signal] = []
@@ -279,8 +279,8 @@ class Study:
 def _reason_rank(signal: Signal) -> tuple[int, float, int]:
     """Return a sort key that puts the signal that explains most first.
 
-    Of signals of one kind and strength, that is the one with the longest way from its
-    first to its last event.
+    Among signals of one kind and strength, it puts the one with the longest way from
+    its first to its last event first.
     """
     span = signal.evidence[-1] - signal.evidence[0]
     return REASON_ORDER.index(signal.kind), -signal.strength, -span

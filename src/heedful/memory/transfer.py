@@ -24,7 +24,7 @@ from heedful.lessons.lesson import Scope
 from heedful.store.connection import Db
 from heedful.store.store import Store
 
-if TYPE_CHECKING:  # the records are imported by those who read or write a file
+if TYPE_CHECKING:  # only reading or writing a file needs these records
     from heedful.store.transfer import End, Header, Record
 
 File = str | os.PathLike[str] | BinaryIO

@@ -1,8 +1,8 @@
 """Whose words a run has, and what its lessons would be worth if all were trusted.
 
-`unstated_sources` names the sources for whose trust the lessons of a run wait.
-`vouched_draft` tells a lesson that waits for them alone from one that waits whoever
-vouches for them: its words were pasted, or nobody knows where an error comes from.
+`unstated_sources` names the sources whose trust the lessons of a run wait for.
+`vouched_draft` separates a lesson that waits only for them from one that waits in any
+case: its words were pasted, or the origin of an error is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heedful.traces.episode import Episode
 def unstated_sources(
     episode: Episode, trust: Trust, stated: Mapping[str, Trust], key: str
 ) -> tuple[str, ...]:
-    """Return the sources for whose trust the lessons of an episode will wait.
+    """Return the sources whose trust the lessons of an episode will wait for.
 
     `trust` is that of the task, and `key` is the source of the key that sent the
     episode, or "".
@@ -44,7 +44,7 @@ def unstated_sources(
 def vouched_draft(study: Study, draft: Draft) -> Draft:
     """Return a draft with the trust that it has if each source of its run is trusted.
 
-    What was pasted into a prompt, and an error of unknown origin, is external even so.
+    Text that was pasted into a prompt and errors of unknown origin stay external.
     """
     if QUARANTINE_TRUST.isdisjoint((draft.trust, draft.rule_trust)):
         return draft
@@ -68,9 +68,9 @@ def sources_of(
 ) -> tuple[str, ...]:
     """Return the sources of a lesson of this kind, with the `keys` that sent the run.
 
-    The user is one if nobody vouches for the task, because an agent may repeat words of
-    it. The network stands for an origin that nobody knows: of a lesson that would wait
-    even if each named source were trusted, as in the draft `vouched`.
+    The user is one of them if nobody vouches for the task, because an agent may repeat
+    its words. The network stands for an unknown origin: that of a lesson that would
+    wait even if each named source were trusted, as in the draft `vouched`.
     """
     sources = [*study.sources, *keys]
     has_task = bool(study.episode.task or study.episode.goal)

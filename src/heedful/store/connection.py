@@ -248,8 +248,8 @@ class Access(Protocol):
     async def read(self, scope: Scope, work: Work[T], lane: ReadLane = "short") -> T:
         """Run `work` on one consistent snapshot of the database; return its result.
 
-        Of the reads in the lane "long" one runs at a time, and so of those in the lane
-        "bulk"; no read waits for one in another lane.
+        In each of the lanes "long" and "bulk", one read runs at a time; no read waits
+        for one in another lane.
         """
 
     async def write(self, scope: Scope, work: Work[T], locks: Sequence[str]) -> T:
@@ -279,7 +279,7 @@ _declared_locks: dict[Callable[..., Any], Sequence[str] | Locks] = {}
 def holds(
     *names: str, by: Locks | None = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Declare which locks a function holds until the commit, not `MEMORY_LOCKS`.
+    """Declare which locks a function holds until the commit instead of `MEMORY_LOCKS`.
 
     These are the locks `names`; `@holds()` declares that the function needs no lock.
     With `by`, they depend on the call: `by` gets the arguments after `db` and `scope`,
@@ -392,7 +392,7 @@ def _field_converters(kind: Any) -> tuple[tuple[str, Converter | None], ...]:
     converters = []
     for field in fields(kind):
         hint = hints[field.name]
-        # Of a generic type, such as `tuple[str, ...]`, only `tuple` matters.
+        # Only the `tuple` of a generic type such as `tuple[str, ...]` matters.
         field_type = get_origin(hint) or hint
         converters.append((field.name, _COLUMN_CONVERTERS.get(field_type)))
 

@@ -331,7 +331,7 @@ def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
     """Delete the stored lesson of a session if its user forbade the fix later.
 
     `lesson` is the lesson as the session has it now, and `key` selects the stored one.
-    That stays if it is pinned, or if another session saw its error, too.
+    The stored lesson stays if it is pinned, or if another session saw its error, too.
     """
     if not lesson.meta.get("forbidden"):
         return
@@ -421,7 +421,7 @@ LATE_SPANS_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many `spans` a trace may have, and how many `bytes` all open traces."""
+    """How many `spans` a trace, and how many `bytes` all open traces may have."""
 
     spans: int = 10_000
     bytes: int = 256 * 2**20
@@ -557,7 +557,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     """Record the steps of one run: what failed, and what worked after a failure.
 
     `source` names the run, so that it counts once and can be revoked. A step without a
-    time has just happened. A run may be recorded again when it is longer.
+    time counts as happening now. A run may be recorded again when it is longer.
     """
     now = time.time()
     # When each action worked last, by its digest; 0 if it failed at its last step.

@@ -62,7 +62,7 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
     if lesson["kind"] in EPISODE_LESSON_KINDS:
         allowed = (
             "a lesson of a loop, or one that was remembered with examples; this one is "
-            "from the run of an agent, and `before` tells it before the same action"
+            "from the run of an agent, and `before` shows it before the same action"
         )
         raise InvalidInput("lesson", id, allowed)
 
@@ -171,7 +171,7 @@ def settle(
 ) -> LessonCheck:
     """Store a check in its state, which is a decision of `by` unless it is "proposed".
 
-    A check that is accepted is measured anew. Raises NotFound, and InvalidInput for a
+    Accepting a check resets its counts. Raises NotFound, and InvalidInput for a
     lesson that is not trusted any more.
     """
     lesson = _trusted_lesson(db, scope, check.lesson)

@@ -166,7 +166,7 @@ async def holder(store: Store, token: str) -> Key:
         key, stored_hash = await store.read(Scope(), find, id)
         secret_hash = _hash(secret)
 
-    # Always compared, so that the time of an answer does not tell which ids exist.
+    # Always compared, so that the time of an answer does not show which ids exist.
     is_same = hmac.compare_digest(secret_hash, stored_hash)
     if key is None or not is_same or not _is_valid(key):
         raise KeyRefused(

@@ -352,7 +352,7 @@ def _lesson_values(key: Plain, lesson: Lesson, now: float) -> Plain:
     if lesson.kind == "error" and "\n" in lesson.sighting.strip():
         from heedful.traces.error_lines import error_line
 
-        # Of a long output, searches find the line that says what failed.
+        # In a long output, searches find the line that says what failed.
         pattern = signature("", error_line(lesson.sighting)).pattern
     is_titled = lesson.kind == "reflection"
     text = storable(lesson.text)
@@ -606,9 +606,9 @@ def add_example(
 def searched_words(task: str, context: str, lesson: str) -> str:
     """Return the words by which a search finds an example, separated by blanks.
 
-    They are the words of task and context and, after an empty word, once each the other
-    words of `lesson`. These do not count as the length of the text: a lesson is no
-    worse for its words.
+    They are the words of task and context and, after an empty word, the other words of
+    `lesson`, each of them once. The latter do not add to the length of the text, so
+    that they never lower the score of a lesson.
     """
     task_words = words(f"{task}\n{context}")
     unique_words = dict.fromkeys(words(lesson))
@@ -983,8 +983,8 @@ def edit(
 
 def _reset_counters(db: Db, scope: Scope, lesson: Row) -> None:
     """Begin the proof of a lesson again; `lesson` is its row before the edit."""
-    # What a person says about a run is what to do, like a correction by a user. That
-    # was known by its words, which have changed now.
+    # The words of a person about a run say what to do, like a correction by a user. A
+    # correction is recognised by its old words, which this edit replaces.
     is_correction = (
         lesson["kind"] in EPISODE_LESSON_KINDS
         or '"correction": true' in lesson["meta"]

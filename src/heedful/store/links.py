@@ -1,7 +1,7 @@
 """The words of lessons in use, from which their links are read.
 
-Links are stored nowhere. What nobody has reviewed is not read: a text of a tool or a
-document, or one that waits in quarantine, links no lesson for anybody.
+Links are not stored. Only trusted texts are read: the text of a tool or a document, or
+one that waits in quarantine, links no lessons.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heedful.store.connection import Db, Row, bulk, token
 MAX_LINKED_TASKS = 50_000  # the newest tasks of examples
 # Characters that are read of a lesson, of its error, and of a task.
 MAX_LINKED_CHARS = 2_000
-# Who wrote a lesson of a run without a model, as its data say; a session says nothing.
+# The author of a lesson of a run without a model; a lesson of a session has none.
 _RULES = (None, "rules")
 
 

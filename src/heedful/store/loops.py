@@ -174,8 +174,8 @@ def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str,
 def begin(db: Db, scope: Scope, id: str, head: Head) -> StoredLoop | None:
     """Create the loop and return it; return None if it exists.
 
-    A new loop has no driver. Of an existing one, which may be large, nothing else is
-    read, because other writers wait. Raises Conflict if it has another task, context,
+    A new loop has no driver. An existing loop may be large, so nothing else of it is
+    read while other writers wait. Raises Conflict if it has another task, context,
     goals, policy or memory key.
     """
     key = _loop_key(scope, id)
@@ -485,7 +485,7 @@ def recorded(db: Db, scope: Scope, limit: int, before: str = "") -> RecordedChun
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Count, by finding key, the attempts in the `window` newest loops but `id`.
+    """Count, by finding key, the attempts in the `window` newest loops except `id`.
 
     In each loop, only the attempts from the last improvement on are counted; for a
     persistent finding, all attempts. Findings of level "note" are ignored. Notes that

@@ -3,9 +3,9 @@
 Python runs one thread at a time. A process has a single thread for long computations,
 because an event loop would wait longer for its turn among several.
 
-A call that reads much holds it until it ends. So a service lets few such calls run at a
-time: `Turns` says whose turn it is, and a `Store` asks for a turn before a large read.
-In the queue of the thread, each tenant has one computation at a time.
+A call that reads much data holds it in memory until it ends. So a service lets few such
+calls run at a time: `Turns` says whose turn it is, and a `Store` asks for a turn before
+a large read. In the queue of the thread, each tenant has one computation at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 # "read" for a read that is declared as bulk, "call" for a large body or loop.
 TurnKind = Literal["read", "call"]
 OFFLOAD_THREAD_NAME = "heedful-long"
-# What reads or makes more characters than this is a long computation.
+# A computation that reads or makes more characters than this is long.
 MAX_INLINE_CHARS = 64 * 1024
 
 
@@ -45,7 +45,7 @@ def _executor(process: int) -> ThreadPoolExecutor:
 
 
 class Turns:
-    """Whose turn it is to use much memory: one call of a tenant, and `most` of all.
+    """Turns to use much memory: one call of each tenant at a time, `most` calls in all.
 
     Reads that are short have turns of their own, so that they do not wait for a large
     report that a model judges.
@@ -70,11 +70,11 @@ class Turns:
             turn.end()
 
     def semaphores(self, kind: TurnKind, tenant: str) -> tuple[asyncio.Semaphore, ...]:
-        """Return what a call of a tenant acquires for its turn, in this order."""
+        """Return the semaphores that a call acquires for its turn, in this order."""
         return self.of_tenant(kind, tenant), self._all[kind]
 
     def of_tenant(self, purpose: str, tenant: str) -> asyncio.Semaphore:
-        """Return what one call of a tenant at a time acquires for a purpose."""
+        """Return the semaphore of a tenant for a purpose; one call at a time has it."""
         key = purpose, tenant
         return self._of_tenants.setdefault(key, asyncio.Semaphore(1))
 
@@ -131,7 +131,7 @@ def _place_in_queue() -> AbstractAsyncContextManager[None]:
 
 
 async def take_turn(kind: TurnKind) -> None:
-    """Wait for the turn of the current call; outside of calls, nobody waits."""
+    """Wait for the turn of the current call; do not wait outside of calls."""
     turn = _current.get()
     if turn is not None:
         await turn.take(kind)

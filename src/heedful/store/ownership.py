@@ -1,9 +1,9 @@
-"""Whose a database is: which files hooks may follow, because the user made them.
+"""Who made a database: hooks may follow only the files that the user made.
 
 A database has a random identity, which its file keeps (the table `identity`). When
 heedful makes a database in a repository, it notes the identity in the user's own
-`~/.heedful/approved.json`. So another file in the same place is known as another one,
-whoever put it there: nobody can guess the identity of a file that he has not read.
+`~/.heedful/approved.json`. So a different file in the same place is recognised: nobody
+can guess the identity of a file without reading it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heedful.store.workspace import (
     read_project_file,
 )
 
-# The file beside the user's own database that says what of projects is used.
+# The file beside the user's own database that says what is used from projects.
 APPROVALS_FILE = "approved.json"
 # With more databases, those that are gone are forgotten.
 MAX_KNOWN_DATABASES = 1_000
@@ -38,19 +38,19 @@ IS_UNKNOWN = "hooks did not make it here, and you have not approved it"
 IS_REPLACED = "it is not the database that you approved or that hooks made"
 HAS_LOG = "; a log of another database lies beside it"
 HAS_JOURNAL = "a log (-journal) lies beside it, which would overwrite what it has"
-IS_NO_FILE = "it is no regular file"
+IS_NO_FILE = "it is not a regular file"
 IS_LOG_ONLY = "it is gone, but a log ({log}) lies beside its place"
 
 
 def home_folder() -> Path:
-    """Return the folder of what belongs to no repository, which is private."""
+    """Return the private folder for what belongs to no repository."""
     folder = own_db().parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read, as `open` takes it for an `opener`."""
+    """Open a file that only its owner may read; this is an `opener` of `open`."""
     return os.open(path, flags, 0o600)
 
 
@@ -98,7 +98,7 @@ def approve(kind: str, more: Mapping[str, str]) -> None:
                 if identity in more or os.path.exists(path)
             }
 
-        # The file is replaced at once, so that no hook reads half of it.
+        # The file is replaced in one step, so that no hook reads half of it.
         draft = folder / f"{APPROVALS_FILE}.{os.getpid()}"
         with open(draft, "w", encoding="utf-8", opener=private) as file:
             json.dump(approved, file, indent=2)
@@ -142,8 +142,8 @@ def identity_of(path: Path) -> str:
 def doubt_about(db: str, folder: Path) -> str:
     """Return why hooks in a folder must not follow a database, "" if they may.
 
-    Only what can come with a project is doubted: files in the folder of git, or below
-    the `folder`. No file is followed among those that git writes.
+    Only files that can come with a project are doubted: those in the folder of git or
+    below `folder`. A file among those that git writes is never followed.
     """
     path = Path(db)
     if db.startswith(POSTGRES_PREFIXES) or db == ":memory:" or path == own_db():
@@ -164,7 +164,7 @@ def doubt_about(db: str, folder: Path) -> str:
 
 
 def _is_among_files(path: Path) -> bool:
-    """Return True if a path is in a folder that git fills, and not in that of git."""
+    """Return True if a path is in a folder that git fills, but not in that of git."""
     git = project_top(path.parent) / ".git"
     is_in_git = path.is_relative_to(git) and git.is_dir() and not git.is_symlink()
     return os.path.lexists(git) and not is_in_git
@@ -218,7 +218,7 @@ def _doubt_about_file(path: Path, may_have_moved: bool = False) -> str:
     if known_place == str(path):
         return ""
 
-    # Nobody but the user can have moved it here, if it is not a second name of it.
+    # Only the user can have moved it here, unless this is a second name of the file.
     if may_have_moved and known_place and not _is_one_file(Path(known_place), path):
         return ""
 
@@ -243,7 +243,7 @@ def _leftover_log(path: Path) -> Path | None:
 def prepare_database(db: str, is_followed: bool = False) -> str:
     """Return the name of a database; make a new file of hooks known and ignored.
 
-    Hooks themselves, which say `is_followed`, make none that they would doubt later.
+    Hooks say `is_followed`: they make no database that they would doubt later.
     Raises UsageError if the log of another database would go into the new file, or if
     it cannot be noted, and StoreError if it cannot be made.
     """
@@ -281,7 +281,7 @@ def _make(path: Path, is_followed: bool) -> None:
         # It is known before it is there, so that no hook doubts it in between.
         approve("databases", {identity: os.path.realpath(path)})
     except (OSError, RuntimeError) as error:
-        # A command does without; hooks would not know it again.
+        # A command works without the note; hooks would not know the file again.
         if is_followed:
             raise UsageError(
                 f"hooks note in {APPROVALS_FILE} which databases are yours, and that "
@@ -299,10 +299,11 @@ def _link(link: Path, target: Path) -> bool:
 
     git may replace the link, but not the database. Returns True if it is there.
     """
-    # Windows asks for a right.
+    # Windows requires a permission.
     with suppress(OSError):
         if (link.parent / ".git").is_dir():
-            # It is ignored first: nothing lets git see it, if this ends in between.
+            # It is ignored first, so that git never sees it, even if this is
+            # interrupted.
             _ignore(target.parent.parent, link.name)
             link.symlink_to(os.path.relpath(target, link.parent))
             return True
@@ -327,13 +328,13 @@ def adopt(path: Path, target: Path) -> list[str]:
 
     One at the root of a repository is moved to another `target`, where git writes
     nothing, and a link stays. What hooks had there is kept beside it. Raises UsageError
-    if a database is damaged or open elsewhere, or cannot be moved; then all is as it
-    was.
+    if a database is damaged or open elsewhere, or cannot be moved; then nothing is
+    changed.
     """
     _check_whole(path)
     identity = os.urandom(16).hex()
     with _alone(path) as db:
-        # A new one, which nobody knows who had the file before.
+        # A new identity: those who had the file before do not know it.
         db.execute("create table if not exists identity (id text not null)")
         db.execute("delete from identity")
         db.execute("insert into identity values (?)", (identity,))
@@ -351,8 +352,8 @@ def adopt(path: Path, target: Path) -> list[str]:
 def _move(path: Path, target: Path) -> list[str]:
     """Move a database, and keep another one that is there; return both places in words.
 
-    The target is replaced at once, so that no hook finds none and makes one. Raises
-    UsageError.
+    The target is replaced in one step, so that no hook misses it and makes another.
+    Raises UsageError.
     """
     lines: list[str] = []
     target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -368,7 +369,7 @@ def _move(path: Path, target: Path) -> list[str]:
                     draft.replace(target)
                 lines.append(f"what hooks had stored here until now is at {aside}")
             else:
-                # A hook may have made one by now, which stays.
+                # A hook may have made one meanwhile; it stays.
                 os.link(draft, target)
                 draft.unlink()
     except OSError as error:
@@ -377,7 +378,7 @@ def _move(path: Path, target: Path) -> list[str]:
             "again, or bring its lessons there with heedful export and import"
         ) from error
     finally:
-        # Something failed: all is again as it was.
+        # Something failed: the old state is restored.
         if draft.exists():
             draft.rename(path)
             aside.unlink(missing_ok=True)

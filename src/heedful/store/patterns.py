@@ -197,8 +197,8 @@ def _find_lines(
 def _is_same_error(wording: _Wording, error_type: str, row: Row) -> bool:
     """Return True if a stored pattern with the same words is this error.
 
-    Both have a title in common, or the words are enough to know the error by and only
-    one of the two, or none, names a type of error.
+    They share a title, or the words alone identify the error and at most one of the two
+    names a type of error.
     """
     *_, (stored_titles, _) = untitled(row["pattern"])
     titles = {error_type.lower(), *wording.titles} - {""}

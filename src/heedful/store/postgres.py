@@ -123,8 +123,8 @@ def check_schema(session: PostgresSession, role: Row) -> None:
         )
 
 
-# The longest pause before each retry of a transaction, in seconds; it is a random part
-# of that, so that transactions in conflict do not meet again.
+# The longest pause before each retry of a transaction, in seconds. The pause is a
+# random part of it, so that transactions in conflict do not meet again.
 RETRY_PAUSES_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 # So many connections may be lost in one transaction. After a restart of the server, all
 # connections of the pool are lost.
@@ -140,7 +140,7 @@ def in_database(url: str) -> Store:
     return Store(address.shown, Database(address))
 
 
-# The turns of large reads, of which one runs at a time; no lock has such a number.
+# The turns of large reads: one runs at a time. No lock has such a number.
 LANE_TURNS: Mapping[ReadLane, Sequence[int]] = {
     "short": (),
     "long": (2**64,),

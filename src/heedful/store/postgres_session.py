@@ -62,7 +62,7 @@ CONNECTION_DEFAULTS = {
 MAX_PREPARED_STATEMENTS = 1_000
 # The error code of the function `must` of the schema, which `expect` calls.
 UNMET_EXPECTATION_STATE = "HF001"
-# Of errors with which the server ends a connection.
+# The severities of errors with which the server ends a connection.
 LOST_SEVERITIES = ("FATAL", "PANIC")
 
 
@@ -196,7 +196,7 @@ class PostgresSession(Db):
     def execute_later(self, sql: str, values: Mapping[str, Any], /) -> None:
         if self._has_ended:
             raise LookupError("a statement follows the last one of its transaction")
-        # The values are those of now: the caller may change them for the next row.
+        # The values are copied: the caller may change them for the next row.
         self._waiting.append((sql, dict(values)))
 
     def expect(
@@ -245,8 +245,8 @@ class PostgresSession(Db):
         self._reads = reads
         self._has_ended = False
         try:
-            # What the server sent meanwhile may be that it ends the connection. Then
-            # the end comes next, as an error before anything was written.
+            # The server may have sent that it ends the connection. Then the end comes
+            # next, as an error before anything was written.
             self._connection.pgconn.consume_input()
             self._connection.pgconn.consume_input()
             value = work(self)

@@ -191,7 +191,7 @@ def _is_trusted_now(
     of_session = len(sources) > len(tools) > 0
     if not of_session or (source != "tool" and source not in tools | keys):
         return False
-    # What was derived from another example is left to a person.
+    # A person decides about what was derived from another example.
     if db.select("parent", "lineage", {"child": example}):
         return False
     return QUARANTINE_TRUST.isdisjoint(
@@ -278,7 +278,7 @@ def _release(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
 
     lesson = _read_author(db, values)
     shows_entry = lesson["trust"] in QUARANTINE_TRUST
-    # The entry says what fixed the failure, so it is better than the text until now.
+    # The entry says what fixed the failure, so it is better than the current text.
     if not shows_entry and lacks_mend(entry.lesson, lesson):
         author = {"id": lesson["author"]}
         shows_entry = db.update("example", author, {"state": "superseded"}) > 0

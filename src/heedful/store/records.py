@@ -33,7 +33,7 @@ class Head:
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
     with "" it learns none. `columns` are those of its row, if they were made before the
-    transaction, so that it is short.
+    transaction to keep it short.
     """
 
     task: Any
@@ -145,8 +145,8 @@ class JournalEntry:
     read. The `briefing` and its exposures are written once for each loop. The fields
     `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons
     beyond the quota are left out. `alarms` are what the checks of lessons found in the
-    attempt. The `texts` of a large entry were made before the
-    transaction, so that it is short.
+    attempt. The `texts` of a large entry were made before the transaction to keep it
+    short.
     """
 
     id: str
@@ -177,8 +177,8 @@ class LoopState:
 
     `policy` is that of the loop, without rules that are user code. `driver` is the
     process that drives the loop now, or "". `checks` are those of lessons that judge
-    loops of its memory key. `echoes` counts finding keys in other loops
-    of the scope, if a rule of the policy needs this.
+    loops of its memory key. `echoes` counts finding keys in other loops of the scope if
+    a rule of the policy needs this.
     """
 
     stored: StoredLoop

@@ -216,8 +216,8 @@ class Codes:
 
     A vector has `width` numbers. Each is its code times the scale, to within 1/254 of
     the vector's largest number. Without numkong, which multiplies int8, the codes are
-    the vectors themselves and take four times the memory. The table has `room` rows, of
-    which the first `count` are in use; it grows if necessary.
+    the vectors themselves and take four times the memory. The table has `room` rows;
+    the first `count` are in use. It grows if necessary.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -303,7 +303,8 @@ class Codes:
         is_gone = np.isin(self.ids, gone)
         self.count -= int(is_gone.sum())
 
-        # As many rows stay behind the new end as have to go before it.
+        # Behind the new end, there are as many rows to keep as there are gaps before
+        # it.
         holes = np.flatnonzero(is_gone[: self.count])
         movable = self.count + np.flatnonzero(~is_gone[self.count :])
         for column in (self._ids, self._scales, self._codes):
@@ -430,8 +431,8 @@ def hidden(
 ) -> list[Match]:
     """Return the newest examples that wait in quarantine, or whose lesson is retired.
 
-    They pass the filter `only`. No search finds these. Their state is "quarantined" or
-    "retired".
+    They pass the filter `only`, and no other search finds them. Their state is
+    "quarantined" or "retired".
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:

@@ -197,7 +197,7 @@ class Thread(Threads[Connection]):
         self._use_lock.release()
 
     def begin_in_child(self, paused: bool) -> None:
-        """Start anew in a forked child; without a pause, it cannot use the file.
+        """Start again in a forked child; without a pause, it cannot use the file.
 
         A database in memory belongs to a connection, and the child opens its own.
         """
@@ -377,7 +377,7 @@ def translate_error(error: BaseException) -> BaseException:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
         translated: errors.StoreError = errors.StoreCorrupt(
-            f"{error}: the file is damaged or no database; {DAMAGED_FILE_FIX}"
+            f"{error}: the file is damaged or not a database; {DAMAGED_FILE_FIX}"
         )
     elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")

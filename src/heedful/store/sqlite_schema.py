@@ -1,10 +1,10 @@
 """The schema of a SQLite file: its statements, and the check that it is heedful's own.
 
 SQLite runs the views, triggers and expressions of a file's schema in the statements of
-whoever opens the file. A file that somebody else has made may have a view in place of a
-table whose query never ends. So a file may have no views and triggers, and no other
-columns of our tables, than those that heedful makes. Tables beside ours, such as those
-of a program for backups, are never read.
+every program that opens the file. In a file made by somebody else, a view with an
+endless query may take the place of a table. So a file may have only the views and
+triggers, and only the columns of our tables, that heedful makes. Tables beside ours,
+such as those of a program for backups, are never read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHADOW_PREFIX = "example_fts_"
 _EXPRESSION_PATTERN = re.compile(
     r"\b(?:as|check|default|generated|collate|references)\b", re.IGNORECASE
 )
-# A bracket in the plain SQL of a column or constraint, but that of a key of columns.
+# A bracket in the plain SQL of a column or constraint, except in a key of columns.
 _CALL_PATTERN = re.compile(r"(?<!primarykey)(?<!unique)\(")
 _GENERATED_PATTERN = re.compile(r"\bgenerated\b|\bas\s*\(", re.IGNORECASE)
 
@@ -69,7 +69,7 @@ def check_objects(
     """Check the `rows` of the table `sqlite_schema`: type, name, table and SQL.
 
     `files` make the newest schema. Raises StoreCorrupt for what heedful has not made.
-    Of an older schema, only the kinds of objects and the columns of tables are checked:
+    In an older schema, only the kinds of objects and the columns of tables are checked:
     the step to the newest schema drops its triggers and views before it reads a table.
     """
     own = _own_objects(files)
@@ -123,7 +123,7 @@ def _is_other_version(entry: _SchemaObject, own: Collection[_SchemaObject]) -> b
     raises StoreOlder.
     """
     for table in own:
-        # The first part says that it is a table, and no virtual one.
+        # The first part says that it is a table, and not a virtual one.
         if entry.kind == table.kind == "table" and entry.parts[0] == table.parts[0]:
             new_parts = set(entry.parts) - set(table.parts)
             return not any(_CALL_PATTERN.search(part) for part in new_parts)

@@ -43,7 +43,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
     # `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
-    # What stands before the first name is no statement; then names and SQL alternate.
+    # The text before the first name is no statement; then names and SQL alternate.
     _, *parts = _NAME_PATTERN.split(text)
     names = parts[::2]
     bodies = parts[1::2]
@@ -85,7 +85,7 @@ TENANT_COLUMN_SQL = (
 _TABLE_COLUMN_PATTERN = re.compile(
     rf"^(  \w+) ({'|'.join(POSTGRES_COLUMN_TYPES)})\b", re.MULTILINE
 )
-# The first line of a table none of whose columns is `tenant`.
+# The first line of a table without a column `tenant`.
 _TABLE_WITHOUT_TENANT_PATTERN = re.compile(
     r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE
 )

@@ -217,7 +217,7 @@ class Store:
         locks = locks_of(work, args, kwargs)
         commit = partial(self._access.write, scope, locks=locks)
         effects = _current.get()
-        # The heartbeat of a call, and other tasks that it begins, are no part of it.
+        # The heartbeat of a call, and other tasks that it begins, are not part of it.
         if effects is None or effects.task is not asyncio.current_task():
             return await commit(job)
         return await effects.write(work, job, commit)

@@ -56,7 +56,7 @@ class WorkItem:
 
         unseen_items = _unseen.items.setdefault(loop, deque())
         unseen_items.append(self)
-        # With more items, the loop was already told to look at them.
+        # With more items, the loop has been woken already.
         if len(unseen_items) == 1:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 loop.call_soon_threadsafe(_set_results, unseen_items)
@@ -87,7 +87,7 @@ def _set_results(unseen_items: deque[WorkItem]) -> None:
 class WorkGuard:
     """A `with` block; its error becomes the result of all items without a result.
 
-    `translate` may turn the error into another one before.
+    `translate` may first turn the error into another one.
     """
 
     __slots__ = ("_items", "_translate")
@@ -107,8 +107,9 @@ class WorkGuard:
         if error is None:
             return True
 
-        # Whoever keeps the error would keep the cursors of the work. On SQLite a cursor
-        # that was not read to its end holds the connection at the state that it read.
+        # Code that keeps the error would also keep the cursors of the work. On SQLite a
+        # cursor that was not read to its end holds the connection at the state that it
+        # read.
         clear_frames(error.__traceback__)
         if self._translate is not None:
             error = self._translate(error)
@@ -159,7 +160,7 @@ class Threads(Generic[C]):
         """End a pause."""
 
     def begin_in_child(self, paused: bool) -> None:
-        """Start anew in a forked child; `paused` is what `pause` returned."""
+        """Start again in a forked child; `paused` is what `pause` returned."""
         _parent_connections.append(self.__dict__.copy())
         self.reset()
 
@@ -280,7 +281,7 @@ def _resume_pools() -> None:
 
 
 def _reset_pools() -> None:
-    """Let the pools of a forked child start anew, without the parent's connections."""
+    """Let the pools of a forked child start again, without the parent's connections."""
     for pool in list(_pools):
         pool.begin_in_child(paused=pool in _paused_pools)
     _paused_pools.clear()

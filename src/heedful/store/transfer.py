@@ -309,9 +309,9 @@ def import_lessons(
     """Write lessons; return how many are new, were known, and how many new texts wait.
 
     The texts, trust and states of stored lessons do not change; their counts may rise,
-    but those of a trusted lesson only if somebody vouches for the import.
-    `by` is the person who vouches for the import, or "". `source` is the name of the
-    import. With `dry_run`, nothing is written.
+    but those of a trusted lesson only if somebody vouches for the import. `by` is the
+    person who vouches for the import, or "". `source` is the name of the import. With
+    `dry_run`, nothing is written.
     """
     db.execute("savepoint importing")
 
@@ -362,7 +362,7 @@ def _import_untrusted(
     answers = lessons.upsert(db, scope, new_lessons, time.time())
     for row in rows:
         if row["trust"] not in QUARANTINE_TRUST:
-            # How often an error was seen here is no matter of a stranger's file.
+            # A stranger's file does not change how often an error was seen here.
             counters = {"seen": row["seen"], "last_seen": row["last_seen"]}
             db.update("lesson", {"id": row["id"]}, counters)
             sightings = {"lesson_id": row["id"], "source": storable(source)}
@@ -411,7 +411,7 @@ def _import_trusted(db: Db, scope: Scope, record: LessonRecord) -> Counter[str]:
     return counts
 
 
-# What a lesson of an export has and a new one does not.
+# The fields of an exported lesson that a new lesson lacks.
 EXPORT_ONLY_FIELDS = (
     "state",
     "apart",
@@ -426,7 +426,7 @@ EXPORT_ONLY_FIELDS = (
 def _lesson_columns(record: LessonRecord, now: float) -> dict[str, Any]:
     """Return the columns of a new lesson; `now` stands for a time that is unknown."""
     columns = asdict(record)
-    for field in ("type", "examples", "links"):  # they are no columns of this table
+    for field in ("type", "examples", "links"):  # not columns of this table
         del columns[field]
 
     for field in ("error_type", "pattern", "text", "source"):

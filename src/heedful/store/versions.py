@@ -1,10 +1,10 @@
 """New words for the lessons of an episode: the version by a model.
 
-The lessons of an episode first have the words of rules. When a model has worded them
-anew, its words take their place in one transaction, which also ends the wait for the
-model, so that it happens once. The old words stay as a superseded text, and a ruling
-records the change. What a person, a proof or another run has changed since stays as it
-is, and the episode says why.
+The lessons of an episode first have the words of rules. When a model has reworded them,
+its words take their place. The same transaction ends the wait for the model, so that
+this happens once. The old words stay as a superseded text, and a ruling records the
+change. What a person, a proof or another run has changed since stays as it is, and the
+episode says why.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _is_less_trusted(row: Row, lesson: Lesson) -> bool:
 def _replace_words(db: Db, scope: Scope, row: Row, lesson: Lesson) -> None:
     """Give the lesson in `row` the words, tags and metadata of `lesson`.
 
-    The text that waits in quarantine gets a new id: whoever releases the old one has
-    not read the new words.
+    A text that waits in quarantine gets a new id, because a person who releases the old
+    one has not read the new words.
     """
     text = storable(lesson.text)
     example = lesson.example or Example(text, "")

@@ -117,8 +117,8 @@ def project_top(folder: Path) -> Path:
 def project_root(folder: Path) -> Path:
     """Return the folder with the settings of a project.
 
-    It is the root of the repository, that of the main worktree, or of the submodule,
-    whose files are not those of the repository around it. Elsewhere it is `folder`.
+    It is the root of the main worktree, or of the submodule, which has files of its
+    own. Outside of repositories it is `folder`.
     """
     top = project_top(folder)
     repository = find_repository(folder)
@@ -186,8 +186,8 @@ def is_tracked(path: Path) -> bool:
 def read_project_file(path: Path, within: Path | None = None) -> bytes:
     """Return the content of a file that others may have written.
 
-    Raises OSError if it cannot be read, and UsageError if it is no regular file, lies
-    outside of the folder `within`, or has more than 1 MiB.
+    Raises OSError if it cannot be read, and UsageError if it is not a regular file,
+    lies outside of the folder `within`, or has more than 1 MiB.
     """
     real = os.path.realpath(path)
     if within is not None and not Path(real).is_relative_to(within.resolve()):
@@ -207,7 +207,7 @@ def read_project_file(path: Path, within: Path | None = None) -> bytes:
 def _open_regular_file(path: str, flags: int) -> int:
     """Open a file as `open` does for an `opener`, without waiting for its other end.
 
-    Raises UsageError if it is no regular file, such as a device or a pipe.
+    Raises UsageError if it is not a regular file but, for example, a pipe.
     """
     # Windows has neither of them.
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -216,7 +216,7 @@ def _open_regular_file(path: str, flags: int) -> int:
         return descriptor
 
     os.close(descriptor)
-    raise UsageError(f"{path} is no regular file; remove it")
+    raise UsageError(f"{path} is not a regular file; remove it")
 
 
 def read_table(file: str | Path, *keys: str) -> dict[str, Any]:

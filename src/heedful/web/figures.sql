@@ -144,7 +144,7 @@ select o.source, count(*) as texts from (
 ) as e join origin o on o.example = e.id where o.source <> '' group by o.source order by count(*) desc, o.source limit 20;
 
 -- name: sources_of
--- Without reviews, not those of texts that nobody has reviewed.
+-- Without reviews, texts that nobody has reviewed are left out.
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
@@ -174,7 +174,7 @@ select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
 -- name: shown_of
--- How the loops ended that were shown a lesson in its present words.
+-- How loops ended after they were shown a lesson in its present words.
 select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
        sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop

@@ -28,7 +28,7 @@ select coalesce((select max(n) from outcome where tenant = :tenant and project =
        coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
 
 -- name: keep_rules
--- A loop of the key has ended. It was told a rule, or the rule rests and waits for its turn.
+-- A loop of the key has ended. It was shown a rule, or the rule rests and waits for its turn.
 update cause set quiet = quiet + 1
 where tenant = :tenant and project = :project and memory_key = :memory_key
   and (quiet >= :quiet or exists (

@@ -35,9 +35,9 @@ create index lesson_useful on lesson (
   useful, importance, max(last_seen, last_shown), id
 );
 
--- A check that a lesson became: what it checks (`rule`, JSON) and that in words. It was executed on `failed` rejected, on
--- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since it was `decided`, it found something
--- `hits` times, of which `false_alarms` were wrong.
+-- A check that a lesson became: its `rule` (JSON), and `about` in words. It was executed on `failed` rejected, on
+-- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since
+-- it was `decided`, it found something `hits` times; `false_alarms` of these were wrong.
 create table hardened (
   lesson_id bigint not null references lesson (id) on delete cascade,
   tenant text collate "C" not null default current_setting('heedful.tenant'),
@@ -160,7 +160,7 @@ begin
   end if;
   return met;
 end $$;
--- Episodes whose lessons a model words anew.
+-- Episodes whose lessons a model rewords.
 alter table episode add column awaits_model boolean not null default false;
 create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 create or replace function scopes_there(waiting boolean) returns table (tenant text, project text)

@@ -1,6 +1,6 @@
 -- From schema 1 to 2 for SQLite: the table `reflection` is called `lesson`, a column that refers to a lesson is called
 -- `lesson_id`, and the state 'candidate' of lessons and examples is called 'unverified'. A check of a column cannot be
--- changed, so tables are written anew. The foreign keys are off meanwhile, or a dropped table would take its rows along.
+-- changed, so tables are written again. Foreign keys are off meanwhile: dropping a table would delete what refers to its rows.
 
 drop trigger reflection_added;
 drop trigger reflection_gone;
@@ -19,7 +19,7 @@ drop trigger vector_added;
 drop trigger vector_changed;
 drop view recallable;
 
--- Episodes whose lessons a model words anew.
+-- Episodes whose lessons a model rewords.
 alter table episode add column awaits_model boolean not null default false;
 create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 
@@ -162,9 +162,9 @@ create index link_became on link (tenant, project, dream) where relation = 'beca
 -- The stored results of calls that may be repeated; -1 is an answer over HTTP, which keeps the old word.
 update answer set record = replace(record, '"state": "candidate"', '"state": "unverified"') where n >= 0;
 
--- A check that a lesson became: what it checks (`rule`, JSON) and that in words. It was executed on `failed` rejected, on
--- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since it was `decided`, it found something
--- `hits` times, of which `false_alarms` were wrong.
+-- A check that a lesson became: its `rule` (JSON), and `about` in words. It was executed on `failed` rejected, on
+-- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since
+-- it was `decided`, it found something `hits` times; `false_alarms` of these were wrong.
 create table hardened (
   lesson_id integer not null references lesson (id) on delete cascade,
   tenant text not null,

@@ -4,7 +4,7 @@
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
--- of one `memory_key` tell each other the rules that they broke.
+-- of one `memory_key` show each other the rules that they broke.
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -92,7 +92,7 @@ create table note (
 
 -- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
 -- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
--- counts those that were right at once, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
+-- counts those whose first attempt passed, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
 -- `words` is the digest of the pattern without its type and tool. `meta` is JSON.
 create table lesson (
   id integer primary key,
@@ -203,7 +203,8 @@ create table lineage (
 create index lineage_parent on lineage (parent);
 
 -- What loops of a memory key got wrong: the lesson of the rule that they broke, how many `loops` broke it, `loop` the last
--- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `fix` is 1 if a finding said what to do. `quiet` counts the loops that were told the rule and kept it since.
+-- of them, and how many `mended` it. `checks` (JSON) may find the mistake. `fix` is 1 if a finding said what to do.
+-- `quiet` counts the loops that were shown the rule and have kept it since.
 create table cause (
   tenant text not null,
   project text not null,
@@ -223,9 +224,9 @@ create table cause (
 ) without rowid;
 create index cause_lesson on cause (tenant, project, kind, signature);
 
--- A check that a lesson became: what it checks (`rule`, JSON) and that in words. It was executed on `failed` rejected, on
--- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since it was `decided`, it found something
--- `hits` times, of which `false_alarms` were wrong.
+-- A check that a lesson became: its `rule` (JSON), and `about` in words. It was executed on `failed` rejected, on
+-- `passed` accepted and on `harmless` other outputs. It judges loops of its `memory_key`, or the calls of an agent. Since
+-- it was `decided`, it found something `hits` times; `false_alarms` of these were wrong.
 create table hardened (
   lesson_id integer not null references lesson (id) on delete cascade,
   tenant text not null,
@@ -262,7 +263,7 @@ create table ruling (
 );
 create index ruling_subject on ruling (tenant, project, subject);
 
--- The digests of the words that operators rejected. Nobody but an operator makes them a lesson again, of whatever kind.
+-- The digests of the words that operators rejected. Only an operator can make them a lesson again, of any kind.
 create table refused (
   tenant text not null,
   project text not null,
