@@ -128,7 +128,7 @@ NO_LOOPS = {
         4,
         "empty.db is empty, not a database; restore a copy, or move it away",
     ),
-    "lines.json": (4, "no database"),
+    "lines.json": (4, "not a database"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
 

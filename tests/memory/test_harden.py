@@ -351,7 +351,7 @@ async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
     assert reflected is not None
     lesson = reflected.stored[0]
     await memory.quarantine.release([lesson.entry], by="ana")
-    with pytest.raises(InvalidInput, match="`before` tells it"):
+    with pytest.raises(InvalidInput, match="`before` shows it"):
         await memory.checks.propose(lesson.id)
 
 

@@ -116,7 +116,7 @@ async def test_another_database_is_left_alone(tmp_path):
 async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    with pytest.raises(StoreCorrupt, match="no database"):
+    with pytest.raises(StoreCorrupt, match="not a database"):
         await commit(path)
     assert path.read_bytes() == content
 
