@@ -3,11 +3,13 @@ it says.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
+from heedful.store import editions
 from tests.memory.conftest import by_words_and_vectors
 
 pytestmark = pytest.mark.both
@@ -166,3 +168,71 @@ async def test_filters_of_a_query(memory):
         ({"limit": 2}, 2),
     ):
         assert len(await memory.query(**filters)) == count, filters
+
+
+EMPTY_QUERIES = [
+    pytest.param({"text": "Name a river"}, "no lesson is about this", id="unlike"),
+    pytest.param({"tags": ["red"]}, "it does not have the tags", id="another tag"),
+    pytest.param(
+        {"tags": ["sql", "red"], "match": "all"},
+        "it does not have the tags",
+        id="one of two tags",
+    ),
+    pytest.param(
+        {"kind": ("strategy", "reflection")},
+        "it is of the kind error, and strategy or reflection is asked for",
+        id="another kind",
+    ),
+    pytest.param({"error_type": "disk"}, "another type of error", id="another type"),
+    pytest.param({"since": 9e9}, "it is older", id="older"),
+    pytest.param(
+        {"importance": 0.6},
+        "its importance is 0.5, and at least 0.6 is asked for",
+        id="importance",
+    ),
+    pytest.param(
+        {"text": SAID, "importance": 0.6}, "its importance is 0.5", id="beside a text"
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "reason"), EMPTY_QUERIES)
+async def test_an_empty_query_says_what_keeps_the_nearest_lesson_back(
+    memory, query, reason
+):
+    assert (await memory.query()).silence == "no lesson is stored yet"
+    stored = await memory.remember("timeout", SAID, tags=["sql"])
+    assert (await memory.query()).silence == ""
+
+    matches = await memory.query(**query)
+    assert matches == []
+    if memory.embedder is None or "text" not in query:
+        assert reason in matches.silence
+        is_named = f"lesson {stored.id} is not shown" in matches.silence
+        assert is_named is (query.get("text") != "Name a river")
+
+
+async def test_an_empty_query_names_the_command_that_changes_it(memory):
+    waiting = await memory.remember("timeout", SAID, trust="tool")
+    for text in ("", SAID):
+        silence = (await memory.query(text, waiting=False)).silence
+        assert "it waits in quarantine with the trust tool" in silence
+        assert waiting.release in silence
+        assert "JOIN" not in silence
+
+
+async def test_an_empty_query_names_the_command_that_restores(memory):
+    lesson = await memory.remember("timeout", SAID)
+    row = await memory.store.read(memory.scope, editions.one, lesson.id)
+    retire = partial(editions.amend, edition=row["edition"], by="ada", why="old")
+    await memory.store.write(memory.scope, retire, lesson.id, retired=True)
+    command = f"heedful proof --restore {lesson.id} --by NAME"
+    for text in ("", SAID):
+        assert f"it was retired: {command}" in (await memory.query(text)).silence
+
+
+async def test_an_empty_query_names_what_fits_the_filters_first(memory):
+    await memory.remember("timeout", f"{SAID} at once", tags=["blue"])
+    waiting = await memory.remember("timeout", SAID, tags=["red"], trust="tool")
+    matches = await memory.query("", tags=["red"], waiting=False)
+    assert waiting.release in matches.silence

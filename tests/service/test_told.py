@@ -164,3 +164,54 @@ def test_an_empty_query_of_the_old_route_lists_what_may_be_told(api, may):
     )["reflections"]
     ids = {reflection["reflection_id"], reflection["strategy_id"]}
     assert {record["reflection_id"] for record in records} == ids
+
+
+NATIVE_QUERY = "/v1/reflections/query"
+OLD_QUERY = "/api/v1/reflections/query"
+
+
+def ask_both(api: Api, key: str, text: str, importance: float) -> list[str]:
+    """Return why the two queries have no answer."""
+    native = read_data(
+        api.post(NATIVE_QUERY, json={"text": text, "importance": importance}, key=key)
+    )
+    assert native["items"] == []
+    old = read_data(
+        api.post(
+            OLD_QUERY,
+            json={"query_text": text, "min_importance": importance},
+            key=key,
+        )
+    )
+    assert old["reflections"] == []
+    return [native["silence"], old["silence"]]
+
+
+@pytest.mark.parametrize("text", ["", TASK], ids=["no text", "a text"])
+def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
+    agent = api.key("recall", "write")
+    reason = "no lesson is about this" if text else "no lesson is stored yet"
+    assert ask_both(api, agent, text, 0.5) == [reason, reason]
+
+    reflection = read_data(
+        api.post("/api/v1/reflections/generate", json=GENERATE, key=agent)
+    )
+    for silence in ask_both(api, agent, text, 0.5):
+        assert "it waits in quarantine with the trust tool" in silence
+        assert "heedful quarantine release" in silence
+        assert "no such item" not in silence
+
+    reader = api.key("read")
+    for silence in ask_both(api, reader, text, 1.0):
+        assert "and at least 1 is asked for" in silence
+    answer = read_data(api.post(OLD_QUERY, json={"query_text": text}, key=reader))
+    assert answer["reflections"][-1]["reflection_id"] == reflection["reflection_id"]
+    assert "silence" not in answer
+    assert read_data(api.post(NATIVE_QUERY, json={}, key=reader))["silence"] == ""
+
+
+def test_lessons_that_are_no_reflections_are_named_as_such(api):
+    api.run(memory_of(api).remember("price", "no price"))
+    [answer] = [read_data(api.post(OLD_QUERY, json={}, key=api.key("read")))]
+    assert answer["reflections"] == []
+    assert "of the kind error, and reflection or strategy is asked" in answer["silence"]

@@ -327,6 +327,38 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
         assert [row["lesson"]["id"] for row in related["related"]] == [ids[1]]
 
 
+def test_the_list_of_lessons_shows_what_each_is_about(tmp_path):
+    with browsing(tmp_path) as browser:
+        error = {"error_type": "<b>SyntaxError", "text": "odd indent in src/app.py"}
+        waits = {"error_type": "x", "text": "y in src/evil.py"}
+        read_data(browser.api.post("/v1/reflections", json=error), 201)
+        key = browser.api.key("read", "write")
+        read_data(browser.api.post("/v1/reflections", json=waits, key=key), 201)
+
+        page = browser.open(browser.api._all).get("/lessons?state=")
+        assert "about error &lt;b&gt;syntaxerror, file app.py" in page.text
+        assert "<b>syntaxerror" not in page.text
+        assert "evil.py" not in page.text
+        [lesson] = browser.get("/lessons.json").json()["lessons"]
+        assert lesson["links"] == [
+            {"kind": "error", "name": "<b>syntaxerror"},
+            {"kind": "file", "name": "app.py"},
+        ]
+        assert (
+            browser.get("/lessons.json?state=quarantined").json()["lessons"][0]["links"]
+            == []
+        )
+
+
+def test_a_search_that_finds_no_lesson_says_why(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
+        page = browser.open(browser.api._all).get("/lessons?text=river")
+        assert "No lesson fits: no lesson is about this." in page.text
+        data = browser.get("/lessons.json?text=odd&kind=check").json()
+        assert "it is of the kind error, and check is asked for" in data["silence"]
+
+
 def test_an_operator_gives_a_lesson_new_words(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)

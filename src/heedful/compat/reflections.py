@@ -494,6 +494,18 @@ def _strategy_of(lesson: Lesson, text: str) -> Lesson:
     )
 
 
+class FoundReflections(list[dict[str, Any]]):
+    """The records that a query found, and why if it found none.
+
+    `silence` is "" if there are records. Else it names the lesson that is nearest, the
+    one thing that keeps it back, and the command that changes it.
+    """
+
+    def __init__(self, records: Iterable[dict[str, Any]], silence: str) -> None:
+        super().__init__(records)
+        self.silence = silence
+
+
 async def query_reflections(
     tenant_id: str | UUID,
     project_id: str | UUID,
@@ -505,12 +517,13 @@ async def query_reflections(
     *,
     store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
     waiting: bool = True,
-) -> list[dict[str, Any]]:
+) -> FoundReflections:
     """Return at most `k` reflections and strategies for a query, best first.
 
-    Without `query_text`, return the most important lessons. With `tags`, a lesson needs
-    any of them, or all of them with `match="all"`; behind those that fit the text come
-    those that only have the tags. Lessons in quarantine are returned,
+    If there are none, `silence` of the list says what keeps the nearest back. Without
+    `query_text`, return the most important lessons. With `tags`, a lesson needs any of
+    them, or all of them with `match="all"`; behind those that fit the text come those
+    that only have the tags. Lessons in quarantine are returned,
     too, unless `waiting` is False; their `state` marks them, and `release` is the
     command that releases them. Never put them into a prompt. `importance` and
     `confidence` of a record are those of its author, `heedful_importance` is heedful's
@@ -530,21 +543,7 @@ async def query_reflections(
         kind=EPISODE_LESSON_KINDS,
         waiting=waiting,
     )
-    # Whoever names tags is answered by them, too, if the words fit nothing more.
-    if tags and query_text and len(matches) < k:
-        tagged = await memory.query(
-            "",
-            k,
-            tags=tags,
-            match=match,
-            importance=min_importance,
-            kind=EPISODE_LESSON_KINDS,
-            waiting=waiting,
-        )
-        ids = {reflection.lesson_id for reflection in matches}
-        others = [tag_match for tag_match in tagged if tag_match.lesson_id not in ids]
-        matches = [*matches, *others][:k]
-    return [_record_of(match) for match in matches]
+    return FoundReflections(map(_record_of, matches), silence=matches.silence)
 
 
 def _record_of(match: Match) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from heedful.lessons.lesson import (
     DEFAULT_HOLDOUT_SHARE,
     EPISODE_LESSON_KINDS,
     Exposure,
+    Filter,
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
@@ -30,6 +31,7 @@ from heedful.lessons.ranking import (
     Likeness,
     as_messages,
     choose,
+    claimed_importance,
     count_loops,
     has_evidence,
     is_correction,
@@ -440,12 +442,9 @@ def find_obstacle(match: Match) -> Obstacle | None:
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:
     """Return what keeps a lesson from recall for its task; None if nothing does."""
-    if match.state == "quarantined":
-        reason = f"it waits in quarantine with the trust {match.trust}"
-        return Obstacle(reason, match.release)
-    if match.state == "retired":
-        restore = f"heedful proof --restore {match.lesson_id} --by NAME"
-        return Obstacle("it was retired", restore)
+    state_obstacle = _find_state_obstacle(match)
+    if state_obstacle is not None:
+        return state_obstacle
 
     if not has_evidence(match):
         reason = (
@@ -453,6 +452,17 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
             "the same failure"
         )
         return Obstacle(reason, _edit_command(match))
+    return None
+
+
+def _find_state_obstacle(match: Match) -> Obstacle | None:
+    """Return the obstacle that a lesson waits in quarantine or was retired, or None."""
+    if match.state == "quarantined":
+        reason = f"it waits in quarantine with the trust {match.trust}"
+        return Obstacle(reason, match.release)
+    if match.state == "retired":
+        restore = f"heedful proof --restore {match.lesson_id} --by NAME"
+        return Obstacle("it was retired", restore)
     return None
 
 
@@ -479,6 +489,55 @@ def explain_silence(
     if related:
         obstacle = find_recall_obstacle(nearest) or NO_ROOM
     return Choice.of(nearest, "closest", obstacle, words=False).remedy
+
+
+def explain_no_answer(
+    text: str, found: Sequence[Match], only: Filter, least: float
+) -> str:
+    """Return why a query has no answer: what keeps the nearest lesson back.
+
+    `found` are the lessons that a search without the filter `only` finds, and those
+    that may not be read. `least` is the importance that the query asks for.
+    """
+    matches = list(with_overlap(text, found))
+    if not matches:
+        return "no lesson is about this" if text.strip() else "no lesson is stored yet"
+
+    def order(match: Match) -> tuple[bool, bool, tuple[float, bool]]:
+        is_far = bool(text.strip()) and not is_related(match)
+        is_filtered = _find_filter_obstacle(match, only, least) is not None
+        return is_far, is_filtered, _distance(match)
+
+    nearest = min(matches, key=order)
+    is_far, _, _ = order(nearest)
+    obstacle = _find_filter_obstacle(nearest, only, least)
+    if is_far:
+        obstacle = _distance_obstacle(nearest)
+    obstacle = obstacle or _find_state_obstacle(nearest) or NO_ROOM
+    return Choice.of(nearest, "closest", obstacle, words=False).remedy
+
+
+def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle | None:
+    """Return by which field of a filter a lesson is left out; None if it passes."""
+    importance = claimed_importance(match)
+    common_tags = set(only.tags).intersection(match.tags)
+    needed_tags = len(set(only.tags)) if only.match == "all" else min(1, len(only.tags))
+
+    if len(common_tags) < needed_tags:
+        return Obstacle("it does not have the tags that are asked for")
+    if only.kind and match.kind not in only.kind:
+        return Obstacle(
+            f"it is of the kind {match.kind}, and {' or '.join(only.kind)} is asked for"
+        )
+    if only.error_type not in ("", match.error_type):
+        return Obstacle("it has another type of error than is asked for")
+    if match.at < only.since:
+        return Obstacle("it is older than what is asked for")
+    if importance < least:
+        return Obstacle(
+            f"its importance is {importance:g}, and at least {least:g} is asked for"
+        )
+    return None
 
 
 def explain_unshown(

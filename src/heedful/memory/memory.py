@@ -32,6 +32,7 @@ from heedful.lessons.briefing import (
     Tell,
     choose_for_loop,
     draw_exposures,
+    explain_no_answer,
     explain_silence,
 )
 from heedful.lessons.learn import is_proof_due
@@ -411,8 +412,10 @@ class Memory:
         importance: float = 0.0,
         since: float = 0.0,
         waiting: bool = True,
-    ) -> list[Match]:
+    ) -> Matches:
         """Return lessons to read, best first; for a blank `text` the most important.
+
+        If there are none, `silence` of the result says what keeps the nearest back.
 
         The filters are those of `recall`; `kind` may name several. With `tags`, the
         `text` only decides the order: every lesson with the tags is found. Lessons that
@@ -430,15 +433,12 @@ class Memory:
         check_share("importance", importance)
 
         lists_all = bool(only.tags) or not text.strip()
+        place = await self._embed(text)
+        candidates = max(MIN_QUERY_CANDIDATES, limit)
         matches = await self._search(
-            text,
-            await self._embed(text),
-            max(MIN_QUERY_CANDIDATES, limit),
-            only,
-            waiting=waiting,
-            every=lists_all,
+            text, place, candidates, only, waiting=waiting, every=lists_all
         )
-        return ranking.rank_answers(
+        answers = ranking.rank_answers(
             text,
             matches,
             limit=limit,
@@ -446,6 +446,15 @@ class Memory:
             now=time.time(),
             every=lists_all,
         )
+        if answers:
+            return Matches(answers)
+
+        others = await self._search(
+            text, place, candidates, ANY_LESSON, every=not text.strip()
+        )
+        hidden = await self._find_hidden(text, place)
+        silence = explain_no_answer(text, [*others, *hidden], only, importance)
+        return Matches(silence=silence)
 
     def render(
         self, found: Sequence[Match], budget: int = ranking.PROMPT_BUDGET_TOKENS

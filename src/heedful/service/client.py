@@ -24,6 +24,8 @@ from heedful import errors
 from heedful.errors import InvalidInput, Refused
 from heedful.lessons import lesson as records
 from heedful.lessons.action import ActionHistory
+from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.links import Clusters, Related
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.loop.codec import policy_to, to_document, verdict_from
@@ -337,20 +339,64 @@ class Client(AbstractAsyncContextManager["Client"]):
             "form": "found",
         }
         answer = await self.call("POST", "recall", body=body)
-        matches = _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
-        return records.Matches(matches, silence=answer["silence"])
+        return _matches(answer)
 
     async def query(
         self, text: str = "", limit: int = 5, **filters: Any
-    ) -> list[records.Match]:
+    ) -> records.Matches:
         """Return lessons to read, best first, as `Memory.query` does.
+
+        If there are none, `silence` of the result says what keeps the nearest back.
 
         The `filters` are `tags`, `match`, `kind` and `importance`. Lessons that wait in
         quarantine are among them, unless the key has `recall` in place of `read`.
         """
         body = {"text": text, "limit": limit, **filters}
         answer = await self.call("POST", "reflections", "query", body=body)
-        return _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
+        return _matches(answer)
+
+    async def related(self, id: int, limit: int = 10) -> Related:
+        """Return what a lesson is about, and the lessons that are about the same.
+
+        The answer is that of `Memory.related`, for at most 200 lessons.
+        """
+        path = ("reflections", id, "related")
+        answer = await self.call("GET", *path, limit=limit)
+        related = [
+            {**other, "lesson": lesson_from_wire(other["lesson"])}
+            for other in answer["related"]
+        ]
+        lesson = lesson_from_wire(answer["lesson"])
+        return _read(Related, {**answer, "lesson": lesson, "related": related})
+
+    async def clusters(self, limit: int = 50) -> Clusters:
+        """Return at most 200 groups of lessons, as `Memory.clusters` does."""
+        answer = await self.call("GET", "reflections", "clusters", limit=limit)
+        clusters = [
+            {**group, "lessons": [*map(lesson_from_wire, group["lessons"])]}
+            for group in answer["clusters"]
+        ]
+        return _read(Clusters, {**answer, "clusters": clusters})
+
+    async def checks(self, limit: int = 50) -> list[LessonCheck]:
+        """Return at most 200 checks that lessons became, newest decision first."""
+        answer = await self.call("GET", "checks", limit=limit)
+        return _read(list[LessonCheck], [*map(lesson_from_wire, answer["items"])])
+
+    async def harden(
+        self,
+        lesson: int,
+        decision: Literal["propose", "accept", "reject", "false_alarm"] = "propose",
+        why: str = "",
+    ) -> LessonCheck:
+        """Propose the check of a lesson, or decide about it, as `Memory.checks` does.
+
+        The key needs the permission `approve`; it is who decides. Raises NotFound,
+        InvalidInput if no check can be made, Forbidden.
+        """
+        body = {"decision": decision, "why": why}
+        answer = await self.call("POST", "reflections", lesson, "check", body=body)
+        return _read(LessonCheck, lesson_from_wire(answer))
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return at most 3 worked examples as chat turns; at most 1 of them is
@@ -396,6 +442,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
         return cast("Plain", await self.call("POST", "episodes", body=body))
+
+
+def _matches(answer: Plain) -> records.Matches:
+    """Return the lessons in an answer, and why there are none."""
+    matches = _read(list[records.Match], [*map(lesson_from_wire, answer["items"])])
+    return records.Matches(matches, silence=answer["silence"])
 
 
 def _seconds_to_wait(answer: httpx.Response) -> float | None:

@@ -28,7 +28,7 @@ from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.service.wire import SentLessonState, Shape
+from heedful.service.wire import Page, SentLessonState, Shape
 from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended
@@ -518,6 +518,14 @@ QueriedLesson = Annotated[
         state=SentLessonState,
     ),
 ]
+
+
+class QueryAnswer(Page[QueriedLesson]):
+    """Lessons to read, on one page; `silence` says why there are none."""
+
+    silence: str
+
+
 RecallItem = Annotated[
     lessons.Match,
     Shape(

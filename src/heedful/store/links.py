@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heedful.errors import NotFound
@@ -38,7 +39,8 @@ class ScopeWords:
 @bulk
 def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
     """Return the words of the newest lessons in use, newest first."""
-    return _words_of(db, scope, only=0)
+    rows = db.all("linked_ids", scope, limit=MAX_LINKED_LESSONS)
+    return read_words_of(db, scope, [row["id"] for row in rows])
 
 
 @bulk
@@ -50,10 +52,10 @@ def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
         raise NotFound("lesson", str(id), where)
 
     unread = _why_unread(row)
-    lessons = _words_of(db, scope, only=0)
+    lessons = read_words(db, scope)
     subject = next((lesson for lesson in lessons if lesson.id == id), None)
     if subject is None and not unread:  # as many newer lessons are compared
-        [subject] = _words_of(db, scope, only=id)
+        [subject] = read_words_of(db, scope, [id])
     if subject is None:
         bare_row = {**row, "text": "", "error": "", "meta": "{}"}
         subject = _lesson_words(bare_row, ())
@@ -70,19 +72,14 @@ def _why_unread(row: Row) -> str:
     return ""
 
 
-def _words_of(db: Db, scope: Scope, only: int) -> tuple[LessonWords, ...]:
-    """Return the words of the newest lessons in use, or of one with an id."""
-    rows = db.all(
-        "linked_lessons",
-        scope,
-        only=only,
-        chars=MAX_LINKED_CHARS,
-        limit=MAX_LINKED_LESSONS,
-    )
+def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords, ...]:
+    """Return the words of the lessons with these ids that are in use, newest first."""
+    id_list = json.dumps(ids)
+    rows = db.all("linked_lessons", scope, ids=id_list, chars=MAX_LINKED_CHARS)
     tasks: dict[int, list[str]] = defaultdict(list)
     values = {
         "scope": token(scope),
-        "only": only,
+        "ids": id_list,
         "chars": MAX_LINKED_CHARS,
         "limit": MAX_LINKED_TASKS,
     }

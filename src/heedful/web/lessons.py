@@ -11,7 +11,14 @@ from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LESSON_KINDS, MAX_EXAMPLE_TEXT_CHARS, State
+from heedful.lessons.lesson import (
+    LESSON_KINDS,
+    MAX_EXAMPLE_TEXT_CHARS,
+    Match,
+    Matches,
+    State,
+)
+from heedful.lessons.links import link_lesson
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
@@ -19,6 +26,7 @@ from heedful.service import review
 from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire, split_page
 from heedful.store import hardened
+from heedful.store import links as link_store
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
@@ -34,6 +42,7 @@ from heedful.web.site import (
 
 MAX_PAGE_LESSONS = 50
 MAX_RELATED_LESSONS = 5
+MAX_ROW_LINKS = 3  # of each lesson in a list
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
 QUESTION_KINDS = ("task", "error", "action")
 # The sources of a text for which its page says what their revocation would remove.
@@ -47,8 +56,11 @@ async def lessons(visit: Visit) -> Document:
 
     rows: Sequence[Any]
     cursor = None
+    silence = ""
     if filters["text"]:
-        rows = await _search_lessons(visit, filters)
+        matches = await _search_lessons(visit, filters)
+        rows = await _rows_of_matches(visit, matches, filters["state"])
+        silence = matches.silence
     else:
         listed = await review.list_lessons(
             visit.caller,
@@ -65,15 +77,26 @@ async def lessons(visit: Visit) -> Document:
         "filters": filters,
         "kinds": LESSON_KINDS,
         "states": get_args(State),
-        "lessons": rows,
+        "lessons": await _with_links(visit, rows),
+        "silence": silence,
         **page_links(visit, cursor),
     }
 
 
-async def _search_lessons(visit: Visit, filters: Document) -> list[Any]:
-    """Return the lessons that a search for the text of the filters finds."""
+async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
+    """Return the lessons, each with the first things that it is about."""
+    ids = [row["id"] for row in rows]
+    links: dict[int, list[Document]] = {id: [] for id in ids}
+    for words in await visit.caller.read(link_store.read_words_of, ids):
+        names = [link for link in link_lesson(words).links if link.kind != "task"]
+        links[words.id] = [asdict(link) for link in names[:MAX_ROW_LINKS]]
+    return [{**row, "links": links[row["id"]]} for row in rows]
+
+
+async def _search_lessons(visit: Visit, filters: Document) -> Matches:
+    """Return what a search for the text of the filters finds."""
     tags = [filters["tag"]] if filters["tag"] else ()
-    matches = await visit.caller.memory.query(
+    return await visit.caller.memory.query(
         filters["text"],
         MAX_PAGE_LESSONS,
         waiting=False,
@@ -82,13 +105,16 @@ async def _search_lessons(visit: Visit, filters: Document) -> list[Any]:
         tags=tags,
     )
 
+
+async def _rows_of_matches(
+    visit: Visit, matches: Sequence[Match], state: str
+) -> list[Any]:
+    """Return the lessons of matches that are in a state; "" is any."""
     # Several matches may be of one lesson.
     ids = list(dict.fromkeys(match.lesson_id for match in matches))
     rows = await visit.caller.read(figures.lessons, ids)
     return [
-        review.visible(visit.caller, row)
-        for row in rows
-        if filters["state"] in ("", row["state"])
+        review.visible(visit.caller, row) for row in rows if state in ("", row["state"])
     ]
 
 

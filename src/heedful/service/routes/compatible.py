@@ -332,7 +332,8 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
     important.
 
     Those that wait in quarantine are marked by their `state`. A key with `recall` in
-    place of `read` does not get them.
+    place of `read` does not get them. An empty answer has a `silence`: what keeps the
+    nearest reflection back, and the command that changes it.
     """
     reflections = await engine.query_reflections(
         caller.scope.tenant,
@@ -345,4 +346,6 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
         store=caller.memory,
         waiting=may_review(caller),
     )
+    if reflections.silence:
+        return {"reflections": [], "silence": reflections.silence}
     return {"reflections": reflections}

@@ -261,13 +261,12 @@ async def create(
 
 
 @lessons.post("/reflections/query")
-async def query(
-    body: schemas.LessonQuery, caller: Reading
-) -> Page[schemas.QueriedLesson]:
+async def query(body: schemas.LessonQuery, caller: Reading) -> schemas.QueryAnswer:
     """Find lessons to read, with those in quarantine if the key has the permission
     `read`.
 
-    Never put an item with the state `quarantined` into a prompt.
+    Never put an item with the state `quarantined` into a prompt. If there are no items,
+    `silence` says what keeps the nearest lesson back, and the command that changes it.
     """
     matches = await caller.memory.query(
         body.text,
@@ -278,7 +277,7 @@ async def query(
         importance=body.importance,
         waiting=review.may_review(caller),
     )
-    return Page(items=matches, next=None)
+    return schemas.QueryAnswer(items=matches, next=None, silence=matches.silence)
 
 
 @lessons.get("/reflections")

@@ -96,21 +96,27 @@ order by id desc limit :limit;
 select id, kind, '' as error_type, seen, state, trust, author from lesson
 where tenant = :tenant and project = :project and id = :id;
 
+-- name: linked_ids
+-- The newest lessons in use that somebody trusts, newest first.
+select id from lesson
+where tenant = :tenant and project = :project and state in ('unverified', 'verified') and trust not in ('tool', 'external')
+order by id desc limit :limit;
+
 -- name: linked_lessons
--- The words of the newest lessons in use, or of the lesson :only, each with the text of its newest sighting.
+-- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
 select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
 from lesson l
-where l.tenant = :tenant and l.project = :project and (:only = 0 or l.id = :only)
+where l.tenant = :tenant and l.project = :project and l.id in (select atom from json_each(:ids))
   and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
-order by l.id desc limit :limit;
+order by l.id desc;
 
 -- name: linked_tasks
--- The tasks of the newest examples that may be recalled, without rows that hold the words of a lesson.
+-- The tasks of the newest examples of these lessons that may be recalled, without rows that hold the words of a lesson.
 select lesson_id, substr(task, 1, cast(:chars as integer)) as task from example
-where scope = :scope and indexed and (:only = 0 or lesson_id = :only) and trust not in ('tool', 'external')
+where scope = :scope and lesson_id in (select atom from json_each(:ids)) and indexed and trust not in ('tool', 'external')
   and not (digest like 'lesson%' and lesson = task)
 order by at desc, id desc limit :limit;
 
