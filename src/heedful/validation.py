@@ -8,7 +8,7 @@ such as the goals of a loop, stand in the room of that record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from numbers import Number
+from numbers import Integral, Number
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
@@ -37,6 +37,13 @@ def as_float(value: Any) -> Any:
     if isinstance(value, int | float) or not isinstance(value, Number):
         return value
     return float(value) if hasattr(value, "__float__") else value
+
+
+def as_integer(value: Any) -> Any:
+    """Return an integer of numpy as an int, any other value unchanged."""
+    if isinstance(value, Integral) and not isinstance(value, int):
+        return int(value)
+    return value
 
 
 def check_share(field: str, value: object) -> None:

@@ -269,7 +269,8 @@ def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
 
 
 def test_a_loop_may_have_its_own_limit_of_reruns(store):
-    first = complete(store, "loop_001", POOR, max_reruns=1)["decision_result"]
+    limit = np.int64(1)
+    first = complete(store, "loop_001", POOR, max_reruns=limit)["decision_result"]
     assert first["max_reruns"] == 1
     last = complete(store, first["new_loop_id"], POOR)["decision_result"]
     assert last["decision"] == "finalize"

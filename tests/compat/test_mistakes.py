@@ -286,11 +286,12 @@ def test_an_id_can_be_copied(memory, again: Callable[[Any], Any]):
 
 def test_qualities_are_numbers_of_any_library(memory):
     learnt = compat.create_reflection_from_evaluation(
-        "better", None, "q", "c", 1, np.float32(0.25), Decimal("0.75")
+        "better", None, "q", "c", np.int64(1), np.float32(0.25), Decimal("0.75")
     )
     assert learnt is not None
+    assert learnt.iteration == 1
     assert learnt.quality_delta == 0.5
-    changed = replace(ONE, quality_delta=np.float32(0.5))
+    changed = replace(ONE, iteration=np.int64(2), quality_delta=np.float32(0.5))
     assert run_async(compat.persist_reflection(changed, memory, changed_behavior=True))
 
 

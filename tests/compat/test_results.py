@@ -1,12 +1,16 @@
 """Runs and results of the reflection engine, as its callers write and change them."""
 
+import asyncio
 import dataclasses
 import json
 from collections import deque
 from datetime import UTC, datetime
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from heedful.compat import (
@@ -288,3 +292,83 @@ def test_an_importance_of_one_for_everything_is_not_believed(store):
     result = run_async(engine.generate_reflection(slow_query()))
     assert result.reflection_text == ANSWER["reflection"]
     assert result.importance == result.heedful_importance == 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        pytest.param("importance", np.float32(0.5), 0.5, id="importance of numpy"),
+        pytest.param("importance", Decimal("0.5"), 0.5, id="importance as Decimal"),
+        pytest.param("confidence", np.float64(0.25), 0.25, id="confidence of numpy"),
+        pytest.param("tags", (tag for tag in ["a", "b"]), ["a", "b"], id="tags once"),
+        pytest.param("tags", None, [], id="no tags"),
+        pytest.param(
+            "related_memory_ids", (uuid for uuid in ["m1"]), ["m1"], id="related ids"
+        ),
+    ],
+)
+def test_values_of_other_libraries_are_stored(store, name, value, said):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(talked()))
+    setattr(result, name, value)
+    (record,) = stored(engine, result)
+    assert record[name] == said
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("reflection_text", " ", id="a blank text"),
+        pytest.param("strategy_text", 7, id="a number as strategy"),
+        pytest.param("tags", "urgent", id="tags as one text"),
+        pytest.param("tags", {"a": 1}, id="tags as a mapping"),
+        pytest.param("source_event_ids", "e1", id="event ids as one text"),
+        pytest.param("related_memory_ids", 7, id="related ids as a number"),
+        pytest.param("metadata", [1], id="metadata as a list"),
+        pytest.param("metadata", {(1, 2): 3}, id="metadata with a tuple as key"),
+    ],
+)
+@pytest.mark.parametrize("copied", [False, True], ids=["as generated", "as a mapping"])
+def test_a_result_that_cannot_be_stored_is_refused(store, copied, name, value):
+    engine = engine_of(store)
+    result: Any = run_async(engine.generate_reflection(talked()))
+    if copied:
+        result = dict(result)
+        result[name] = value
+    else:
+        setattr(result, name, value)
+    with pytest.raises(InvalidInput) as refusal:
+        run_async(engine.store_reflection(result, "t", "p"))
+    assert refusal.value.field == name
+    assert run_async(engine.query_reflections("t", "p", min_importance=0)) == []
+
+
+def test_metadata_of_the_caller_are_stored_as_data(store):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(talked()))
+    result.metadata = {"session_id": "s9", "confidence": 3, "ratio": np.float32(0.5)}
+    (record,) = stored(engine, result)
+    assert record["metadata"]["session_id"] == "s9"
+    assert record["confidence"] == 0.5
+
+
+def test_an_object_with_the_fields_of_a_result_is_stored(store):
+    engine = engine_of(store)
+    mine = SimpleNamespace(reflection_text="Ask for the colour.", importance=0.9)
+    (record,) = stored(engine, mine)
+    assert record["content"] == "Ask for the colour."
+    assert record["trust"] == "external"
+
+
+def test_two_who_store_one_result_at_once_store_it_once(store):
+    engine = engine_of(store)
+    result = run_async(engine.generate_reflection(slow_query()))
+
+    async def store_twice() -> list[Any]:
+        one = engine.store_reflection(result, "t", "p")
+        other = engine.store_reflection(result, "t", "p")
+        return list(await asyncio.gather(one, other))
+
+    first, second = run_async(store_twice())
+    assert first["reflection_id"] == second["reflection_id"]
+    assert len(run_async(engine.query_reflections("t", "p", min_importance=0))) == 2

@@ -214,6 +214,16 @@ ERRORS = [
     pytest.param(
         {"content": "no such model", "code": 1}, "no such model", id="an exit code"
     ),
+    pytest.param(
+        {"content": "Query timed out after 30 seconds."},
+        "Query timed out after 30 seconds",
+        id="time that ran out",
+    ),
+    pytest.param(
+        {"content": "request timeout after 30s"},
+        "request timeout after 30s",
+        id="a timeout after a time",
+    ),
 ]
 
 
@@ -228,6 +238,18 @@ async def test_telling_words_are_taken_wherever_they_stand(result, words):
     reflected = await reflect(episode)
     assert reflected is not None
     assert f"failed with “{words}”" in reflected.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("the timed out jobs", id="more words"),
+        pytest.param("set the timeout after 5", id="a time without a unit"),
+        pytest.param("timed out\nretried: ok", id="more lines"),
+    ],
+)
+async def test_a_text_that_only_mentions_time_that_ran_out_is_no_failure(content):
+    assert await rule_of(step("sh", "foo", content), outcome="failure") == ""
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from heedful.redact import redact
 from heedful.store.loops import NOTED_FINDING_PREFIX as BIAS_PREFIX
 from heedful.validation import (
     as_float,
+    as_integer,
     check_integer,
     check_sequence,
     check_share,
@@ -65,6 +66,7 @@ class Completion:
             check_share(f"{name}_score", score)
 
         if self.max_reruns is not None:
+            object.__setattr__(self, "max_reruns", as_integer(self.max_reruns))
             check_integer("max_reruns", self.max_reruns, least=0)
 
         allowed = "a list of names or of objects, each with a tag"

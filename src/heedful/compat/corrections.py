@@ -27,6 +27,7 @@ from heedful.redact import redact
 from heedful.store import editions
 from heedful.validation import (
     as_float,
+    as_integer,
     check_integer,
     check_number,
     check_share,
@@ -84,6 +85,7 @@ def create_reflection_from_evaluation(
     The arguments are those of `heedful.compat.evaluations.learn_from_evaluation`.
     Raises InvalidInput.
     """
+    iteration = as_integer(iteration)
     lesson = learn_from_evaluation(
         critique,
         verification_results,
@@ -199,7 +201,7 @@ def _lesson_of(reflection: Any) -> Lesson:
         check_texts(**{name: text})
         texts[name] = redact(str(text))
 
-    iteration: Any = values.get("iteration")
+    iteration: Any = as_integer(values.get("iteration"))
     delta: Any = as_float(values.get("quality_delta"))
     check_integer("iteration", iteration, least=0)
     check_number("quality_delta", delta, -MAX_SCORE, MAX_SCORE)

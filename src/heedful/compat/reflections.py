@@ -47,7 +47,13 @@ from heedful.redact import redact
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Limits, safe_id
 from heedful.traces.messages import EpisodeReader
-from heedful.validation import check_integer, check_share, check_texts, require
+from heedful.validation import (
+    as_float,
+    check_integer,
+    check_share,
+    check_texts,
+    require,
+)
 
 DEFAULT_REFLECTIONS_STORE = "heedful.db"
 # As seconds since 1970, it is the year 10000; as milliseconds, it is 1978.
@@ -310,7 +316,7 @@ async def keep_reflection(
     reflected = _reflected(result)
     if session_id is not None:
         session = id_text("session_id", session_id)
-        reflected = _with_fields(reflected, session_id=safe_id(session))
+        reflected = _with_fields(reflected, {"session_id": safe_id(session)})
 
     awaits = None
     awaits_model = awaits_model and reflected.known == 0
@@ -339,7 +345,7 @@ def id_text(name: str, id: object) -> str:
     return str(id)
 
 
-def _with_fields(reflected: Reflected, **fields: Any) -> Reflected:
+def _with_fields(reflected: Reflected, fields: Mapping[str, Any]) -> Reflected:
     """Return the lessons with these fields in their metadata."""
     lesson = reflected.lesson
     lesson = replace(lesson, meta={**lesson.meta, **fields})
@@ -356,14 +362,7 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     with the other fields as they are now. Else they are new lessons of an unknown
     author. Raises InvalidInput.
     """
-    if not isinstance(result, Mapping) or "reflection_text" not in result:
-        allowed = "a ReflectionResult, or a mapping with its fields"
-        raise InvalidInput("result", result, allowed)
-
-    names = [name for name in ReflectionResult.__dataclass_fields__ if name in result]
-    fields = ReflectionResult(**{name: result[name] for name in names})
-    check_share("importance", fields.importance)
-    check_share("confidence", fields.confidence)
+    fields = _fields_of(result)
     generated = getattr(result, "reflected", None)
     if isinstance(generated, Reflected):
         strategy_text = generated.strategy.text if generated.strategy else None
@@ -374,16 +373,49 @@ def _reflected(result: ReflectionResult | Mapping[str, Any]) -> Reflected:
     return _reflected_by_caller(fields)
 
 
+def _fields_of(result: object) -> ReflectionResult:
+    """Return the checked fields of a result, a mapping or an object.
+
+    Raises InvalidInput.
+    """
+    plain: Any = result
+    names = ReflectionResult.__dataclass_fields__
+    if not isinstance(result, Mapping):
+        plain = {name: getattr(result, name) for name in names if hasattr(result, name)}
+    if "reflection_text" not in plain:
+        allowed = "a ReflectionResult, or a mapping or an object with its fields"
+        raise InvalidInput("result", result, allowed)
+
+    fields = ReflectionResult(**{name: plain[name] for name in names if name in plain})
+    for name in ("importance", "confidence"):
+        setattr(fields, name, as_float(getattr(fields, name)))
+        check_share(name, getattr(fields, name))
+    for name in ("tags", "source_event_ids", "related_memory_ids"):
+        values = getattr(fields, name) or ()
+        is_list = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
+        require(is_list, name, values, "a list of texts")
+        setattr(fields, name, [*values])
+
+    check_texts(
+        reflection_text=fields.reflection_text,
+        strategy_text=fields.strategy_text or "",
+    )
+    is_said = fields.reflection_text.strip()
+    require(is_said, "reflection_text", fields.reflection_text, "a text, not empty")
+    fields.metadata = _json_mapping("metadata", fields.metadata or {}, "a mapping")
+    return fields
+
+
 def _with_edits(generated: Reflected, fields: ReflectionResult) -> Reflected:
     """Return heedful's lessons with the fields of a result that the caller changed."""
-    edited = _with_fields(
-        generated,
+    changes = {
         **(fields.metadata or {}),
-        confidence=fields.confidence,
-        error_category=_checked_category(fields),
-        source_event_ids=list(map(str, fields.source_event_ids or ())),
-        related_memory_ids=list(map(str, fields.related_memory_ids or ())),
-    )
+        "confidence": fields.confidence,
+        "error_category": _checked_category(fields),
+        "source_event_ids": list(map(str, fields.source_event_ids or ())),
+        "related_memory_ids": list(map(str, fields.related_memory_ids or ())),
+    }
+    edited = _with_fields(generated, changes)
     if list(fields.tags or ()) != list(edited.lesson.tags):
         edited = _with_tags(edited, _checked_tags(fields))
     if fields.importance != generated.importance:
@@ -441,11 +473,6 @@ def _strategy_importance(importance: float) -> float:
 def _reflected_by_caller(fields: ReflectionResult) -> Reflected:
     """Make the lessons of texts whose author is unknown. Raises InvalidInput."""
     category = _checked_category(fields)
-    check_texts(
-        reflection_text=fields.reflection_text,
-        strategy_text=fields.strategy_text or "",
-    )
-
     text = redact(fields.reflection_text)
     pattern = signature(category or "reflection", text)
     text = text[:MAX_EXAMPLE_TEXT_CHARS]
@@ -659,17 +686,26 @@ def _as_data(context: Any) -> Mapping[str, Any]:
 
     Raises InvalidInput.
     """
-    kind = type(context).__name__
-    try:
-        value = json.loads(json.dumps(context, default=_fields_or_text))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("context", kind, "data that JSON can hold") from error
-
-    if not isinstance(value, dict):
-        raise InvalidInput("context", kind, "a ReflectionContext, or a mapping")
+    value = _json_mapping("context", context, "a ReflectionContext, or a mapping")
     if isinstance(value.get("events"), list):
         value["events"] = [_plain_event(event) for event in value["events"]]
     return value
+
+
+def _json_mapping(name: str, value: Any, allowed: str) -> dict[str, Any]:
+    """Return a mapping as JSON data; values that JSON cannot hold become text.
+
+    Raises InvalidInput.
+    """
+    kind = type(value).__name__
+    try:
+        data = json.loads(json.dumps(value, default=_fields_or_text))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(name, kind, "data that JSON can hold") from error
+
+    if not isinstance(data, dict):
+        raise InvalidInput(name, kind, allowed)
+    return data
 
 
 def _plain_event(event: Any) -> Any:

@@ -249,7 +249,8 @@ def _describe_kind(value: Any) -> str:
     odd_keys = [key for key in items if not isinstance(key, str)]
     if isinstance(value, dict) and odd_keys:
         inner += f" with the key {odd_keys[0]!r}"
-    return f"{kind} whose {place} is a {inner}" if place else inner
+    article = "an" if inner[0] in "aeiou" else "a"
+    return f"{kind} whose {place} is {article} {inner}" if place else inner
 
 
 def fields_of(state: Any) -> dict[str, Any]:

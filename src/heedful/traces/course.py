@@ -50,6 +50,9 @@ _FAILURE_PATTERN = re.compile(
     r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
     # The text begins by saying what failed: "craft failed: no table".
     r"|\A[\w.-]{1,40}(?: [\w.-]{1,40})? failed: (?!0\b)\S"
+    # The whole text says that time ran out: "Query timed out after 30 seconds".
+    r"|\A(?:[\w'-]{1,20} ){0,4}(?i:timed out|time-?out(?= after))"
+    r"(?: after \d[\d.]{0,9} ?[a-z]{1,9})?\.?\s*\Z"
     # A line begins a traceback.
     r"|^Traceback \(most recent call last\)"
     # A flag in JSON, such as {"exit_code": 1}, {"status": 404} or {"ok": false}.
