@@ -3,7 +3,7 @@
 The cause of UsageError, AccessDenied and NotFound is the call; of UserCodeError, a
 function that the caller passed; of StoreError, the database or the disk; of ModelError,
 the model or its provider; of RemoteError, the service that a client calls. NotPassed is
-no fault: no candidate was accepted. Every message says what was wrong, with which
+not a fault: no candidate was accepted. Every message says what was wrong, with which
 value, and what to do.
 """
 

@@ -49,9 +49,9 @@ _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
 def redact(text: str) -> str:
     """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are tokens of common issuers, private keys, hashes of passwords,
+    It recognises tokens of common issuers, private keys, hashes of passwords,
     credentials in URLs, headers, commands and SQL, and the values of names such as
-    `password`; docs/secrets.md lists it.
+    `password`; docs/secrets.md lists them.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -292,7 +292,7 @@ def _redact_mapping(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
 
 
 def _judging_keys(mapping: Mapping[Any, Any], key: str) -> dict[Any, Any]:
-    """Map a key of `mapping` to another one, if this judges its value.
+    """Map a key of `mapping` to another key if the other key judges its value.
 
     In {"name": "password", "value": …} the name judges the value. In {"value": …} the
     `key` of the mapping does; it is "" if it says nothing.
@@ -332,7 +332,7 @@ def _redact_list(items: Sequence[Any], key: str) -> list[Any]:
     if not has_option or line.count(ARGUMENT_SEPARATOR) >= len(clean_items):
         return clean_items
 
-    # An item that is no text has "" here, and stays as it is.
+    # An item that is not text has "" here, and stays as it is.
     arguments = _mark(JOINED_COMMAND_RULE, line).split(ARGUMENT_SEPARATOR)
     return [
         argument or item for item, argument in zip(clean_items, arguments, strict=True)

@@ -3,8 +3,8 @@
 A rule has a pattern in the syntax of `re`; patterns are compiled with VERBOSE and
 ASCII, so blanks in them mean nothing and `#` begins a comment. A match of the pattern
 is a secret. If the pattern has a group, only what follows the end of its last group is
-the secret, and a match in which no group took part is none. Examples are written as in
-docs/secrets.md: `{W20}` stands for 20 random letters and digits.
+the secret, and a match in which no group took part is not a secret. Examples are
+written as in docs/secrets.md: `{W20}` stands for 20 random letters and digits.
 
 The rules of a table are applied one after the other, in the order of the tables below.
 TOKEN_RULES are the exception: they are joined into one pattern, which reads the text

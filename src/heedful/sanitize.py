@@ -76,7 +76,7 @@ _TERMINAL_STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 def sanitize(text: str, most: int | None = None) -> str:
     """Return the text without hidden characters and chat tokens.
 
-    It is cut at `most` characters. Removed are control, bidirectional, zero-width, tag,
+    It is cut at `most` characters. It loses control, bidirectional, zero-width, tag,
     private and unassigned characters; a flag drawn with tags becomes a plain flag. A
     joiner or variation selector stays after a character outside ASCII, and a selector
     after the digit of a keycap. A chat token, a `<system>`-like tag and the beginning
@@ -218,7 +218,7 @@ def _escaped_character(escape: re.Match[str]) -> str:
 
 
 def _is_drawn_as_nothing(character: str) -> bool:
-    """Return True for an accent, and for what is not drawn and is no blank."""
+    """Return True for an accent, and for an invisible character other than a blank."""
     if character in _INVISIBLE_LETTERS or unicodedata.combining(character):
         return True
     is_hidden = _is_control(character) or unicodedata.category(character) == "Mn"

@@ -23,7 +23,7 @@ def require(condition: object, field: str, value: object, allowed: str) -> None:
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:
-    """Raise InvalidInput unless `value` is a number in `low`..`high`, and no bool."""
+    """Raise InvalidInput unless `value` is a number in `low`..`high`, not a bool."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)

@@ -134,7 +134,7 @@ BAD = {
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
     "reflect loops.jsonl --trust model": (2, "'model' is not one of"),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
-    "migrate": (2, "heedful.db is no postgresql:// URL"),
+    "migrate": (2, "heedful.db is not a postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
     "export .": (2, "a name that is free"),
     "export none/x.jsonl": (4, "No such file or directory"),

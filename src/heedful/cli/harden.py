@@ -31,7 +31,7 @@ def harden(
         bool, Option("--accept", help="Let the check judge from now on.")
     ] = False,
     reject: Annotated[
-        bool, Option("--reject", help="Let the check judge nothing.")
+        bool, Option("--reject", help="Stop the check from judging.")
     ] = False,
     false_alarm: Annotated[
         bool, Option("--false-alarm", help="Its last finding was wrong.")
@@ -109,7 +109,7 @@ def _show_check(check: LessonCheck) -> int:
         executed,
     ]
     if check.hits:
-        lines.append(f"found: {check.hits}, of which {check.false_alarms} were wrong")
+        lines.append(f"found: {check.hits}, wrong: {check.false_alarms}")
 
     then = following("harden", "--list")
     if check.state == "proposed":

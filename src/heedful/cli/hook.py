@@ -301,8 +301,8 @@ def _describe_part(values: Mapping[str, Any]) -> list[str]:
 def _decide_all(ignored: Sequence[process.Ignored]) -> list[str]:
     """Show what hooks ignore, ask for each, and record the answers.
 
-    Returns the names of what is approved. Approved is what was shown, whatever the
-    files have in them by then; what was shown and not approved is not told again.
+    Returns the names of what is approved. The approval is for what was shown, even if
+    the files have changed since. What was shown and not approved is not reported again.
     """
     approved: list[str] = []
     for item in ignored:

@@ -147,7 +147,7 @@ def edit_lesson(
     """Give a lesson new words, for which nothing is measured yet; the old ones stay as
     a version.
 
-    A lesson in quarantine waits on, with the new words, until it is released.
+    A lesson in quarantine keeps waiting, with the new words, until it is released.
     """
     entry = ask(lambda memory: memory.edit(lesson, text, by=by, why=why))
     words = f"lesson {lesson} has new words"
@@ -187,7 +187,7 @@ def seen(
         answers = ask_all(lambda memory: memory.seen(error_type, error_text))
         db, result = _best_seen(answers)
 
-    # One word that is no file and no known error may be a file name with a typo.
+    # A word that is neither a file nor a known error may be a mistyped file name.
     is_one_word = error_text == source and len(source.split()) < 2
     if is_one_word and not result:
         say(

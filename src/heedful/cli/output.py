@@ -104,7 +104,7 @@ def print_json(document: Any) -> None:
 
 
 def _json_value(value: Any) -> Any:
-    """Return what stands in JSON for a value that JSON does not know."""
+    """Return JSON data for a value of a type that JSON lacks."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return str(value)

@@ -10,7 +10,7 @@ MIN_PROGRESS_ITEMS = 1_000
 MIN_PROGRESS_BYTES = 5_000_000
 # A bar on a terminal moves after this many units.
 MIN_BAR_UNITS = 100
-# At most so often progress is shown.
+# Progress is shown at most this often.
 TERMINAL_STEPS = 100
 PIPE_STEPS = 10
 BAR_WIDTH_COLUMNS = 24

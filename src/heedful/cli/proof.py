@@ -96,7 +96,7 @@ def _lesson_document(
 ) -> dict[str, Any]:
     """Return what is proven of a lesson as JSON data.
 
-    The fields of the lesson itself are null if it is stored no more.
+    The fields of the lesson itself are null if it is no longer stored.
     """
     stored_fields = lesson or {}
     fields = {name: stored_fields.get(name) for name in LESSON_FIELDS}

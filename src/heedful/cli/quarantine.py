@@ -117,8 +117,8 @@ def _audited(
 ) -> Iterator[None]:
     """Record in the audit what the block does.
 
-    The entry is written in the transaction of the block's first write, so it stands
-    there exactly if that was done.
+    The entry is written in the transaction of the block's first write, so it exists
+    only if that write was done.
     """
 
     def append(db: Db) -> None:

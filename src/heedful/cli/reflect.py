@@ -1,8 +1,8 @@
 """`heedful reflect`: what failed in the runs of other people's agents.
 
 Files of traces are read as episodes, one for each run of an agent. Rules find what
-failed in an episode; a model that the command line names writes the lessons, else rules
-do.
+failed in an episode, and write the lessons, unless the command line names a model that
+writes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REFLECT_RETRY_HINT = "heedful worker --once tries again"
 
 @dataclass
 class EpisodeResult:
-    """What reflecting on an episode gave.
+    """The result of reflecting on an episode.
 
     It is `reflected`, or an `error` of the model or the file, or neither if the file
     has no episode.

@@ -262,8 +262,8 @@ def judging(values: Settings) -> Settings:
 def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
     """Return the file in which the checks of judges are stored, and what it says.
 
-    That is for each judge how many pairs it ranked right, and of how many; {} if there
-    is no file, or a damaged one.
+    It maps each judge to the number of pairs that it ranked right, and of all its
+    pairs; {} if the file is missing or damaged.
     """
     from heedful.models import weights
 

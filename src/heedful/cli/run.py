@@ -541,7 +541,7 @@ def demo(
 
 
 def _import_demo(name: str) -> Any:
-    """Import a module of the demo, which is data of the package and no part of it."""
+    """Import a module of the demo, which is data of the package."""
     package = ModuleType(EXAMPLES_PACKAGE)
     package.__path__ = [str(examples_folder())]
     sys.modules.setdefault(EXAMPLES_PACKAGE, package)

@@ -53,9 +53,9 @@ JOB_PAUSE_SECONDS = 0.02
 # New objects until Python looks for garbage. With the default of 700 it looks so often
 # while it reads a large body that everybody waits for a second.
 GARBAGE_THRESHOLD_OBJECTS = 50_000
-# For so long another thread may go on while the event loop waits to run, several times
-# in each request. With Python's 0.005 a light request took 20 ms and more beside a long
-# computation.
+# How long another thread may go on while the event loop waits to run. It waits several
+# times in each request. With Python's 0.005 a light request took 20 ms and more beside
+# a long computation.
 THREAD_SWITCH_SECONDS = 0.0005
 
 

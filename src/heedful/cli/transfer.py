@@ -137,7 +137,7 @@ def migrate(
     url = settings().db
     if not url.startswith(POSTGRES_PREFIXES):
         raise UsageError(
-            f"{url} is no postgresql:// URL; a SQLite file is migrated when it is "
+            f"{url} is not a postgresql:// URL; a SQLite file is migrated when it is "
             "opened"
         )
 

@@ -107,7 +107,7 @@ def worker(
 
 @dataclass
 class JobCounts:
-    """A listener that counts and prints what became of jobs."""
+    """A listener that counts and prints the results of jobs."""
 
     done: int = 0
     given_up: int = 0

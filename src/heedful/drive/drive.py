@@ -59,8 +59,8 @@ UNLIMITED_SECONDS = float("inf")
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
 
-    `briefing` says what memory told the loop before each attempt, and what it withheld
-    and why.
+    `briefing` says what memory showed the loop before each attempt, and what it
+    withheld and why.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Result(Generic[C]):
 
     @property
     def best(self) -> int | None:
-        """The number of the attempt that made `candidate`, from 1; None for none."""
+        """The number of the attempt that made `candidate`, from 1, or None."""
         return self.verdict.best
 
     @property

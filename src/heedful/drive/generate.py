@@ -182,7 +182,7 @@ def whole_hint(context: Context) -> str:
 async def revised(
     revise: Revise, context: Context, findings: Sequence[Finding]
 ) -> CandidateBatch:
-    """Return what `revise` makes of the last candidate. Raises GenerateFailed."""
+    """Return the result of `revise` on the last candidate. Raises GenerateFailed."""
     arguments = [context.task, context.previous, findings]
     thread = blocking(revise)
     return await _ask_function("revise", revise, arguments, context, thread=thread)
@@ -245,7 +245,7 @@ def _as_answer(candidate: Any) -> Answer:
 
 def declared(function: Any) -> Any:
     """Return the pydantic class that a function declares to return, or None."""
-    # A name in the hints may not be defined, and the object may be no function.
+    # A name in the hints may not be defined, and the object may not be a function.
     with suppress(NameError, TypeError, AttributeError):
         returned = get_type_hints(function).get("return")
         for kind in (returned, *get_args(returned)):

@@ -1,7 +1,7 @@
-"""The journal of a loop: the one way by which a loop is written.
+"""The journal of a loop: the only way to write a loop.
 
-Whoever makes attempts gives the journal an entry for each step: `Journal.write` adds
-what memory told the loop and what the loop teaches, and stores all of it in one
+A program that makes attempts gives the journal an entry for each step. `Journal.write`
+adds what memory showed the loop and what the loop teaches, and stores all of it in one
 transaction. An attempt takes at most two: one for its answer, one for its evaluation,
 verdict, lessons and exposures.
 
@@ -120,7 +120,7 @@ def key_of(function: Any) -> str:
     """Return the memory key of a function: its module and its qualified name.
 
     For a script the module is the name of its file. Returns "" for functions without a
-    lasting name: lambdas, functions of an interactive session, and objects that are no
+    lasting name: lambdas, functions of an interactive session, and objects that are not
     functions.
     """
     while isinstance(function, functools.partial):
@@ -257,7 +257,7 @@ class Lease:
             if heartbeat.done() and not heartbeat.cancelled():
                 lost = heartbeat.exception()
 
-        # It has cancelled the driver; the caller shall see the reason instead.
+        # It has cancelled the driver; the caller should see the reason instead.
         was_cancelled = lost is not None and isinstance(error, asyncio.CancelledError)
         driver = self._driver
         if was_cancelled and driver is not None and driver.uncancel() == 0:
@@ -351,7 +351,7 @@ class Snapshot:
         return Journal(self.store, self.scope, writer=self, memory=memory)
 
     def sign(self, entry: JournalEntry) -> JournalEntry:
-        """Return the entry with what the loop must still be when it is written."""
+        """Return the entry with the state in which the loop must still be."""
         stored_loop = self.state.stored
         return replace(entry, epoch=stored_loop.epoch, seen=stored_loop)
 

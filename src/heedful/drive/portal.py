@@ -208,8 +208,8 @@ def self_correcting(
 class _TaskFunction:
     """A decorated function: how callers call it, and how a loop does.
 
-    `task` is its first parameter but `self` or `cls`. `hints` are the parameters that
-    get the feedback; `outer` is the signature without them, which callers use.
+    `task` is its first parameter other than `self` or `cls`. `hints` are the parameters
+    that get the feedback; `outer` is the signature without them, which callers use.
     """
 
     function: Callable[..., Any]

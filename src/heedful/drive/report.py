@@ -1,8 +1,8 @@
 """Decide on attempts that an outside orchestrator makes and reports.
 
 A report is decided on a snapshot of its loop, and written only if the loop is still as
-it was read; otherwise the report is decided again. The same report again returns the
-stored verdict and changes nothing.
+it was read; otherwise the report is decided again. A repeated report returns the stored
+verdict and changes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from heedful.validation import check_integer, check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Of an id, which appears in addresses and lists.
+# An id appears in addresses and lists.
 MAX_LOOP_ID_CHARS = 200
 # The name of a report's own evaluation among the judges of an attempt.
 REPORT_JUDGE = "report"
@@ -120,7 +120,7 @@ class AttemptReport:
     def size(self) -> int:
         """The characters of its output and its findings, not counting other data.
 
-        An output that cannot be stored counts nothing.
+        An output that cannot be stored counts as 0.
         """
         output = ""
         if isinstance(self.output, str):
@@ -202,11 +202,11 @@ async def report(
 
     `load` returns the checks of a new attempt. It is not called for a report that came
     before, which changed settings may refuse. The JSON of the loop may have at most
-    `most` characters. With a `memory` of the same store and
-    scope, a loop that ends adds lessons to the memory. Raises NotFound; AttemptTaken if
-    the attempt was reported with other content; OutOfOrder if an earlier attempt is
-    missing; LoopEnded; LeaseLost if a process drives the loop; Conflict if the policy
-    contains user code; LoopTooLarge, CheckFailed, ModelError, NotJournalable.
+    `most` characters. With a `memory` of the same store and scope, a loop that ends
+    adds lessons to the memory. Raises NotFound; AttemptTaken if the attempt was
+    reported with other content; OutOfOrder if an earlier attempt is missing; LoopEnded;
+    LeaseLost if a process drives the loop; Conflict if the policy contains user code;
+    LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
     is_data = not isinstance(attempt_report.output, str | None)
     report_size = await _call(is_data, lambda: attempt_report.size)
@@ -324,7 +324,7 @@ class ReportedLoop:
     """A loop whose attempts your own program makes, such as a graph of agents.
 
     `created` is True if `open_loop` made the loop, `stored` is the loop after the last
-    call. `briefing` is what memory told before the first attempt; its `examples` are
+    call. `briefing` is what memory showed before the first attempt; its `examples` are
     chat turns.
     """
 
@@ -380,7 +380,7 @@ class ReportedLoop:
         """Report an attempt, by default the next one, and return the verdict on it.
 
         `output` and further `fields` are those of AttemptReport; `checks` are by
-        default those of the loop. The same report of the same `attempt` again changes
+        default those of the loop. A repeated report of the same `attempt` changes
         nothing. Raises as `run` does, and AttemptTaken, OutOfOrder, LoopEnded,
         InvalidInput, UsageError for an empty report.
         """
@@ -426,11 +426,11 @@ async def open_loop(
     """Begin a loop whose attempts your own program makes, or continue the loop `id`.
 
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them
-    and decides. With a `memory`, whose store and scope the loop then has, it is told
-    what earlier loops learnt, and teaches when it ends; loops with the same
-    `memory_key` tell each other the rules that they broke. Checks find `context` as
-    `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
-    with another task, context, goals, policy or memory key.
+    and decides. With a `memory`, the loop is in its store and scope, gets what earlier
+    loops learnt, and teaches when it ends; loops with the same `memory_key` tell each
+    other the rules that they broke. Checks find `context` as `Context.data`. Raises
+    InvalidInput, StoreError, and Conflict if the loop exists with another task,
+    context, goals, policy or memory key.
     """
     policy, loop_goals = drive.validate_options(
         id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key

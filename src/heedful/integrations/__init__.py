@@ -1,4 +1,4 @@
-"""heedful inside the agents of others: the core (`Host`), and a module a framework.
+"""heedful in other people's agents: the core (`Host`), and a module a framework.
 
 A module imports its framework and the core, nothing else, and is imported by its own
 name, such as `heedful.integrations.langchain`. No framework is pinned.

@@ -1,9 +1,9 @@
 """The hook process: `heedful-hook EVENT [--agent NAME] [--strict]` answers one event.
 
 It starts for each event, so it imports neither Typer nor pydantic nor Rich, and reads
-the settings by itself. Whatever goes wrong, the agent works on: nothing is printed, the
-exit code is 0, and the log, `~/.heedful/hook.log`, gets one line. Learning happens in a
-process that nobody waits for.
+the settings by itself. Whatever goes wrong, the agent continues: nothing is printed,
+the exit code is 0, and the log, `~/.heedful/hook.log`, gets one line. Learning happens
+in a process that nobody waits for.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from heedful.store.workspace import (
 
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
-    "name of it"
+    "name for it"
 )
 # No agent sends an event of so many bytes.
 MAX_HOOK_EVENT_BYTES = 8 * 2**20
@@ -88,7 +88,7 @@ SETTINGS_FILE_TABLES: dict[str, tuple[str, ...]] = {
     "pyproject.toml": ("tool", "heedful"),
     "heedful.toml": (),
 }
-# The parts of a settings file, each of which the user approves by itself.
+# The parts of a settings file; the user approves each part by itself.
 SETTINGS_PARTS: Mapping[str, tuple[str, ...]] = {
     "rules": ("hook", "policy"),
     "trust": ("trust",),
@@ -105,8 +105,8 @@ NOTICE_EVENTS = ("SessionStart", "Stop")
 class Ignored:
     """What hooks do not follow: a part of a settings file, or a database.
 
-    `values` are the settings of a part; a database has none. `digest` is what an answer
-    of the user records of it: `is_refused` is True if that was no.
+    `values` are the settings of a part; a database has none. `digest` is recorded with
+    the answer of the user; `is_refused` is True if the answer was no.
     """
 
     path: str
@@ -192,7 +192,7 @@ def run() -> None:
 
 
 def _give_up(*_: Any) -> None:
-    """End the process when its time is up; the agent works on without an answer."""
+    """End the process when its time is up; the agent continues without an answer."""
     _log_line(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
     os._exit(0)
 
@@ -279,7 +279,7 @@ def _import_asyncio() -> ModuleType:
 
 
 def _lift_time_limit(niceness: int) -> None:
-    """Lift the time limit of the process, and let others go first."""
+    """Lift the time limit of the process, and lower its priority."""
     # Windows has neither of them.
     with suppress(AttributeError):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -312,10 +312,10 @@ class _WarningLines(logging.Handler):
 
 
 def _notice(event: str, ignored: Sequence[Ignored]) -> str:
-    """Return what the user hears about what is not followed, "" for nothing.
+    """Return the notice about what hooks do not follow, "" if there is none.
 
-    That is nothing that was refused as it is. At a stop, the user hears only of what
-    was approved and has changed since: what it asks for no longer happens.
+    It leaves out what the user refused in this form. At a stop, it only names what was
+    approved and has changed since, because this no longer takes effect.
     """
     items = [
         item
@@ -366,8 +366,8 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     """Return the settings of hooks in a folder and its repository. Raises UsageError.
 
     `db` is the database: the stated one, or that of the repository, the folder or the
-    user. `ignored` is what the user has not approved, or not as it is now; the settings
-    of `every` file count as if approved.
+    user. `ignored` is what the user has not approved in its present form. With `every`,
+    the settings of all files count as if approved.
     """
     folder = folder.resolve()
     root = project_root(folder)
@@ -410,8 +410,9 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
 def _parts(path: Path) -> Iterator[Ignored]:
     """Read the parts of a settings file; those that are approved have no reason.
 
-    What was approved and is gone has changed, and so has a file with a new part. An
-    earlier version approved whole files. Raises UsageError if a value cannot be used.
+    A part that was approved and is gone has changed, and so has a file with a new part.
+    An earlier version approved whole files. Raises UsageError if a value cannot be
+    used.
     """
     table = read_table(path, *SETTINGS_FILE_TABLES[path.name])
     _check_types(path, table)
@@ -428,7 +429,7 @@ def _parts(path: Path) -> Iterator[Ignored]:
     names = {str(path), *(item.name for item in items)}
     is_known = not names.isdisjoint(approved)
     for item in items:
-        # What says nothing needs no approval.
+        # An empty part needs no approval.
         approved_digest = approved.get(item.name, "" if item.values else item.digest)
         if approved_digest == item.digest:
             yield item
@@ -467,8 +468,8 @@ def _read_environment() -> dict[str, Any]:
 def _followed_database(stated: str, folder: Path, ignored: list[Ignored]) -> str:
     """Return the database that hooks follow; what they do not follow is `ignored`.
 
-    It is the stated one, or that of the repository, or that of a folder in none, or
-    the user's own.
+    It is the stated one, or that of the repository, or outside of repositories that of
+    the folder, or the user's own.
     """
     repository = find_repository(folder)
     places = (project_root(folder), project_top(folder), folder)
@@ -535,7 +536,7 @@ def detach(work: str, session: str, folder: Path) -> None:
 def _log_line(line: str) -> None:
     """Append a line to the log, which begins again when it is too long.
 
-    A full disk is no error.
+    A full disk is not an error.
     """
     import time
 

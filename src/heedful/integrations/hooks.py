@@ -50,8 +50,8 @@ Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-# Of a command's output: how much the reason of a block has, how much is read at its
-# end, and the error lines that are shown of a long one.
+# How much of a command's output the reason of a block has, how much is read at its end,
+# and how many error lines of a long output are shown.
 MAX_BLOCK_OUTPUT_CHARS = 4_000
 MAX_OUTPUT_TAIL_BYTES = 1 << 20
 MAX_OUTPUT_LINES = 40
@@ -309,7 +309,8 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
 def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
     """Start a shell command that prints to a file.
 
-    It starts without a pause: what cancels a hook would leave a command behind.
+    It starts without waiting: a hook that is cancelled while it waits would leave the
+    command behind.
     """
     import subprocess
 
@@ -335,7 +336,7 @@ async def reply(
     """Return the reply to an event of a coding agent; `data` is the event as JSON data.
 
     If heedful fails or takes too long, the reply is empty. Raises UnknownName and
-    InvalidInput for what is no event of the agent.
+    InvalidInput for anything that is not an event of the agent.
     """
     if agent not in AGENTS:
         raise UnknownName("coding agent", agent, list(AGENTS))
@@ -426,7 +427,7 @@ class _Moment:
         return self.data.get(self.agent.fields.get(field, field))
 
     def text(self, field: str) -> str:
-        """Return the text of a field, "" if it is none."""
+        """Return the text of a field, "" if it has no text."""
         value = self.get(field)
         return value if isinstance(value, str) else ""
 
@@ -442,7 +443,7 @@ class _Moment:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of the call; a value that is no object is named "input"."""
+        """The arguments of the call; a value that is not an object is named "input"."""
         value = json_data(self.get("tool_input"))
         return value if isinstance(value, Mapping) else {"input": value}
 
@@ -591,7 +592,7 @@ def _error_text(response: Any) -> str:
             reason = error if isinstance(error, str) else json.dumps(error or response)
             return text or reason
 
-    # A text that begins with an exit code; 0 is none.
+    # A text that begins with an exit code other than 0.
     match = _EXIT_CODE_PATTERN.search(text[:400])
     if match is not None and int(match[1]) > 0:
         return text

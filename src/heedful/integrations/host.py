@@ -2,7 +2,7 @@
 
 `recall` what fits a task, ask `before` an action, ask whether an error was `seen`, get
 a `verdict` on an output, and `learn` from what happened. This module knows no
-framework. A call that fails or takes too long says nothing, so the agent works on
+framework. A call that fails or takes too long says nothing, so the agent continues
 without it.
 """
 
@@ -281,9 +281,9 @@ class HostRun:
         """Check an output and decide; None without checks and goals, or on a failure.
 
         Checks have no time limit here. After the end of the loop, return the last
-        verdict. So does the output with which an earlier process stopped, when it is
-        reported again: the one with the same number, or for a host that does not count
-        its `attempt`, an equal one.
+        verdict. An output with which an earlier process stopped also returns it when it
+        is reported again: the output with the same number or, if the host does not
+        count its `attempt`, an equal one.
         """
         if not self.judges:
             return None
@@ -430,7 +430,7 @@ class HostRun:
         return await memory.store.read(memory.scope, read)
 
     async def settle(self) -> None:
-        """Record of each lesson shown or withheld whether its error came again."""
+        """Record for each lesson shown or withheld whether its error came again."""
         memory = self.host.own_memory
         if memory is None:
             return
@@ -470,7 +470,7 @@ class HostRun:
             return best
 
     async def events(self) -> list[dict[str, Any]]:
-        """Return the events; of those with the same type, agent and call, the last."""
+        """Return the events, but only the last with the same type, agent and call."""
         memory = self.host.own_memory
         if memory is None:
             return []
@@ -598,7 +598,7 @@ class HostRun:
             raise
 
     async def _finish(self, memory: Memory) -> Learned | None:
-        """Store what the run taught and if its lessons helped; forget its events."""
+        """Store what the run taught and whether lessons helped; forget its events."""
         await self.settle()
         await self._measure_checks(memory)
         learned = await self.study()
@@ -656,7 +656,7 @@ def _record_events(
 
     `lessons` returns them when the write begins.
     """
-    # The call before a lesson was shown is no opportunity to follow it.
+    # A call before a lesson was shown is not an opportunity to follow it.
     episodes.append_events(db, scope, session, rows)
     return exposures.announce(
         db, scope, session=session, lessons=lessons(), share=share
@@ -677,7 +677,7 @@ def _list_failures(
     started_at: dict[str, float] = {}
     failures: list[tuple[float, frozenset[str]]] = []
     for event in events:
-        # Without an id, an answer is to the last call of the tool.
+        # A result without an id belongs to the last call of the tool.
         call = event["call"] or f"of {event['tool']}"
 
         if event["type"] == "tool_call":

@@ -314,7 +314,7 @@ def plan_install(path: Path, wanted: Mapping[str, Sequence[Any]]) -> FileChange:
 def plan_uninstall(path: Path) -> FileChange:
     """Return the change that removes the hooks of heedful. Raises UsageError.
 
-    It leads back to the backup if all else is as it was.
+    It restores the backup if nothing else has changed.
     """
     before = read_text(path)
     present = own_hooks(str(path), before)
@@ -374,7 +374,7 @@ def _own_hooks(group: Node) -> list[Node]:
 
 
 def _has_own_hooks(text: str) -> bool:
-    """Return True if a text has hooks of heedful; a text of a plugin is no JSON."""
+    """Return True if a text has hooks of heedful; a text of a plugin is not JSON."""
     with suppress(UsageError):
         return bool(own_hooks("", text))
     return False
@@ -485,8 +485,8 @@ def _remove_value(text: str, parent: Node, child: Node) -> str:
     return text[:comma] + text[comma + 1 : child.at].rstrip() + text[child.end :]
 
 
-# A string, or what JSON has not: comments, as editors allow them, and a mark at a
-# file's beginning. A // in a string is no comment, so strings are matched, too.
+# A string, or what JSON lacks: comments, as editors allow them, and a mark at a file's
+# beginning. A // in a string is not a comment, so strings are matched, too.
 _JSON_COMMENT_PATTERN = re.compile(
     r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL
 )

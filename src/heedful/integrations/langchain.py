@@ -589,7 +589,7 @@ def _count_usage(request: Request, response: Answer) -> Response:
 
 
 async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> None:
-    """Record the exception of a tool; an interrupt is no failure."""
+    """Record the exception of a tool; an interrupt is not a failure."""
     if isinstance(error, GraphBubbleUp):
         return
 

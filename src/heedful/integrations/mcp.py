@@ -2,8 +2,8 @@
 
 The tools ask the routes of the service, so keys, permissions, limits and quarantine are
 those of HTTP, also over standard input and output. What comes in has the trust of a
-tool, and waits in quarantine unless an operator trusts its source. Overrides and
-releases are no tools.
+tool, and waits in quarantine unless an operator trusts its source. No tool overrides a
+rule or releases a lesson.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ async def remember(
         list[str], Field(description="Words by which lessons are selected.")
     ] = [],  # noqa: B006 - a schema's default
 ) -> RememberAnswer:
-    """Call this when you know what puts an error right, so that later runs are told.
+    """Call this when you know what puts an error right, so that later runs learn it.
 
     The lesson waits in quarantine until an operator releases it or trusts its source.
     """

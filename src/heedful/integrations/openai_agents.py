@@ -125,7 +125,7 @@ async def hold_back(
 ) -> agents.ToolGuardrailFunctionOutput:
     """A guardrail for tools that are expensive or cannot be undone.
 
-    A call that failed before does not run: the model is told what happened. When the
+    A call that failed before does not run: the model reads what happened. When the
     model makes the same call again, it runs.
     """
     context = data.context
@@ -223,7 +223,7 @@ async def _join_items(past: Items, items: Items, config: agents.RunConfig) -> It
 
 
 class _Attempts:
-    """The attempts of one run: their input, what they are told, and the best result."""
+    """The attempts of one run: their input, the advice in it, and the best result."""
 
     def __init__(
         self,

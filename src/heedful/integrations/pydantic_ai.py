@@ -1,4 +1,4 @@
-"""heedful for pydantic-ai: a capability by which an agent answers until it is right.
+"""heedful for pydantic-ai: a capability that lets an agent answer until it is right.
 
     agent = Agent(model, capabilities=[Heedful(Host(checks=[…], memory_key="triage"))])
 
@@ -43,8 +43,8 @@ class Heedful(AbstractCapability[Any]):
     Feedback is a `ModelRetry`. Where the retries of the agent are used up, it is a
     message of its own, so the policy of `host` decides when to stop. `run_stream`
     cannot ask again: there, an output is checked and returned. With `hold_back`, a call
-    that failed before does not run: the model is told what happened. When the model
-    makes the same call again, it runs.
+    that failed before does not run: the model reads what happened. When the model makes
+    the same call again, it runs.
     """
 
     host: Host

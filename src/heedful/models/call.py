@@ -126,7 +126,7 @@ async def ask_for_json(
 
 
 def without_fence(text: str) -> str:
-    """Return what stands in a fence that is the whole text, else the text itself.
+    """Return the content of a fence around the whole text, or else the text itself.
 
     Chat models write JSON between "```json" and "```".
     """

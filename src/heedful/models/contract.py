@@ -75,7 +75,7 @@ _ANSWER_TEXT_PATHS = (
 
 
 def _value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path of attributes or keys; None if it is missing.
+    """Return the value at a path of attributes or keys; None if it is missing.
 
     `choices.message.content` reads the content of the first choice: a list stands for
     its first item.

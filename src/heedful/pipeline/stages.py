@@ -341,7 +341,7 @@ class StageState:
     """The state of a run while one stage works on it: its attempts are made and undone.
 
     `run` is the id of a durable run, else "". `candidates` are those of an earlier
-    process. `unstored` says what the latest attempt made that is not stored.
+    process. `unstored` says which result of the latest attempt is not stored.
     """
 
     def __init__(

@@ -3,8 +3,8 @@
 A request passes three doors. `Callers` finds its key (401 without a valid one) before
 the body is read. `Route` reads the body. `CallerDependency` compares the permission
 that the route needs with those of the key, and the tenant and the project that query
-and body name with those of the key (403). What is wrong with the body itself is said
-last, so a caller without permission learns nothing from any body.
+and body name with those of the key (403). Faults of the body itself are reported last,
+so a caller without permission learns nothing from any body.
 
 ::
 
@@ -288,7 +288,7 @@ class JsonRequest(Request):
     """A request whose JSON is parsed once, for its body and for its caller.
 
     FastAPI parses a body before it asks a dependency, but a caller without permission
-    gets 403 for any body. So text that is no JSON raises nothing here: it reads as
+    gets 403 for any body. So text that is not JSON raises nothing here: it reads as
     None, and `unreadable` says why.
     """
 
@@ -330,7 +330,7 @@ class Route(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            """Handle a request; if its body is no JSON, say that and nothing else."""
+            """Handle a request; if its body is not JSON, say only that."""
             json_request = JsonRequest(request.scope, request.receive)
             try:
                 return await handler(json_request)

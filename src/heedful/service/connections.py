@@ -127,7 +127,7 @@ class OpenConnections:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._max = max_connections()
-        # Of those that wait for a request, the first has waited longest.
+        # Among those that wait for a request, the first has waited longest.
         self._open: OrderedDict[Address, _Open] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,7 +200,8 @@ class OpenConnections:
         self._open.pop(address, None)
 
     def protocol(self) -> type[asyncio.Protocol]:
-        """Return uvicorn's class of a connection, which tells this object what happens.
+        """Return uvicorn's class of a connection, which reports to this object what
+        happens.
 
         The parser is httptools: it refuses a request that states its length twice.
         """

@@ -80,8 +80,8 @@ class Work:
 # name with id, scope, store, memory, goals, and the policy if the loop has one.
 Opens = Callable[..., Run[Any]]
 WORKER_ACTOR = "heedful worker"
-# A text may be written with an earlier time than now: by a process whose clock differs,
-# or in a transaction that lasts. A search for new texts goes back by these seconds.
+# A text may be written with a time before now: by a process whose clock differs, or in
+# a long transaction. A search for new texts goes back by these seconds.
 CLOCK_OVERLAP_SECONDS = 60.0
 
 
@@ -165,7 +165,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
 
 
 async def reword(tools: Tools, scope: Scope, *, digest: str) -> None:
-    """Let the model word the lessons of an episode anew, if they await it.
+    """Let the model reword the lessons of an episode, if they await it.
 
     Raises ModelError, StoreError, and LeaseLost if another worker does so.
     """

@@ -148,7 +148,7 @@ KNOWN_ERRORS = (errors.StoreUnavailable, errors.StoreCorrupt, errors.PackageMiss
 _UNION_TYPE_PATTERN = re.compile(
     r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$"
 )
-# Pydantic's types of the fault that a body is missing, or is no JSON object.
+# Pydantic's types of the fault that a body is missing, or is not a JSON object.
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
 
 

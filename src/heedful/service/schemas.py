@@ -443,7 +443,7 @@ class LessonEdit(Body):
 
 
 class Question(Body):
-    """An error to look up: a message, or all that a command wrote.
+    """An error to look up: a message, or the whole output of a command.
 
     `error_type` is the type of the error, the tool that failed, or "".
     """
@@ -556,7 +556,7 @@ class RecallAnswer:
     unchanged.
 
     If nothing can be put into a prompt, `silence` says what keeps the nearest lesson
-    back. For a loop, `briefing` says what memory told it, what it withheld or missed,
+    back. For a loop, `briefing` says what memory showed it, what it withheld or missed,
     and why.
     """
 

@@ -119,7 +119,7 @@ async def _rows_of_matches(
 
 
 async def lesson(visit: Visit, n: int) -> Document:
-    """Show a lesson: its examples, origins and links, and what became of it."""
+    """Show a lesson: its examples, origins and links, and its history."""
     record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
     name = f"{record['kind']}/{record['signature']}"
     # The parameters of the statements of this page; each uses some of them.
@@ -241,7 +241,8 @@ async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Doc
 def _removed_numbers(revocation: Document) -> dict[str, int]:
     """Return how many rows of each kind a revocation removes, without zeros.
 
-    `revocation` is the answer of the service, in which "revoked" says if it was done.
+    `revocation` is the answer of the service, in which "revoked" says whether it was
+    done.
     """
     return {
         name: value

@@ -45,8 +45,8 @@ MAX_PAGE_ATTEMPTS = 20  # attempts on one page
 async def queues(visit: Visit) -> list[Document]:
     """Return how many jobs wait, run and failed in each queue; if that fails, why.
 
-    Only the person at this machine is told more than the name of the error: its text
-    says where the store is.
+    Only the person at this machine sees more than the name of the error, because its
+    text says where the store is.
     """
     try:
         return [asdict(depth) for depth in await visit.caller.setup.work.depth()]
@@ -95,7 +95,7 @@ async def home(visit: Visit) -> Document:
 
 
 def since(visit: Visit) -> float:
-    """Return when the last `days` began that the address asks for; 0.0 means ever."""
+    """Return the start of the last `days` of the address; 0.0 means no limit."""
     days = visit.number("days", most=10_000)
     if not days:
         return 0.0
@@ -241,7 +241,7 @@ def _knobs(policy: Mapping[str, Any]) -> dict[str, float]:
             continue
         for field in fields(rule):
             value = getattr(rule, field.name)
-            # A flag is an int, too, but no number that a slider can change.
+            # A flag is an int, too, but not a number that a slider can change.
             if type(value) in (int, float):
                 knobs[f"{rule_name(rule)}.{field.name}"] = value
     return knobs

@@ -100,10 +100,10 @@ class Session:
     """Somebody who signed in.
 
     `authorization` is the header with the key, and `key` is the id of the key; both are
-    "" for the person at this machine, who needs none. `invited` is True for who opened
-    the address of `heedful ui`, which stays so when the store gets its first key.
-    `secure` is True if the browser used https. `token` is in every form of the session.
-    `note` says what the last form did, and is shown once.
+    "" for the person at this machine, who needs none. `invited` is True for a visitor
+    who opened the address of `heedful ui`; it stays True when the store gets its first
+    key. `secure` is True if the browser used https. `token` is in every form of the
+    session. `note` says what the last form did, and is shown once.
     """
 
     authorization: str
@@ -332,7 +332,7 @@ class Visit:
     ) -> int:
         """Return a whole number of the form, or else of the address.
 
-        Raises InvalidInput if it is no number from `least` to `most`.
+        Raises InvalidInput if it is not a number from `least` to `most`.
         """
         value = (self.form or self.query).get(name) or str(default)
         # `int` alone would also read other digits, signs, spaces and underscores.
@@ -403,7 +403,8 @@ class Site:
         self.sessions: Sessions = Sessions()
         self._streams = Capacity(MAX_STREAMS)
 
-        # Who is signed in is let in to the pages. The first route that fits answers.
+        # Only visitors who are signed in reach the pages. The first route that fits
+        # answers.
         self.pages: tuple[SitePage, ...] = tuple(pages)
         self._pages = Router(
             [
@@ -610,7 +611,7 @@ class Site:
     async def _caller_of(self, session: Session, headers: Headers) -> Caller:
         """Return the caller of a session. Raises KeyRefused, Problem, StoreError.
 
-        Who signed in without a key is refused when the store has one.
+        A visitor who signed in without a key is refused when the store has one.
         """
         if not session.authorization:
             check_local(headers, with_origin=True)
@@ -674,7 +675,7 @@ class Site:
         return show
 
     async def _missing(self, request: Request) -> Response:
-        """Refuse an address that is no page, but only to who is signed in."""
+        """Refuse an address without a page, but only to a visitor who is signed in."""
         raise NotFound("page", request.state.visit.path, "these pages")
 
     async def _act(self, request: Request) -> Response:
@@ -739,7 +740,7 @@ class Site:
                 yield "event: changed\ndata: {}\n\n"
 
     def _problem(self, request: Request, problem: Problem) -> Response:
-        """Return a problem as a page or as data; who must sign in is asked to do so."""
+        """Return a problem as a page or as data, or ask the visitor to sign in."""
         must_sign_in = problem.status == 401 and request.method == "GET"
         # With a click on a link in a mail or a chat, the browser sends no cookie. It
         # does when this site makes it ask again.
@@ -785,7 +786,7 @@ def _html(
 ) -> Response:
     """Return a page as a response, with the note of the session, which is then gone.
 
-    `visit` is None for who is not signed in.
+    `visit` is None for a visitor who is not signed in.
     """
     note = ""
     if visit is not None and visit.person:
@@ -836,7 +837,7 @@ def _origin_scheme(request: Request) -> str:
 def _proxy_scheme(request: Request) -> str:
     """Return the scheme with which a browser asks, as a proxy or the connection says.
 
-    Anybody can claim it. So it is used only for what makes a session stricter: who says
+    Anybody can claim it. So it is used only to make a session stricter: a claim of
     https gets a cookie that browsers send over https alone.
     """
     forwarded = request.headers.get("x-forwarded-proto", "")

@@ -52,7 +52,7 @@ MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
 # Signs of a mistake are looked for in so many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
-# The newest texts of memory, of which those without a vector are counted.
+# The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
 
 
@@ -119,7 +119,7 @@ async def _replay_policies(
     """Return the figures of loops as recorded, then under each policy.
 
     A policy is named by its notation. Returns [] if there is no loop. Raises UsageError
-    for a notation that is no policy.
+    for a notation that is not a policy.
     """
     policies = [policy(notation) for notation in notations]
     loops = with_policy_goals(recorded, policies)
