@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from heedful import Episode, Event
-from heedful.traces.course import course
+from heedful.traces.course import call_failed, call_worked, course
 from heedful.traces.retries import (
     Correction,
     Retry,
     find_corrections,
     find_retries,
+    was_dropped,
     was_meant,
 )
 
@@ -132,6 +133,48 @@ SHAPES = [
         Retry(tries=(0,), between=(), works=5),
         id="the user put it right",
     ),
+    pytest.param(
+        [
+            step("sh", "make", "Error: pages.toml: no title"),
+            step("edit", {"path": "pages.toml", "new": ""}, "Rejected by the user."),
+            step("edit", {"path": "pages.toml", "new": "title = 1"}),
+            step("sh", "make"),
+        ],
+        Retry(tries=(0,), between=(4,), works=6),
+        id="an edit that the user rejected is left out",
+    ),
+    pytest.param(
+        [
+            step("sh", "make", "Error: pages.toml: no title"),
+            step("sh", "sed -n 1,9p pages.toml", "x = 1"),
+            step("sh", "sed -i 1ititle=1 pages.toml"),
+            step("sh", "make"),
+        ],
+        Retry(tries=(0,), between=(4,), works=6),
+        id="a look with sed changes nothing",
+    ),
+    pytest.param(
+        [
+            step(
+                "sh",
+                "hub post repos/moss/notes/77120/answers "
+                "--text 'The reader keeps the last page open, so that nobody waits.'",
+                "Error: Not Found",
+            ),
+            step("sh", "hub post repos/moss/9/notes/77120/answers --text 'Fixed.'"),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="a command with another long text in it",
+    ),
+    pytest.param(
+        [
+            step("sh", "nginx -t", "unknown word 'brotli' in site:14\n[1]"),
+            step("sh", "sed -i 14d site", "[0]"),
+            step("sh", "nginx -t", "fine\n[0]"),
+        ],
+        Retry(tries=(0,), between=(2,), works=4),
+        id="a status in brackets on the last line",
+    ),
 ]
 
 
@@ -181,6 +224,22 @@ NO_RETRIES = [
         "",
         id="an edit and a look are no other way",
     ),
+    pytest.param(
+        [
+            step("pay", {"order": 7}, "The user did not allow this call."),
+            step("pay", {"order": 7}),
+        ],
+        "",
+        id="a call that the user did not allow has not failed",
+    ),
+    pytest.param(
+        [
+            step("pick", {"from": 3}, "these are left\n[2]"),
+            step("pick", {"from": 3}, "these are left\n[7]"),
+        ],
+        "",
+        id="a list of numbers on the last line is no status",
+    ),
 ]
 
 
@@ -228,10 +287,50 @@ def test_an_answer_of_a_failed_run_was_not_accepted():
     assert corrections_of(ANSWER, REMARK, OTHER_ANSWER, outcome="failure") == []
 
 
+REFUSALS = [
+    pytest.param("The user doesn't want to take this action.", True, id="unwanted"),
+    pytest.param('{"error": "cancelled by user"}', True, id="cancelled"),
+    pytest.param("Exit code 137\n[Request interrupted by user]", True, id="stopped"),
+    pytest.param("Not approved by the human reviewer.", True, id="not approved"),
+    pytest.param("Access denied for user 'bo'@'db'", False, id="an account"),
+    pytest.param("The file was changed by the user.", False, id="another deed"),
+]
+
+
+@pytest.mark.parametrize(("result", "expected"), REFUSALS)
+def test_a_call_that_a_person_refused_neither_failed_nor_worked(result, expected):
+    run = course(Episode(step("pay", {"order": 7}, result), "success"))
+    is_refused = not call_failed(run, 0) and not call_worked(run, 0)
+    assert is_refused == expected
+
+
+DROPPED = [
+    pytest.param([user("Then book a table.")], True, id="the user asks for another"),
+    pytest.param([step("tell", {"who": "Ann"})], False, id="the agent goes on"),
+    pytest.param(
+        [user("The port is 5433."), step("connect", {"to": "shop"}, BROKEN)],
+        False,
+        id="it is tried again",
+    ),
+]
+
+
+@pytest.mark.parametrize(("later", "expected"), DROPPED)
+def test_a_failure_is_dropped_if_the_user_asks_for_something_else(later, expected):
+    events = [*step("connect", {"to": "shop"}, BROKEN)]
+    for parts in later:
+        events += parts
+    assert was_dropped(course(Episode(tuple(events), "partial")), 0) == expected
+
+
 WANTED = [
     pytest.param("Write the test first and watch it fail.", True, id="a test first"),
     pytest.param("Check that the door rejects old cards.", True, id="a refusal"),
     pytest.param("Make the box unless it exists.", True, id="perhaps absent"),
+    pytest.param("Test whether it does not accept old ones.", True, id="no entry"),
+    pytest.param("Teste, ob das Tor alte Karten ablehnt.", True, id="in German"),
+    pytest.param("Vérifie que la porte refuse la carte.", True, id="in French"),
+    pytest.param("Comprueba que rechaza la tarjeta.", True, id="in Spanish"),
     pytest.param("Check why the build fails.", False, id="a failure to be mended"),
     pytest.param("See what fails and repair it.", False, id="an unknown failure"),
     pytest.param("The server rejects my push.", False, id="a refusal to be mended"),

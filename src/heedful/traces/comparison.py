@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from itertools import pairwise
 from typing import Any
 
 from heedful.lessons.words import count_common
@@ -20,8 +21,22 @@ MAX_CHANGED_ARGUMENTS = 2
 MIN_WORD_CHARS = 4
 # The share of their words that calls for one purpose have in common.
 MIN_SHARED_WORDS = 0.25
+# A word with the blanks, and the visible ends of lines and tabs, before it.
+_SPACED_WORD_PATTERN = re.compile(r"(?:\s|\\[nt])*(?:(?!\\[nt])\S)+")
+_EXACT_WORD_PATTERN = re.compile(r"\w+")
 # A word of letters: "read" and "file" in "read_file2".
 _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
+# A text in quotation marks that is the value of a name: `--body "…"`, `body='…'`.
+_QUOTED_VALUE_PATTERN = re.compile(
+    r"(?P<name>=|--[\w-]+ )(?P<mark>[\"'])(?:\\.|(?!(?P=mark))[^\\])*(?P=mark)"
+)
+# Commands without their quotations are compared if they have so many words.
+MIN_COMMAND_WORDS = 6
+# A text that is a patch, and its lines that change something or name a file.
+_PATCH_PATTERN = re.compile(r"(?:\A|\\n)(?:@@|\*\*\* (?:Update|Add|Delete) File)")
+_PATCH_CHANGE_PATTERN = re.compile(r"\+(?!\+\+ )|-(?!-- )|\*\*\* \w+ File|\+\+\+ ")
+# The number of a line before its text, as tools that read files write it.
+_LINE_NUMBER_PATTERN = re.compile(r"(?m)^ *\d+(?:→|\t|\||:? {2,})")
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -29,6 +44,13 @@ TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 def text_of_call(event: Event) -> str:
     """Return the arguments of a call as one text."""
     return " ".join(named_arguments(event).values())
+
+
+def without_quotations(event: Event) -> str:
+    """Return a command without the texts that it quotes, "" if little else is left."""
+    text = _QUOTED_VALUE_PATTERN.sub(r"\g<name>", text_of_call(event))
+    words = set(_CALL_WORD_PATTERN.findall(text))
+    return text if len(words) >= MIN_COMMAND_WORDS else ""
 
 
 def leaves(event: Event) -> dict[str, str]:
@@ -109,6 +131,57 @@ def differences(old: Event, new: Event) -> list[tuple[str, str | None, str | Non
     return changes
 
 
+def replaces(later: Event, earlier: Event) -> bool:
+    """Return whether an edit takes back all the words that an earlier edit wrote.
+
+    An edit is a call in which two arguments in a row are alike: the old text and the
+    new one. Both edits have another argument in common, such as a path.
+    """
+    old_pair = _edited(earlier)
+    new_pair = _edited(later)
+    shared = leaves(earlier).items() & leaves(later).items()
+    if not old_pair or not new_pair or not shared:
+        return False
+    written = _words_only_in(old_pair[1], old_pair[0])
+    removed = _words_only_in(new_pair[0], new_pair[1])
+    return bool(written) and written <= removed
+
+
+def _edited(event: Event) -> tuple[str, str] | None:
+    """Return the old and the new text of an edit, None for another call."""
+    for old, new in pairwise(leaves(event).values()):
+        if old and new and old != new and likeness(old, new):
+            return old, new
+    return None
+
+
+def _words_only_in(text: str, other: str) -> set[str]:
+    """Return the words that a text has and another lacks."""
+    words = set(_EXACT_WORD_PATTERN.findall(text))
+    return words - set(_EXACT_WORD_PATTERN.findall(other))
+
+
+def changed_lines(text: str) -> str:
+    """Return the lines of a patch that change something; another text as it is."""
+    if not _PATCH_PATTERN.search(text):
+        return text
+    lines = [line for line in text.split("\\n") if _PATCH_CHANGE_PATTERN.match(line)]
+    return "\\n".join(lines) or text
+
+
+def new_part(value: str, seen: str) -> str:
+    """Return the part of a text that differs from a text like it that was seen before.
+
+    The text is returned whole if the other is not like it.
+    """
+    seen = _LINE_NUMBER_PATTERN.sub("", seen)
+    before = as_text(seen)
+    if value == before or not likeness(value, before):
+        return value
+    part = differing_parts(before, value, max_chars=0)[1]
+    return part or value
+
+
 def differing_parts(
     was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
 ) -> tuple[str | None, str | None]:
@@ -116,8 +189,8 @@ def differing_parts(
     if not was or not now or max(len(was), len(now)) <= max_chars:
         return was, now
 
-    old_words = was.split(" ")
-    new_words = now.split(" ")
+    old_words = _SPACED_WORD_PATTERN.findall(was)
+    new_words = _SPACED_WORD_PATTERN.findall(now)
     # How many equal words are left out at the start and at the end.
     start = max(0, count_common(old_words, new_words) - 1)
     old_reversed = old_words[start:][::-1]
@@ -138,7 +211,7 @@ def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, st
     Texts of more than `MAX_COMPARED_WORDS` words stay as they are.
     """
     if max(len(old), len(new)) > MAX_COMPARED_WORDS:
-        return " ".join(old), " ".join(new)
+        return "".join(old).strip(), "".join(new).strip()
 
     parts: tuple[list[str], list[str]] = ([], [])
     matcher = SequenceMatcher(None, old, new, autojunk=False)
@@ -146,16 +219,16 @@ def _without_equal_rows(old: Sequence[str], new: Sequence[str]) -> tuple[str, st
         rows = (old[old_start:old_end], new[new_start:new_end])
         for part, row in zip(parts, rows, strict=True):
             if kind == "equal" and len(row) > MAX_EQUAL_WORDS:
-                part += [*row[:1], "…", *row[-1:]]
+                part += [*row[:1], " …", *row[-1:]]
             else:
                 part += row
-    return " ".join(parts[0]), " ".join(parts[1])
+    return "".join(parts[0]).strip(), "".join(parts[1]).strip()
 
 
 def likeness(first: str, second: str) -> float:
     """Return how alike two calls are: the share of equal words, 0 below a half."""
     if first == second:
-        return 1.0
+        return 1.0 if first else 0.0
     share = _share_of_words(first, second)
     return share if share >= 0.5 else 0.0
 

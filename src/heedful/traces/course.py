@@ -44,7 +44,8 @@ _FAILURE_PATTERN = re.compile(
     r"|^\$\? ?= ?(?!0\b)\d{1,3}$"
     r"|^\W?[\w ]{1,40} (?i:exit ?(?:code|status)) (?!0\b)-?\d+\W{0,2}$"
     # The last line holds it alone: "exit: 81"; or the first, as "HTTP/1.1 428" does.
-    r"|^\W?exit[:= ]{1,2}(?!0\b)-?\d{1,3}\W{0,2}\Z|\AHTTP(?:/[\d.]+)? [45]\d\d\b"
+    r"|^\W?(?:exit|rc)[:= ]{1,2}(?!0\b)-?\d{1,3}\W{0,2}\Z"
+    r"|\AHTTP(?:/[\d.]+)? [45]\d\d\b"
     # A line says what was refused, or which program is missing.
     r"|^denied: \S|^(?:[\w./-]+: )*(?:line \d+: )?command not found: \S"
     r"|^(?:[\w./-]+: )+(?:line \d+: )?\S+: (?:command )?not found$"
@@ -86,11 +87,25 @@ CLIENT_ERROR_NAMES = (
     "precondition required",
     "too many requests",
 )
+# A last line that is only a status in brackets, as "[1]" is.
+_STATUS_LINE_PATTERN = re.compile(r"(?:\A|\n)\[(\d{1,3})\]\s*\Z")
+# A call that was not run or not finished because a person did not want it. What begins
+# with such words says nothing about the tool.
+_REFUSED_BY_PERSON_PATTERN = re.compile(
+    r"\A.{0,200}?\b(?:"
+    r"(?:reject|declin|deni|refus|cancel|abort|interrupt|stopp|not approv|not allow)"
+    r"\w* by (?:the |a )?(?:human |\w+ )?(?:user|human|person|reviewer|operator)\b"
+    r"|user (?:doesn't|does not|didn't|did not) (?:want|wish|allow|approve|accept)\b"
+    r"|user (?:has )?(?:rejected|declined|refused|cancell?ed|aborted|interrupted)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 # The words of a status beside its name: "exit code 1", "HTTP/1.1 404", "error 500".
 _STATUS_WORD_PATTERN = re.compile(
     r"\b(?:http(?:/[\d.]+)?|exit(?:ed)?|with|code|status|command|process|error|failed"
     r"|returned|sqlstate|\w*\d\w*)\b|[^\w\s]"
 )
+# A status in another language: "Fehler 12", but not "KeyError: 7".
+_WORD_AND_NUMBER_PATTERN = re.compile(r"\W*[^\W\d_]+[ :=#]{1,2}-?\d{1,5}\W*")
 # The number of an entry in a list or of a heading: "3." or "## 12)" at a line's start.
 _LIST_MARK_PATTERN = re.compile(
     r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE
@@ -111,9 +126,10 @@ class Course:
 
     `roles` say what each event is. `result` is the position of a call's result, and
     `act` the position of the call that a result belongs to. `failure` is the text of a
-    failure or "". `values` are the numbers and names that the event contains and the
-    task does not. `answer` is the position of the agent's last text or call with such a
-    value, or None.
+    failure or "". `refused` are the positions of the calls that a person did not let
+    run; these neither failed nor worked. `values` are the numbers and names that the
+    event contains and the task does not. `answer` is the position of the agent's last
+    text or call with such a value, or None.
     """
 
     episode: Episode
@@ -122,6 +138,7 @@ class Course:
     result: tuple[int | None, ...]
     act: tuple[int | None, ...]
     failure: tuple[str, ...]
+    refused: frozenset[int]
     values: tuple[frozenset[str], ...]
     answer: int | None
 
@@ -137,6 +154,16 @@ def call_failed(run: Course, call: int) -> bool:
         return True
     result = run.result[call]
     return result is not None and run.failure[result] != ""
+
+
+def call_worked(run: Course, call: int) -> bool:
+    """Return True if the call at a position has a result, and is no failure.
+
+    A call that a person did not let run did not work, either.
+    """
+    if run.result[call] is None or call in run.refused:
+        return False
+    return not call_failed(run, call)
 
 
 def course(episode: Episode) -> Course:
@@ -166,13 +193,26 @@ def course(episode: Episode) -> Course:
         if others and roles[position] in ("said", "act"):
             answer = position
 
+    refused = frozenset(
+        call
+        for call, result in enumerate(results)
+        if result is not None and _REFUSED_BY_PERSON_PATTERN.match(texts[result])
+    )
+    failures = list(map(_failure_text, events, roles, texts))
+    for result in _find_status_failures(events, texts, results):
+        failures[result] = failures[result] or texts[result]
+    for call in refused:
+        failures[call] = ""
+        failures[results[call] or call] = ""
+
     return Course(
         episode=episode,
         events=events,
         roles=tuple(roles),
         result=tuple(results),
         act=tuple(calls),
-        failure=tuple(map(_failure_text, events, roles, texts)),
+        failure=tuple(failures),
+        refused=refused,
         values=tuple(new_values),
         answer=answer,
     )
@@ -253,6 +293,28 @@ def _failure_text(event: Event, role: Role, text: str) -> str:
     return event.error or event.content or event.code or "error"
 
 
+def _find_status_failures(
+    events: Sequence[Event], texts: Sequence[str], results: Sequence[int | None]
+) -> Iterator[int]:
+    """Yield the results whose last line is a status, such as "[1]", other than 0.
+
+    That the tool writes a status is known from another result that ends with "[0]": a
+    list of numbers may end like this, too.
+    """
+    statuses: dict[str, dict[int, int]] = {}
+    for call, result in enumerate(results):
+        if result is None:
+            continue
+        match = _STATUS_LINE_PATTERN.search(texts[result])
+        if match is not None:
+            of_tool = statuses.setdefault(events[call].tool, {})
+            of_tool[result] = int(match[1])
+
+    for of_tool in statuses.values():
+        if 0 in of_tool.values():
+            yield from (result for result, status in of_tool.items() if status)
+
+
 def _is_failure_code(code: str) -> bool:
     """Return whether a code is an exit status or a status of HTTP that means failure.
 
@@ -273,7 +335,11 @@ def _is_bare_status(text: str) -> bool:
 
     >>> [_is_bare_status(text) for text in ("exit 1", "400 Bad Request", "429: slow")]
     [True, True, False]
+    >>> _is_bare_status("Fehler 12")
+    True
     """
+    if _WORD_AND_NUMBER_PATTERN.fullmatch(text):
+        return True
     words = _STATUS_WORD_PATTERN.sub(" ", text.lower())
     bare = " ".join(words.split())
     return not bare or bare in (*SERVER_ERROR_NAMES, *CLIENT_ERROR_NAMES)

@@ -159,10 +159,13 @@ def failure(event: Event) -> bool:
 
 
 def json_data(value: Any) -> Any:
-    """Decode a text that is JSON; return any other value unchanged."""
+    """Decode a text that is JSON; return any other value unchanged.
+
+    A text in it may contain ends of lines, as the mark of a cut does.
+    """
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
-            return json.loads(value)
+            return json.loads(value, strict=False)
     return value
 
 

@@ -42,7 +42,7 @@ _ERROR_WORD_PATTERN = re.compile(
 )
 # A word that says what is missing or forbidden: "permission denied".
 _ERROR_REASON_PATTERN = re.compile(
-    r"\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
+    r"(?<!-)\b(?:not|no|can't|cannot|unable|missing|undefined|unknown"
     r"|denied|declined|refused|rejected|must|should|expected|invalid)\b",
     re.IGNORECASE,
 )
@@ -50,6 +50,12 @@ _ERROR_REASON_PATTERN = re.compile(
 _ERROR_PLACE_PATTERN = re.compile(
     r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info|:)\S", re.IGNORECASE
 )
+# A line that says of a command no more than with which status it ended.
+_STATUS_REPORT_PATTERN = re.compile(
+    r"(?i)\b(?:exit(?:ed with)?|status) (?:code|status)[: ]{1,2}-?\d+\W*\Z"
+)
+# The tag around an error: the first line in it is the message.
+_ERROR_TAG_PATTERN = re.compile(r"\A\s*<\w{0,20}error>|</\w{0,20}error>\s*\Z")
 # The name of a program before its message: "grep: no such file".
 _PROGRAM_LABEL_PATTERN = re.compile(r"\A[a-z][\w.+-]{0,20}: \S")
 # Any mention of an error: "3 tests failed", "the request timed out".
@@ -70,6 +76,15 @@ _ERROR_LINE_PATTERNS = (
     # A code: "npm ERR", "HTTP/1.1 404", "status: 500".
     re.compile(r"\bERR\b|\bHTTP/[\d.]+ [45]\d\d\b|\bstatus\"?[ :=]{1,2}\"?[45]\d\d\b"),
     _ERROR_MENTION_PATTERN,
+)
+# What makes a line name something: a quotation, a number, or a word with a mark or a
+# capital inside. The type of an error names nothing.
+_NAMING_PATTERN = re.compile(r"[\"'`“«]\w|\d|\w[./:_@-]\w|[a-z][A-Z]")
+_ERROR_TYPE_PREFIX_PATTERN = re.compile(r"\A\W*[\w.]*(?:Error|Exception)\b")
+# A line that begins with a numbered place: "on main.tf line 12,", "> 1 | import x",
+# "LINE 9: select", "l.87 The current"; but not with a date.
+_NUMBERED_PLACE_PATTERN = re.compile(
+    r"\A(?!\W*\d{4}-\d\d)\W*(?:(?:[\w./-]+\W+){0,4}?\d+ *[:|,)]|l\.\d+ )"
 )
 # What tools write before a line: marks such as "E   " or "> ", or blanks.
 _LINE_MARK_PATTERN = re.compile(r"\A\s*(?:(?:E|>|\||\*|●|✗|✕)\s+)+|\A\s+")
@@ -127,14 +142,19 @@ def error_text(failure: str) -> str:
     """Return the words that name a failure, without margins and long ids.
 
     If its line gives no reason, the line before it may; a line that ends with a colon
-    has more.
+    has more, and one that names nothing may stand before the place that it is about.
     """
     lines, position = _find_error(failure)
+    if _ERROR_TAG_PATTERN.match(lines[0]):
+        lines = [_ERROR_TAG_PATTERN.sub("", line) for line in lines]
+        position = 0
     line = lines[position]
     start = position
     end = position + 1
     if line.endswith(":") or _is_heading(lines[position : end + 1]):
         end += 1
+    elif not _names_something(line) and _is_place(lines[end : end + 1]):
+        end += 2 if lines[end].endswith(":") else 1
 
     has_reason = _ERROR_CODE_PATTERN.search(line) or _ERROR_REASON_PATTERN.search(line)
     if position > 0 and not has_reason:
@@ -148,6 +168,21 @@ def error_text(failure: str) -> str:
     if text[:1] == "[" and text[-1:] == "]":
         text = text[1:-1]
     return text.rstrip(".")
+
+
+def _names_something(line: str) -> bool:
+    """Return whether a line says which thing it is about.
+
+    >>> [_names_something(line) for line in ("KeyError: 'a'", "SyntaxError: invalid")]
+    [True, False]
+    """
+    words = _ERROR_TYPE_PREFIX_PATTERN.sub("", line)
+    return _NAMING_PATTERN.search(words) is not None
+
+
+def _is_place(lines: list[str]) -> bool:
+    """Return whether the only line begins with a numbered place."""
+    return any(map(_NUMBERED_PLACE_PATTERN.match, lines))
 
 
 def _is_heading(lines: list[str]) -> bool:
@@ -203,6 +238,8 @@ def _rank_line(line: str, *, first: bool) -> int:
     rank = next((rank for rank, sign in enumerate(signs) if sign), len(signs))
     if len(line) > MAX_QUOTED_LINE_CHARS or line.endswith("..."):
         rank += 2
+    if _STATUS_REPORT_PATTERN.search(line):
+        rank += len(signs) - 2
     return rank
 
 

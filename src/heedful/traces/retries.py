@@ -24,11 +24,13 @@ from heedful.traces.comparison import (
     likeness,
     text_of_call,
     tokens_of,
+    without_quotations,
 )
 from heedful.traces.course import (
     SERVER_ERROR_NAMES,
     Course,
     call_failed,
+    call_worked,
     ends,
     named_arguments,
     only_text,
@@ -45,6 +47,8 @@ MAX_STEPS_BETWEEN = 3
 # up: less than calls with common words, which have at least 0.5.
 FEW_ARGUMENTS_LIKENESS = 0.4
 FOUND_VALUE_LIKENESS = 0.3
+# Two commands are for one purpose if they are so alike without what they quote.
+MIN_COMMAND_LIKENESS = 0.8
 MIN_VALUE_CHARS = 8
 # The share of the names in a failed call that another way has, too.
 MIN_SHARED_NAMES = 1 / 3
@@ -60,13 +64,13 @@ _LOOK_PATTERN = re.compile(
 )
 _LOOK_COMMAND_PATTERN = re.compile(
     r"(?:ls|cat|head|tail|less|grep|rg|find|stat|which|echo|pwd|wc|diff|select|show"
-    r"|desc|describe|explain|debug|git (?:status|log|diff|show))\b"
+    r"|desc|describe|explain|debug|sed -n|git (?:status|log|diff|show))\b"
     r"|\S+ -{1,2}(?:v|version|h|help)\b"
 )
 # A call that changes something about the things it names.
 _CHANGE_PATTERN = re.compile(
     r"(?:\w+ )?(?:edit|write|patch|replace|insert|delete|remove|rm|mv|cp|mkdir|touch"
-    r"|chmod|git|multi ?edit|apply|sed|create|update)\b"
+    r"|chmod|git|multi ?edit|apply|sed(?! -n)|create|update)\b"
 )
 _SEED_PATTERN = re.compile(r"seed\w*[ =:]+\d+")
 _WAIT_PATTERN = re.compile(r"(?:\w+[ .])?(?:start-)?(?:sleep|wait|pause)\b")
@@ -93,12 +97,17 @@ _EXPECTED_PATTERN = re.compile(
     re.IGNORECASE,
 )
 # A task that asks to see a failure, as "watch it fail" or "check that it rejects" do,
-# but not "check why it fails".
+# but not "check why it fails". The second shape is in four languages.
 _PROBING_TASK_PATTERN = re.compile(
     r"\b(?:see|watch|let) (?:it|them|this|that|the tests?) fail\b"
     r"|\bfailing test\b.{0,40}\bfirst\b"
-    r"|\b(?:check|test|verify|confirm|prove)\w{0,3} (?:that|whether|if)\b.{0,60}"
-    r"\b(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?)\b",
+    r"|\b(?:check|test|verif|confirm|prov|prüf|überprüf|vérifi|compr(?:ue|o)b)\w{0,4}"
+    r"(?:\W+\w+)?\W+(?:that|whether|if|dass|ob|que|si)\b.{0,60}"
+    r"\b(?:(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?|prevents?)\b"
+    r"|(?:does not|doesn't|cannot|can't) (?:accept|allow|permit)"
+    r"|(?:abweis|ablehn|verweiger|verhinder|blockier|fehlschl|scheiter)"
+    r"|(?:empêche|refuse|rejette|bloque|interdi|échou)"
+    r"|(?:rechaz|impid|bloque|denieg|prohíb|fall))",
     re.IGNORECASE | re.DOTALL,
 )
 # A task about something that may be absent, and a failure that says that it is.
@@ -160,7 +169,7 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
     """
     fixed: set[int] = set()
     for next_index, call in enumerate(calls, 1):
-        if call in fixed or not call_failed(run, call) or _found_nothing(run, call):
+        if call in fixed or not call_failed(run, call) or found_nothing(run, call):
             continue
 
         later = calls[next_index : next_index + MAX_RETRY_DISTANCE_CALLS]
@@ -177,7 +186,7 @@ def _tool_retries(run: Course, calls: Sequence[int]) -> Iterator[Retry]:
             yield Retry(tries=tuple(tries), between=tuple(between), works=works)
 
 
-def _found_nothing(run: Course, call: int) -> bool:
+def found_nothing(run: Course, call: int) -> bool:
     """Return whether a call looked for something, and only its exit status says no."""
     result = run.result[call]
     if result is None or not _looks(run.events[call]):
@@ -191,7 +200,7 @@ def _most_alike(run: Course, failed: int, later: Iterable[int]) -> int | None:
     most_alike: int | None = None
     highest = 0.0
     for call in later:
-        if call_failed(run, call):
+        if not call_worked(run, call):
             continue
 
         likeness_of_call = _likeness_of_calls(run, failed, call)
@@ -208,6 +217,9 @@ def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
     new = run.events[other]
     share = likeness(text_of_call(old), text_of_call(new))
     if share > 0:
+        return share
+    share = likeness(without_quotations(old), without_quotations(new))
+    if share >= MIN_COMMAND_LIKENESS:
         return share
     if differ_in_few_arguments(leaves(old), leaves(new)):
         return FEW_ARGUMENTS_LIKENESS
@@ -279,8 +291,7 @@ def _good_calls(run: Course, start: int, end: int) -> list[int]:
         for position in range(max(start + 1, end - MAX_DISTANCE_EVENTS), end)
         if run.roles[position] == "act"
         and run.events[position].tool
-        and run.result[position] is not None
-        and not call_failed(run, position)
+        and call_worked(run, position)
     ]
 
 
@@ -513,7 +524,7 @@ def _find_other_way(run: Course, failed: int) -> int | None:
     highest = max(0, math.ceil(MIN_SHARED_NAMES * len(names)) - 1)
     for call in islice(calls, MAX_RETRY_DISTANCE_CALLS):
         candidate = run.events[call]
-        if run.result[call] is None or call_failed(run, call):
+        if not call_worked(run, call):
             continue
         if candidate.tool == event.tool and begin_alike(event, candidate):
             continue
@@ -588,6 +599,20 @@ def _holds(text: str, other: str) -> bool:
     """Return whether a text has the words of another in a row."""
     words = [" ".join(TOKEN_PATTERN.findall(part.lower())) for part in (text, other)]
     return f" {words[1]} " in f" {words[0]} "
+
+
+def was_dropped(run: Course, failed: int) -> bool:
+    """Return whether the user answered a failure, and the call was not tried again.
+
+    Then the user asked for something else: the failure was nothing to be fixed.
+    """
+    result = run.result[failed] or failed
+    later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]
+    if not _user_spoke(run, result, later[0] if later else len(run.events)):
+        return False
+    tool = run.events[failed].tool
+    same = [n for n in later if run.events[n].tool == tool]
+    return not any(_likeness_of_calls(run, failed, call) for call in same)
 
 
 def was_meant(run: Course, failed: int) -> bool:

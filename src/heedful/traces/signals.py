@@ -32,7 +32,7 @@ from heedful.traces.episode import (
     json_default,
 )
 from heedful.traces.error_lines import error_line
-from heedful.traces.retries import Retry, find_corrections, find_retries
+from heedful.traces.retries import Retry, find_corrections, find_retries, found_nothing
 from heedful.validation import check_integer, require
 
 Kind = Literal[
@@ -251,7 +251,7 @@ def _cause_signals(run: Course) -> Iterator[Signal]:
     groups: list[list[int]] = []
     group_of: dict[str, list[int]] = {}
     for position, text in enumerate(run.failure):
-        if not text:
+        if not text or found_nothing(run, run.step_of(position)):
             continue
 
         keys = _failure_keys(error_line(text))
