@@ -29,6 +29,14 @@ async def rule_of(*steps: tuple[Event, ...], outcome: Any = "success") -> str:
     return reflected.strategy.text if reflected.strategy else ""
 
 
+# A text of more than 300 characters, and a patch of one.
+PROSE = f"{'birch elm oak ' * 12}{{}}{' ash yew fir' * 12}"
+PATCH = f"@@ -1,9 +1,9 @@\n {'birch ' * 40}\n-int x\n+int x;\n {'elm ' * 40}\n"
+# The text of a call that is JSON but for the mark of a cut.
+CUT_EDIT = """\
+{"path": "src/a.c", "old": "int x", "new": "int x;
+[12 characters are left out]
+end"}"""
 MEET = {"room": "R2", "start": "Friday 3pm"}
 SHAPES = [
     pytest.param(
@@ -107,6 +115,59 @@ SHAPES = [
     ),
     pytest.param(
         [
+            step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
+            step("patch", {"path": "src/a.c", "diff": PATCH}),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
+        "patch with path “src/a.c”, diff “-int x\\n+int x;”.",
+        id="the changed lines of a long patch",
+    ),
+    pytest.param(
+        [
+            step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
+            step("read", {"path": "src/a.c"}, PROSE.format("int x")),
+            step("write", {"path": "src/a.c", "text": PROSE.format("int x;")}),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
+        "write with path “src/a.c”, text “… int x; ash …”.",
+        id="what is new in a long file",
+    ),
+    pytest.param(
+        [
+            step("sh", "make", "src/a.c:4:2: error: no 'prin'", "exit 2"),
+            step("edit", {"path": "src/a.c", "old": "prin(x)", "new": "printt(x)"}),
+            step("sh", "make", "src/a.c:4:2: error: no 'printt'", "exit 2"),
+            step("edit", {"path": "src/a.c", "old": "printt(x)", "new": "printf(x)"}),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: no 'prin'”, do this first: "
+        "edit with path “src/a.c”, old “printt(x)”, new “printf(x)”.",
+        id="an edit in place of another",
+    ),
+    pytest.param(
+        [
+            step("sh", "make", "src/a.c:4:2: error: missing ;", "exit 2"),
+            step("edit", CUT_EDIT),
+            step("sh", "make"),
+        ],
+        "When sh `make` fails with “src/a.c:4:2: error: missing ;”, do this first: "
+        "edit with path “src/a.c”, old “int x”, new “int x;\\n[12 characters are left "
+        "out]\\nend”.",
+        id="an edit that a recorder cut",
+    ),
+    pytest.param(
+        [
+            step("book", {**dict.fromkeys("abcdef", "1"), "pay": 9}, error="too much"),
+            step("book", {**dict.fromkeys("abcdef", "1"), "pay": 7}),
+        ],
+        "When book with a “1”, b “1”, c “1”, d “1”, pay “9” fails with “too much”, "
+        "call it with pay “7” instead.",
+        id="the changed one of many arguments",
+    ),
+    pytest.param(
+        [
             (Event("llm_response", "It is 12.", agent="writer"),),
             (Event("error_event", "The table is in thousands.", agent="checker"),),
             (Event("llm_response", "It is 12000.", agent="writer"),),
@@ -162,6 +223,20 @@ NOTHING_LEARNT = [
 @pytest.mark.parametrize("steps", NOTHING_LEARNT)
 async def test_a_run_that_shows_no_fix_teaches_no_rule(steps):
     assert await rule_of(*steps) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param("card expired", "She wants an exchange now.", id="other wishes"),
+        pytest.param("aborted by user", "Not by day.", id="a call that was stopped"),
+    ],
+)
+async def test_a_failure_that_the_user_dropped_teaches_no_rule(error, words):
+    dropped = (Event("user_message", words),)
+    refused = step("refund", {"order": 7}, error=error)
+    swap = step("exchange", {"pair": 43})
+    assert await rule_of(refused, dropped, swap, outcome="partial") == ""
 
 
 async def test_a_rate_limit_without_a_fix_asks_to_wait_and_repeat():

@@ -24,10 +24,25 @@ from heedful.memory.study import FIX_KINDS, Study
 from heedful.redact import redact
 from heedful.sanitize import clean
 from heedful.traces import course as trace
-from heedful.traces.comparison import differences, differing_parts, likeness
+from heedful.traces.comparison import (
+    changed_lines,
+    differences,
+    differing_parts,
+    leaves,
+    likeness,
+    new_part,
+    replaces,
+)
 from heedful.traces.episode import LOOP_SOURCE, Fault
 from heedful.traces.error_lines import error_text, output
-from heedful.traces.retries import asks_to_wait, is_wait, waited, was_meant
+from heedful.traces.retries import (
+    MAX_DISTANCE_EVENTS,
+    asks_to_wait,
+    is_wait,
+    waited,
+    was_dropped,
+    was_meant,
+)
 from heedful.traces.signals import Kind, Signal
 
 MAX_QUOTATION_CHARS = 360
@@ -322,17 +337,87 @@ def _describe_action(study: Study, step: int) -> str:
         words = clean(event.error or event.content, MAX_QUOTATION_CHARS)
         return f"{speaker} said “{words}”"
 
-    text = clean(trace.only_text(event), MAX_CALL_CHARS)
+    text = trace.only_text(event)
+    if len(text) > MAX_CALL_CHARS:
+        text = changed_lines(text)
+    text = clean(text, MAX_CALL_CHARS)
     if text:
         return f"{tool} “{text}”" if "`" in text else f"{tool} `{text}`"
 
-    arguments = list(trace.named_arguments(event).items())[:MAX_SHOWN_ARGUMENTS]
+    arguments = _shown_arguments(study, step)
     if not arguments:
         return tool
-    max_chars = max(MAX_ARGUMENT_CHARS, MAX_CALL_CHARS // len(arguments))
+    max_chars = _longest_argument_chars([value for _, value in arguments])
     arguments = _without_common_parts(arguments, max_chars)
+    arguments = [
+        (name, _changed_part(study, step, value, max_chars))
+        for name, value in arguments
+    ]
     pairs = [_quote_argument(name, value, max_chars) for name, value in arguments]
     return f"{tool} with {', '.join(pairs)}"
+
+
+def _longest_argument_chars(values: Sequence[str]) -> int:
+    """Return how many characters of an argument are shown, at least 60.
+
+    The arguments have 300 together; long ones share what short ones leave.
+    """
+    rest = MAX_CALL_CHARS
+    for count, chars in enumerate(sorted(map(len, values))):
+        share = rest // (len(values) - count)
+        if chars > share:
+            return max(MAX_ARGUMENT_CHARS, share)
+        rest -= chars
+    return MAX_CALL_CHARS
+
+
+def _shown_arguments(study: Study, step: int) -> list[tuple[str, str]]:
+    """Return the first arguments of a call, and those that a retry of it changed."""
+    event = study.episode.events[step]
+    arguments = list(trace.named_arguments(event).items())
+    if len(arguments) <= MAX_SHOWN_ARGUMENTS:
+        return arguments
+
+    changed: set[str] = set()
+    for signal in study.main_signals:
+        works = study.episode.events[signal.at]
+        if step in signal.evidence and works.tool == event.tool:
+            changes = differences(event, works)
+            changed |= {name.partition(".")[0] for name, _, _ in changes}
+
+    by_need = sorted(arguments, key=lambda argument: argument[0] not in changed)
+    shown = by_need[:MAX_SHOWN_ARGUMENTS]
+    return [argument for argument in arguments if argument in shown]
+
+
+def _changed_part(study: Study, step: int, value: str, max_chars: int) -> str:
+    """Return an argument; of a long one only what it changes.
+
+    Of a patch, these are its changed lines. Of a text that was read or written before,
+    by a call with an argument in common, it is the part that differs.
+    """
+    if len(value) <= max_chars:
+        return value
+    lines = changed_lines(value)
+    if lines != value:
+        return lines
+
+    run = study.course
+    shared = set(leaves(run.events[step]).values()) - {value}
+    start = max(0, step - MAX_DISTANCE_EVENTS)
+    for earlier in reversed(range(start, step)):
+        if run.roles[earlier] != "act":
+            continue
+        arguments = leaves(run.events[earlier]).values()
+        if shared.isdisjoint(arguments):
+            continue
+        result = run.result[earlier]
+        texts = [*arguments, run.events[result].content if result else ""]
+        for text in texts:
+            part = new_part(value, text)
+            if part != value:
+                return part
+    return value
 
 
 def _without_common_parts(
@@ -357,7 +442,8 @@ def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[
     """Return the steps between a failed call and one that worked: helpful, and in vain.
 
     If the call that worked had failed before, the steps after which it failed with the
-    same error were in vain. The steps before its first failure are in neither list.
+    same error were in vain. The steps before its first failure are in neither list, nor
+    is an edit that a later one replaces.
     """
     events = study.episode.events
     failed = study.failed_steps(signal)
@@ -372,7 +458,11 @@ def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[
     between = [n for n in signal.evidence if n < signal.at and n not in failed]
     vain = [n for n in between if any(n in steps for steps in fruitless)]
     helpful = [n for n in between if n > first_equal and n not in vain]
-    return helpful, vain
+    lasting: list[int] = []
+    for step in helpful:
+        lasting = [n for n in lasting if not replaces(events[step], events[n])]
+        lasting.append(step)
+    return lasting, vain
 
 
 def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
@@ -449,6 +539,8 @@ def _rule_of(
 
     if signal.kind == "cause":
         if study.episode.outcome == "success":
+            return nothing
+        if failed and was_dropped(study.course, failed[-1]):
             return nothing
         tries = _other_tries(study, signal)[-1:]
         if failed and asks_to_wait(study.course, failed[-1]):
