@@ -168,6 +168,26 @@ SHAPES = [
     ),
     pytest.param(
         [
+            step("sh", "go build", "Error: main.go: unused strings"),
+            step("sh", "cat > main.go <<'EOF'\npackage main\nEOF"),
+            step("sh", "go build"),
+        ],
+        Retry(tries=(0,), between=(2,), works=4),
+        id="a file that is written with cat",
+    ),
+    pytest.param(
+        [
+            step("sh", "pytest money", "Error: to_cents(2.675) is 267"),
+            step("edit", {"file": "src/a.py", "new": "def to_cents(x): Decimal(x)"}),
+            step("edit", {"file": "src/a.py", "new": "import decimal"}),
+            step("edit", {"file": "src/b.py", "new": "pass"}),
+            step("sh", "pytest money"),
+        ],
+        Retry(tries=(0,), between=(2, 4), works=8),
+        id="two edits of one file belong together",
+    ),
+    pytest.param(
+        [
             step("sh", "nginx -t", "unknown word 'brotli' in site:14\n[1]"),
             step("sh", "sed -i 14d site", "[0]"),
             step("sh", "nginx -t", "fine\n[0]"),
@@ -184,6 +204,14 @@ def test_what_made_the_difference_is_found(steps, expected):
 
 
 NO_RETRIES = [
+    pytest.param(
+        [
+            step("lint", "notes/plan.md", BROKEN),
+            step("sh", "cat notes/plan.md 2>/dev/null", "plan"),
+        ],
+        "",
+        id="a look whose errors are thrown away is no other way",
+    ),
     pytest.param(
         [step("read", {"path": "a"}, BROKEN), step("read", {"path": "zz"})],
         "",
@@ -331,6 +359,8 @@ WANTED = [
     pytest.param("Teste, ob das Tor alte Karten ablehnt.", True, id="in German"),
     pytest.param("Vérifie que la porte refuse la carte.", True, id="in French"),
     pytest.param("Comprueba que rechaza la tarjeta.", True, id="in Spanish"),
+    pytest.param("Verify that old cards are rejected.", True, id="in the passive"),
+    pytest.param("Check if the card was rejected.", False, id="in the past"),
     pytest.param("Check why the build fails.", False, id="a failure to be mended"),
     pytest.param("See what fails and repair it.", False, id="an unknown failure"),
     pytest.param("The server rejects my push.", False, id="a refusal to be mended"),

@@ -63,6 +63,8 @@ _LOOK_PATTERN = re.compile(
     r"|stat|inspect|fetch|think|lookup|explain|debug|help)\b"
 )
 _LOOK_COMMAND_PATTERN = re.compile(
+    # A text that goes to a file is written, not looked at.
+    r"(?!(?:cat|echo)\b[^|]*?(?<![\d&])>>? ?(?!/dev/)[\w./~$])"
     r"(?:ls|cat|head|tail|less|grep|rg|find|stat|which|echo|pwd|wc|diff|select|show"
     r"|desc|describe|explain|debug|sed -n|git (?:status|log|diff|show))\b"
     r"|\S+ -{1,2}(?:v|version|h|help)\b"
@@ -104,6 +106,7 @@ _PROBING_TASK_PATTERN = re.compile(
     r"|\b(?:check|test|verif|confirm|prov|prüf|überprüf|vérifi|compr(?:ue|o)b)\w{0,4}"
     r"(?:\W+\w+)?\W+(?:that|whether|if|dass|ob|que|si)\b.{0,60}"
     r"\b(?:(?:rejects?|refuses?|den(?:y|ies)|fails?|blocks?|forbids?|prevents?)\b"
+    r"|(?:is|are) (?:rejected|refused|denied|blocked|forbidden|prevented)\b"
     r"|(?:does not|doesn't|cannot|can't) (?:accept|allow|permit)"
     r"|(?:abweis|ablehn|verweiger|verhinder|blockier|fehlschl|scheiter)"
     r"|(?:empêche|refuse|rejette|bloque|interdi|échou)"
@@ -340,9 +343,15 @@ def _what_helped(run: Course, failed: int, works: int) -> list[int]:
         return [n for n in changes if _named(run.events[n]) & _error_names(run, failed)]
 
     related = [n for n in changes if _is_about(run, n, failed)]
-    if related or _user_spoke(run, failed, works):
-        return related
-    return changes
+    if not related and not _user_spoke(run, failed, works):
+        return changes
+    # Another edit of a file belongs to the first one.
+    files = set().union(*(_long_values(run.events[n]) for n in related))
+    return [
+        n
+        for n in changes
+        if n in related or not files.isdisjoint(_long_values(run.events[n]))
+    ]
 
 
 def _looks(event: Event) -> bool:
@@ -542,11 +551,14 @@ def _find_other_way(run: Course, failed: int) -> int | None:
 
 def _thing_names(event: Event) -> set[str]:
     """Return the names of things in a call: paths, ids, long values."""
-    values = {
-        value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS
-    }
     names = set(_THING_PATTERN.findall(text_of_call(event)))
-    return {name for name in values | names if not name.startswith("-")}
+    names |= _long_values(event)
+    return {name for name in names if not name.startswith("-")}
+
+
+def _long_values(event: Event) -> set[str]:
+    """Return the values of a call that are long enough to name something."""
+    return {value for value in leaves(event).values() if len(value) >= MIN_VALUE_CHARS}
 
 
 def find_corrections(run: Course) -> Iterator[Correction]:
