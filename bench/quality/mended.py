@@ -4,12 +4,17 @@ Sixty runs failed, found a way out and went on, in eight shapes; twenty of them 
 parts of recorded sessions, the others were written before the code that reads them.
 Forty runs failed and went on, or seemed to fail, and teach nothing. The person who
 wrote a run also wrote its cure in a sentence, a task like it and a task unlike it.
+Somebody who knew neither the code nor the lessons wrote for each of the two tasks the
+call that fails in it: for the like task, one that meets the same obstacle. Another had
+written such calls before; the code was corrected with those, and these were run after.
 
 rule: the share of runs with a strategy. cure: the share whose strategy has at least
 half of the words of the cure that the run shows first after the failure. recalled: the
 share whose strategy is recalled for the like task, after the lessons were released;
-told: the share whose strategy a loop with the like task is shown; astray: the share
-whose strategy a loop with the unlike task is shown.
+told: the share whose strategy a loop with the like task is shown before it begins;
+answered: the share whose strategy is the answer to the call that fails in it, before
+the call or after it; reached: the share of either. astray and answered_astray are the
+shares for the unlike task.
 The rules were made on the recorded runs, and on the written ones with an even number in
 their shape; `seen` and `unseen` are the figures of these and of the others.
 
@@ -64,7 +69,9 @@ class Case:
     rule: str = ""
     recalled: bool = False
     told: bool = False
+    answered: bool = False
     astray: bool = False
+    answered_astray: bool = False
 
     @property
     def shape(self) -> str:
@@ -83,7 +90,11 @@ class Case:
 
 def run(data: Path, split: str) -> Iterator[Row]:
     """Yield the figures of both sets, of each shape, and of each half."""
-    mended = [*_load("mended.json"), *_load_recorded(data, split)]
+    calls = {entry["id"]: entry for entry in _load("mended_calls.json")}
+    mended = [
+        {**entry, "calls": calls[entry["id"]]}
+        for entry in (*_load("mended.json"), *_load_recorded(data, split))
+    ]
     cases = asyncio.run(_reflect_on(mended))
     unmended = asyncio.run(_reflect_on(_load("unmended.json")))
 
@@ -115,9 +126,13 @@ def _figures(key: str, cases: Sequence[Case]) -> Iterator[Row]:
     yield Row(key=f"{key}.cure", ours=cure, anchor="0.85")
     recalled = _share(case.recalled for case in cases)
     yield Row(key=f"{key}.recalled", ours=recalled)
-    reached = _share(case.told for case in cases)
-    yield Row(key=f"{key}.told", ours=reached, anchor="0.85")
+    yield Row(key=f"{key}.told", ours=_share(case.told for case in cases))
+    yield Row(key=f"{key}.answered", ours=_share(case.answered for case in cases))
+    reached = _share(case.told or case.answered for case in cases)
+    yield Row(key=f"{key}.reached", ours=reached, anchor="0.85")
     yield Row(key=f"{key}.astray", ours=_share(case.astray for case in cases))
+    answered_astray = _share(case.answered_astray for case in cases)
+    yield Row(key=f"{key}.answered_astray", ours=answered_astray)
 
 
 def _no_rule(key: str, cases: Sequence[Case], anchor: str = "") -> Row:
@@ -225,6 +240,7 @@ async def _reflect_on_run(
         await memory.quarantine.release(ids, by="bench", why="measured")
 
     rule = reflected.strategy.text
+    calls = entry["calls"]
     return Case(
         run=entry,
         number=number,
@@ -233,7 +249,9 @@ async def _reflect_on_run(
         rule=rule,
         recalled=await _is_recalled(memory, entry["similar_task"], rule),
         told=await _is_shown(memory, entry["similar_task"], rule),
+        answered=await _is_answer(memory, calls["similar"], rule),
         astray=await _is_shown(memory, entry["unlike_task"], rule),
+        answered_astray=await _is_answer(memory, calls["unlike"], rule),
     )
 
 
@@ -247,6 +265,17 @@ async def _is_shown(memory: heedful.Memory, task: str, rule: str) -> bool:
     """Return whether a new loop about the task is shown the rule."""
     briefing = await memory.brief(task, "next")
     return any(match.lesson == rule for match in briefing.chosen)
+
+
+async def _is_answer(
+    memory: heedful.Memory, call: Mapping[str, Any], rule: str
+) -> bool:
+    """Return whether the rule answers a call that fails, before or after it."""
+    history = await memory.before(call["tool"], call["arguments"])
+    if any(failure.fix == rule for failure in history.failures):
+        return True
+    seen = await memory.seen(call["tool"], call["error"])
+    return any(lesson["text"] == rule for lesson in seen.lessons)
 
 
 def telling_words(cure: str, episode: heedful.Episode) -> set[str]:

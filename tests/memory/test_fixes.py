@@ -369,11 +369,34 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     assert any("call ocr" in row.lesson for row in rows)
 
 
+FAILURES = [
+    pytest.param("pdf_text", "no text layer", id="as it was learnt"),
+    pytest.param("pdf_text", "Exit code 2\nno text layer", id="after a status"),
+    pytest.param(
+        "pdf_text",
+        "422 Unprocessable\n{'error': {'code': 7, 'message': 'no text layer'}}",
+        id="in an object",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "error"), FAILURES)
+async def test_the_same_failure_is_answered_with_the_other_tool(memory, tool, error):
+    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
+    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
+    await reflect(run_of(scan, read), memory=memory, trust="operator")
+    ids = [lesson.id for lesson in await memory.quarantine.waiting()]
+    await memory.quarantine.release(ids, by="ann")
+    seen = await memory.seen(tool, error)
+    assert any("call ocr" in lesson["text"] for lesson in seen.lessons)
+
+
 @pytest.mark.parametrize(
     ("prompt", "task"),
     [
         pytest.param("Read the lease.", "Get it done.\nRead the lease.", id="typed"),
         pytest.param("Get it done", "Get it done.", id="the task itself"),
+        pytest.param("Get it done. Now.", "Get it done. Now.", id="begins as the task"),
         pytest.param("See:\nall of it", "Get it done.", id="perhaps pasted"),
     ],
 )

@@ -9,6 +9,7 @@ from heedful.traces.error_lines import (
     MAX_SHORT_TEXT_LINES,
     error_lines,
     error_text,
+    output,
 )
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
@@ -123,3 +124,46 @@ def test_the_first_line_in_the_tag_of_an_error_names_it():
         "<tool_use_error>Text to replace not found.\nText: fail: x</tool_use_error>"
     )
     assert error_text(failure) == "Text to replace not found"
+
+
+ANSWERS = [
+    pytest.param(
+        '400 Bad Request\n{"error": {"code": 400, "message": "start: not a date"}}',
+        "start: not a date",
+        id="JSON after its status",
+    ),
+    pytest.param(
+        "Error code: 400 - {'error': {'code': 'bad_integer', "
+        "'message': 'Invalid integer: 8.90', 'param': None}}",
+        "Invalid integer: 8.90",
+        id="as Python prints it",
+    ),
+    pytest.param(
+        "{'type': 'Rejected', 'message': \"goal 'press' is no node\"}",
+        "goal 'press' is no node",
+        id="with quotes of both sorts",
+    ),
+    pytest.param(
+        'Exit code 1\n{"message": "Invalid request.\\nNo schema matched."}\ngh: failed',
+        "No schema matched.",
+        id="JSON before other lines",
+    ),
+]
+
+
+@pytest.mark.parametrize(("answer", "line"), ANSWERS)
+def test_the_texts_of_an_object_are_lines(answer, line):
+    assert line in output(answer).splitlines()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("for (;;) { go('to it'); }", id="code"),
+        pytest.param('{"code": 400}', id="an object without sentences"),
+        pytest.param("{'code': 400, 'message': 'cut he", id="an object that is cut"),
+        pytest.param("{" * 100_000, id="many brackets"),
+    ],
+)
+def test_a_text_without_sentences_in_an_object_stays_as_it_is(text):
+    assert output(text) == text

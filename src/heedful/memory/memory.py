@@ -861,10 +861,10 @@ def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
-    from heedful.traces.error_lines import error_lines
+    from heedful.traces.error_lines import error_lines, output
 
     pattern = signature(error_type, redact(text[:MAX_SIGNED_CHARS]))
-    lines = [redact(line) for line in error_lines(text.splitlines())]
+    lines = [redact(line) for line in error_lines(output(text).splitlines())]
     return pattern, [(line, signature(error_type, line)) for line in lines]
 
 

@@ -100,8 +100,8 @@ class Study:
     def asked(self) -> str:
         """The task, with what the user typed first if that says more.
 
-        A task is often a title. A longer message is left out, as it may hold what
-        others wrote.
+        A task is often a title, or the beginning of the message. A longer message is
+        left out, as it may hold what others wrote.
         """
         task = self.episode.task
         events = self.episode.events
@@ -110,6 +110,8 @@ class Study:
         is_typed = len(prompt) <= origins.MAX_TYPED_CHARS and "\n" not in prompt
         if not task or not is_typed or prompt in task:
             return task
+        if task in prompt:
+            return prompt
         return f"{task}\n{prompt}"
 
     @property
@@ -227,8 +229,12 @@ class Study:
 
     @property
     def tool(self) -> str:
-        """The tool that the reason is about, or ""."""
-        return self.episode.events[self.reason.at].tool if self.reason else ""
+        """The tool that failed, or else the tool that the reason is about, or ""."""
+        if self.reason is None:
+            return ""
+        position, _ = self.failure
+        step = self.reason.at if position < 0 else self.course.step_of(position)
+        return self.episode.events[step].tool
 
     def floor(self, positions: Sequence[int]) -> Trust:
         """Return the trust of words that were drawn from the events at `positions`.

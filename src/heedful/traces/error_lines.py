@@ -6,13 +6,14 @@ an error before a word for one, a reason before a place). `error_lines` looks th
 output of any length, and returns what has the shape of an error, best shapes first.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 from heedful.sanitize import clean
-from heedful.traces.episode import json_data
 
 # The error lines of one text that are returned, and the characters of each.
 MAX_ERROR_LINES = 200
@@ -21,6 +22,13 @@ MAX_ERROR_LINE_CHARS = 1_000
 MAX_NAMING_LINE_CHARS = 400
 # In a text with at most so many lines, every line may be the error.
 MAX_SHORT_TEXT_LINES = 40
+# Texts in an object may contain ends of lines.
+_DECODER = json.JSONDecoder(strict=False)
+# A text in an object as Python prints it: "'message': 'no such table'"; each sort of
+# quotes has a group of its own.
+_PRINTED_TEXT_PATTERN = re.compile(
+    r": (?:'((?:[^'\\\n]|\\.)+)'|\"((?:[^\"\\\n]|\\.)+)\")(?=[,}\]])"
+)
 # A longer line is worse than one that can be quoted whole.
 MAX_QUOTED_LINE_CHARS = 200
 
@@ -108,28 +116,53 @@ _LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 def output(text: str) -> str:
     """Return what a tool wrote, without its exit status.
 
-    Of an object in JSON, or of a response of HTTP with one, return the texts with a
-    blank in them, a line for each; an object without such texts stays as it is.
+    An object in it, in JSON or as Python prints it, such as the answer of a service,
+    becomes its texts with a blank in them, a line for each. An object without such
+    texts stays as it is. The headers of a response of HTTP are left out.
     """
-    waiting: list[Any] = []
-    if text[:1] == "{":
-        waiting.append(json_data(text))
-    elif text[:5] == "HTTP/":
-        waiting.append(json_data(text[text.find("\n{") + 1 :]))
+    text = _EXIT_STATUS_PATTERN.sub("", text).strip()
+    start = text.find("{")
+    if text.startswith("HTTP/"):
+        start = text.find("\n{") + 1
+    if start < 0:
+        return text
 
-    # A dict keeps the sentences in order, and each once. The last in `waiting` is next.
+    value, end = _decode(text[start:])
+    sentences = _sentences(value)
+    if not sentences:
+        return text
+    before = "" if text.startswith("HTTP/") else text[:start]
+    parts = [before.strip(), *sentences, text[start + end :].strip()]
+    return "\n".join(filter(None, parts))
+
+
+def _decode(text: str) -> tuple[Any, int]:
+    """Return the object that begins a text, and its end; (None, 0) if there is none.
+
+    Of an object as Python prints it, which ends the text, return the list of its texts.
+    """
+    with suppress(ValueError, RecursionError):
+        value, end = _DECODER.raw_decode(text)
+        return value, end
+    if text.startswith("{'") and text.endswith("}"):
+        texts = ["".join(groups) for groups in _PRINTED_TEXT_PATTERN.findall(text)]
+        return texts, len(text)
+    return None, 0
+
+
+def _sentences(value: Any) -> list[str]:
+    """Return the texts with a blank in them, in order, each of them once."""
     sentences: dict[str, None] = {}
+    waiting = [value]  # the last is next
     while waiting:
         part = waiting.pop()
-        if isinstance(part, str) and " " in part.strip() and part != text:
+        if isinstance(part, str) and " " in part.strip():
             sentences[part] = None
         elif isinstance(part, Mapping):
             waiting += reversed([*part.values()])
         elif isinstance(part, list):
             waiting += reversed(part)
-
-    written = "\n".join(sentences) or text
-    return _EXIT_STATUS_PATTERN.sub("", written).strip()
+    return [*sentences]
 
 
 def error_line(failure: str) -> str:
