@@ -334,7 +334,7 @@ def _count_asks(check: Any) -> int:
 
 
 async def _ask_check(
-    check: Callable[..., Any], candidate: Any, at: Context, tries: int
+    check: Callable[..., Any], candidate: Any, attempt: Context, tries: int
 ) -> Any:
     """Return the answer of a check; a critique becomes an Evaluation.
 
@@ -342,12 +342,12 @@ async def _ask_check(
     """
     failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
-    arguments = (candidate, at) if takes(check, 2) else (candidate,)
+    arguments = (candidate, attempt) if takes(check, 2) else (candidate,)
 
     while True:
         tries -= 1
         try:
-            answer = await call(failed, check, *arguments, at=at, thread=thread)
+            answer = await call(failed, check, *arguments, at=attempt, thread=thread)
             is_critique = isinstance(answer, Mapping)
             return _read_critique(check, answer) if is_critique else answer
         except (errors.CheckFailed, errors.ModelError) as error:

@@ -276,7 +276,9 @@ def _open_rows(rows: Sequence[Any], array_names: Sequence[str]) -> DataTable:
             check=MISSING_TABLE_CHECK,
         )
 
-    columns = {str(name): [row.get(name) for row in rows] for name in column_names}
+    columns = {}
+    for name in column_names:
+        columns[str(name)] = [row.get(name) for row in rows]
     return _open_columns(columns)
 
 

@@ -43,7 +43,7 @@ from heedful.store.workspace import find_repository
 hook: Typer = group()
 
 # A longer command is shown with its length, so that nobody takes a part for all of it.
-MAX_COMMAND_CHARS = 200
+MAX_SHOWN_COMMAND_CHARS = 200
 # What to do about a database that hooks cannot follow, by the reason.
 WAYS_OUT: Mapping[str, str] = {
     IS_TRACKED: "to end that: git rm --cached it",
@@ -287,7 +287,9 @@ def _describe_part(values: Mapping[str, Any]) -> list[str]:
     table = dict(values.get("hook", {}))
     for number, command in enumerate(table.pop("stop", ()), 1):
         size = (
-            f" ({len(command)} characters)" if len(command) > MAX_COMMAND_CHARS else ""
+            f" ({len(command)} characters)"
+            if len(command) > MAX_SHOWN_COMMAND_CHARS
+            else ""
         )
         lines.append(f"command {number} at each stop{size}: {visible(command)}")
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -51,7 +52,7 @@ MAX_AMBIGUOUS_IDS = 10  # that an error lists
 MAX_LOOPS_OF_PREFIX = 200  # that are looked at if their ids begin with the given text
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
 MAX_TASK_CELL_CHARS = 80
-MAX_LOOP_ID_CHARS = 200
+MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
 # An id that heedful made up has 32 hexadecimal digits; the first 8 are enough to name
 # the loop. An id that a caller gave, such as "tasks-1/add", does not match.
@@ -298,7 +299,7 @@ def runs(
 
 def _run_row(report: Report) -> dict[str, Any]:
     """Return what the table and the JSON document of `runs` say of one run."""
-    attempts = [attempt for stage in report.stages for attempt in stage.attempts]
+    attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
     passed = [stage for stage in report.stages if stage.action == "passed"]
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
     return {
@@ -485,7 +486,7 @@ def override(
 
     suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
     state = _state_words(stored_loop.id, verdict)
-    words = f"{suspended}; loop {clean(stored_loop.id, MAX_LOOP_ID_CHARS)} {state}"
+    words = f"{suspended}; loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {state}"
     return answer(document, words, following("why", stored_loop.id))
 
 

@@ -445,7 +445,8 @@ async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
 
         with suppress(errors.LeaseLost):  # another process takes the name just now
             id = f"{name}/{first.id}"
-            claimed = await store.write(scope, loops.claim, id, head, loops.new_owner())
+            owner = loops.new_owner()
+            claimed = await store.write(scope, loops.claim, id, head, owner=owner)
             if claimed.epoch == 1:
                 return name
 

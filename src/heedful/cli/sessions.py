@@ -150,12 +150,11 @@ def _review_commands(programs: Counter[str]) -> list[tuple[str, ...]]:
 
 def _count_programs(entries: Sequence[QuarantinedLesson]) -> Counter[str]:
     """Count the entries that depend on each program."""
-    return Counter(
-        source
-        for entry in entries
-        for source in entry.source.split(", ")
-        if source.startswith("program:")
-    )
+    counts = Counter[str]()
+    for entry in entries:
+        sources = entry.source.split(", ")
+        counts.update(source for source in sources if source.startswith("program:"))
+    return counts
 
 
 def _fix_cell(failure: Mapping[str, Any]) -> str:

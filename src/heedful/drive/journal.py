@@ -276,7 +276,7 @@ class Lease:
         if self.may_exist:
             self._claimed = False  # so `_beat` does not renew the old epoch
             stored_loop = await self.store.write(
-                self.scope, loops.claim, self._id, head, self.owner
+                self.scope, loops.claim, self._id, head, owner=self.owner
             )
             self._epoch = stored_loop.epoch
             self._claimed = True

@@ -223,7 +223,7 @@ async def report(
         large = is_large or stored_loop.size > MAX_INLINE_CHARS
         if 0 < number <= len(stored_loop.loop.attempts):
             return await _call(
-                large, _decided_before, stored_loop, number, attempt_report
+                large, _decided_before, stored_loop, number, report=attempt_report
             )
 
         policy = _next_policy(snapshot, number)

@@ -22,7 +22,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from heedful.lessons.lesson_check import (
@@ -202,7 +202,7 @@ def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
         return True
 
     words = _bare_words(material.text)[:MAX_READ_WORDS]
-    cases = {piece.get("case") for form in forms for piece in form}
+    cases = {piece.get("case") for piece in chain.from_iterable(forms)}
     if not cases.isdisjoint(words):
         return True
 

@@ -86,7 +86,8 @@ def _add_word(parts: list[TextPiece], word: str) -> None:
         is_joined = words.joiner in ("", joiner.text) and joiner.kind not in ("0", "a")
         if words.kind == "a" and is_joined:
             text = f"{words.text}{joiner.text}{word}"
-            parts[-2:] = [TextPiece("a", text, joiner.text, words.words + 1)]
+            count = words.words + 1
+            parts[-2:] = [TextPiece("a", text, joiner=joiner.text, words=count)]
             return
     parts.append(TextPiece("a", word))
 

@@ -239,7 +239,7 @@ def relate(
             shared.sort(key=lambda link: -own_weights[link])
             weight = sum(own_weights[link] for link in shared)
             related.append(RelatedLesson(other, tuple(shared), round(weight, 3)))
-    related.sort(key=lambda other: (-other.weight, -other.lesson.seen, other.lesson.id))
+    related.sort(key=_nearness)
 
     silence = unread
     if not (unread or lesson.links):
@@ -249,6 +249,11 @@ def relate(
     return Related(
         lesson, tuple(related[:limit]), compared=len(lessons), silence=silence
     )
+
+
+def _nearness(related: RelatedLesson) -> tuple[float, int, int]:
+    """Return a sort key that puts the nearest lesson first, then those seen often."""
+    return -related.weight, -related.lesson.seen, related.lesson.id
 
 
 def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:

@@ -184,10 +184,11 @@ def compare(
     recorded: Sequence[RecordedLoop], policies: Iterable[Policy]
 ) -> tuple[Figures, ...]:
     """Return the figures of each policy over all loops, in the order of `policies`."""
-    return tuple(
-        figures_of(policy, [score(record, policy) for record in recorded])
-        for policy in policies
-    )
+    figures = []
+    for policy in policies:
+        scores = [score(record, policy) for record in recorded]
+        figures.append(figures_of(policy, scores))
+    return tuple(figures)
 
 
 def score(record: RecordedLoop, policy: Policy) -> LoopScore:

@@ -348,7 +348,12 @@ class Memory:
         require(digests, "digests", digests, "signatures of lessons, at least one")
         check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(
-            self.scope, pattern_store.set_apart, digests, apart, by, why
+            self.scope,
+            pattern_store.set_apart,
+            digests=digests,
+            apart=apart,
+            by=by,
+            why=why,
         )
 
     @telemetry.search
@@ -515,7 +520,7 @@ class Memory:
             limit=MIN_LEG_CANDIDATES,
         )
         matches, past, lesson_checks = await self.store.read(
-            self.scope, exposure_store.brief, loop, memory_key, find
+            self.scope, exposure_store.brief, loop, memory_key, find=find
         )
 
         exposures = past.exposures

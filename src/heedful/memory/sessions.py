@@ -370,7 +370,10 @@ class _SessionStudy:
             first_words.update(dict.fromkeys(rare_words, step))
 
         if edits:
-            new_words = {w: n for n in edits for w in _new_edit_words(self.edits[n])}
+            new_words = dict[str, int]()
+            for step in edits:
+                edit_words = _new_edit_words(self.edits[step])
+                new_words |= dict.fromkeys(edit_words, step)
             prompt_words = origins.names_of(new_words)
         else:
             calls = [failed, *tries, end]
@@ -563,11 +566,8 @@ class _SessionStudy:
         for text in self.corrections:
             sources: Set[str] = {"user"}
             if text in quoted:
-                sources = {
-                    source
-                    for position in range(len(self.events))
-                    for source in self.origins.at(position)
-                }
+                positions = range(len(self.events))
+                sources = set(chain.from_iterable(map(self.origins.at, positions)))
             elif "\n" in text:
                 sources = {"user", trusts.NETWORK_SOURCE}
 

@@ -688,12 +688,13 @@ class StageRunner:
 
         # The candidate of a function is the change of the state, and checks expect its
         # output. The candidate of a model is the output itself.
+        context = at
         if isinstance(at.previous, Mapping):
-            at = replace(at, previous=self._attempts.previous(at))
+            context = replace(at, previous=self._attempts.previous(at))
 
         return await evaluated(
             output,
-            at,
+            context,
             checks=stage.checks,
             evaluate=stage.evaluate,
             instead=_unvalidated_finding,

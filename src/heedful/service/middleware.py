@@ -403,8 +403,13 @@ async def _first_answer(
 
         if own_answer["status"] < 300:
             own_answer = _without_secrets(own_answer)
-            count = effects.stored_count
-            await store.write(Place(call.tenant), keep_answer, call, own_answer, count)
+            await store.write(
+                Place(call.tenant),
+                keep_answer,
+                call,
+                answer=own_answer,
+                effect_count=effects.stored_count,
+            )
         return own_answer
     except Exception:
         # What another process did for this call may be the reason: a lesson that it has

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -70,12 +71,8 @@ def not_too_deep(value: Any) -> Any:
     level = [value]
     for _ in range(MAX_JSON_DEPTH):
         # The next level is the lists and objects that those of this level contain.
-        level = [
-            child
-            for container in level
-            for child in inside(container)
-            if type(child) in (dict, list)
-        ]
+        children = chain.from_iterable(map(inside, level))
+        level = [child for child in children if type(child) in (dict, list)]
         if not level:
             return value
 

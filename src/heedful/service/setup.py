@@ -241,7 +241,12 @@ class Setup(Resources):
         space = space_of(self.embedder)
         for scope, since in list(self.behind.items()):
             texts = await self.store.read(
-                scope, search.unplaced, space, 0, MAX_COUNTED_TEXTS - total, since
+                scope,
+                search.unplaced,
+                space,
+                after=0,
+                limit=MAX_COUNTED_TEXTS - total,
+                since=since,
             )
             total += len(texts)
             if not texts:

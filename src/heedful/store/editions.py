@@ -96,7 +96,7 @@ def amend(
         patterns.set_apart(db, scope, digests=digests, apart=apart, by=by, why=why)
 
     if change.get("retired"):
-        _retire(db, scope, lesson, by, why)
+        _retire(db, scope, lesson, by=by, why=why)
     if change.get("restored"):
         exposures.restore(db, scope, id=id, by=by, why=why)
 

@@ -136,15 +136,7 @@ def drafts_left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[
     Episodes that a worker has claimed are left out and, without `failed`, those where
     the model failed.
     """
-    rows = db.all(
-        "drafts_left",
-        scope,
-        limit=limit,
-        failed=failed,
-        now=time.time(),
-        lease=EPISODE_LEASE_SECONDS,
-    )
-    return [row["digest"] for row in rows]
+    return _unclaimed(db, scope, "drafts_left", limit=limit, failed=failed)
 
 
 def awaits_model(db: Db, scope: Scope, digest: str) -> bool:
@@ -177,8 +169,15 @@ def left(db: Db, scope: Scope, limit: int, failed: bool = False) -> list[str]:
     With `failed`, includes the episodes on which reflecting failed. The oldest comes
     first.
     """
+    return _unclaimed(db, scope, "episodes_left", limit=limit, failed=failed)
+
+
+def _unclaimed(
+    db: Db, scope: Scope, statement: str, *, limit: int, failed: bool
+) -> list[str]:
+    """Return the digests of unclaimed episodes that the statement finds."""
     rows = db.all(
-        "episodes_left",
+        statement,
         scope,
         limit=limit,
         failed=failed,
@@ -264,7 +263,7 @@ def record_session(
 
     answers = list[Remembered]()
     for lesson in new_lessons:
-        answers += _record_session_lesson(db, scope, lesson, now, quota)
+        answers += _record_session_lesson(db, scope, lesson, now=now, quota=quota)
     answers = lessons.evict(db, scope, answers, most)
     if not new_lessons:
         return answers

@@ -376,7 +376,7 @@ def announce(
         for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
             if _is_taught_by(session, lesson):
                 continue
-            exposure = _opportunity(db, scope, session, lesson, share)
+            exposure = _opportunity(db, scope, session, lesson, share=share)
             if record:
                 expose(
                     db,

@@ -197,7 +197,8 @@ def settle(
         db.insert("hardened", {**key, **columns})
     if check.state != "proposed":
         record = {"kind": check.kind, "about": check.about}
-        _record(db, scope, lesson, f"harden {check.state}", by, why, record)
+        action = f"harden {check.state}"
+        _record(db, scope, lesson, action=action, by=by, why=why, record=record)
 
     settled = read(db, scope, check.lesson)
     assert settled is not None
@@ -208,6 +209,7 @@ def _record(
     db: Db,
     scope: Scope,
     lesson: Row,
+    *,
     action: str,
     by: str,
     why: str,
@@ -244,7 +246,8 @@ def report_false_alarm(
     lesson = _trusted_lesson(db, scope, id)
     key = {**key_of(scope), "lesson_id": id}
     db.update("hardened", key, {"false_alarms": check.false_alarms + 1})
-    _record(db, scope, lesson, "harden false alarm", by, why, {})
+    action = "harden false alarm"
+    _record(db, scope, lesson, action=action, by=by, why=why, record={})
     answer = read(db, scope, id)
     assert answer is not None
     return answer

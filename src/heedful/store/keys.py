@@ -348,7 +348,7 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> AuditVerification:
     tenant = scope.tenant
     heads = db.select("n, hash", "audit_head", {"tenant": tenant})
     count, head = heads[0] if heads else (0, "")
-    broken, problem = _broken_row(db, tenant, count, head, kept)
+    broken, problem = _broken_row(db, tenant, count=count, head=head, old_head=kept)
 
     return AuditVerification(
         tenant=tenant, rows=count, head=head, broken=broken, what=problem

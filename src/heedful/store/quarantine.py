@@ -224,7 +224,7 @@ def settle(
             raise NotFound("example", str(id), where)
 
         entry = entries[id]
-        lesson_id = _set_state(db, scope, entry, action, trust)
+        lesson_id = _set_state(db, scope, entry, action=action, trust=trust)
         rule(
             db,
             scope,

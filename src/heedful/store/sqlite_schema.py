@@ -72,8 +72,8 @@ def check_objects(
     In an older schema, only the kinds of objects and the columns of tables are checked:
     the step to the newest schema drops its triggers and views before it reads a table.
     """
-    own = _own_objects(files)
-    names = {created.name for created in own}
+    objects = _own_objects(files)
+    names = {created.name for created in objects}
     if is_older:
         names.update(_DROP_PATTERN.findall(read_sql("sqlite_0002.sql")))
 
@@ -87,7 +87,7 @@ def check_objects(
             if is_older:
                 is_allowed = _is_harmless_older(entry, row["sql"], names)
             else:
-                is_allowed = _is_own(entry, row, own, names)
+                is_allowed = _is_own(entry, row, objects, names)
         if not is_allowed:
             kind = row["type"] if entry is None else entry.kind
             name = row["name"][:MAX_SHOWN_NAME_CHARS]
@@ -100,15 +100,15 @@ def check_objects(
 def _is_own(
     entry: _SchemaObject,
     row: sqlite3.Row,
-    own: Collection[_SchemaObject],
+    objects: Collection[_SchemaObject],
     names: Collection[str],
 ) -> bool:
     """Return whether heedful made an object, or never uses it.
 
-    `own` are the objects that heedful makes, and `names` their names.
+    `objects` are those that heedful makes, and `names` their names.
     """
     if entry.name in names:
-        return entry in own or _is_other_version(entry, own)
+        return entry in objects or _is_other_version(entry, objects)
     if entry.name.startswith(SHADOW_PREFIX):
         return entry.kind == "table" and not _EXPRESSION_PATTERN.search(row["sql"])
     if entry.kind == "index":
@@ -116,13 +116,13 @@ def _is_own(
     return entry.kind == "table"
 
 
-def _is_other_version(entry: _SchemaObject, own: Collection[_SchemaObject]) -> bool:
+def _is_other_version(entry: _SchemaObject, objects: Collection[_SchemaObject]) -> bool:
     """Return whether a table of ours has other columns, but no new expressions.
 
     An unreleased heedful may have made it; a statement that needs a missing column then
     raises StoreOlder.
     """
-    for table in own:
+    for table in objects:
         # The first part says that it is a table, and not a virtual one.
         if entry.kind == table.kind == "table" and entry.parts[0] == table.parts[0]:
             new_parts = set(entry.parts) - set(table.parts)

@@ -159,7 +159,7 @@ def run_git(folder: Path, words: Sequence[str]) -> str | None:
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     }
-    options = [word for option in _SAFE_GIT_OPTIONS for word in option.split()]
+    options = " ".join(_SAFE_GIT_OPTIONS).split()
     try:
         process = subprocess.run(
             [program, *options, *words],

@@ -670,7 +670,7 @@ class Site:
                 return Response(text, media_type="application/json")
 
             template = f"ui/{page.template}.html.j2"
-            return await offload(_html, template, visit, page.title, facts)
+            return await offload(_html, template, visit, title=page.title, facts=facts)
 
         return show
 

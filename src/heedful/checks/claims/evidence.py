@@ -268,7 +268,7 @@ def _parse_text(text: str) -> Any:
 def _separated_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     """Return the rows of a table with cells separated by commas, [] without a table."""
     separated = [line for line in lines if "," in line and not line.startswith("#")]
-    rows = [[cell.strip() for cell in row] for row in csv.reader(separated)]
+    rows = [list(map(str.strip, row)) for row in csv.reader(separated)]
     even_rows = [row for row in rows if len(row) == len(rows[0])]
     if len(even_rows) < 3 or len(even_rows) < MIN_SEPARATED_SHARE * len(rows):
         return []
@@ -398,7 +398,10 @@ class EvidenceTable:
     @cached_property
     def paths(self) -> list[Path]:
         """The paths of all columns."""
-        return list(dict.fromkeys(path for row in self.rows for path in row.cells))
+        paths: dict[Path, None] = {}  # a set that keeps its order
+        for row in self.rows:
+            paths |= dict.fromkeys(row.cells)
+        return list(paths)
 
     @cached_property
     def columns(self) -> dict[Path, Words]:
