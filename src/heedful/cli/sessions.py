@@ -63,7 +63,7 @@ SESSION_HEAD_BYTES = 65_536
 # The JSON field of the folder, such as "cwd": "/srv/shop". The first group is the
 # path as JSON has it, with \" for a quotation mark.
 SESSION_FOLDER_PATTERN = re.compile(rb'"cwd"\s*:\s*"((?:[^"\\]|\\.)+)"')
-# Nothing of a lesson is cut, so the texts of sessions are read whole.
+# No part of a lesson is cut, so the texts of sessions are read whole.
 WHOLE_SESSION_LIMITS = Limits(content=4_000_000)
 # The trust of one's own sessions, and of those of others. Programs are trusted by name.
 OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
