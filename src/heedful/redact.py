@@ -216,7 +216,7 @@ _VALUE_KEYS = (
 _NESTED_KEY = "\0"  # the key of what is nested below the name of a secret
 _COOKIE_KEYS = ("cookie", "cookies")
 MAX_KEY_CHARS = 64  # of a key only its end is judged
-MIN_NAMED_VALUE_CHARS = 12  # a shorter value is no secret only because of a key
+MIN_NAMED_VALUE_CHARS = 12  # a key alone makes no shorter value a secret
 # A key that may name a secret, such as `api_key` or `X-Auth-Token`.
 _SECRET_KEY_PATTERN = re.compile(
     "|".join(

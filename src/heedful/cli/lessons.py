@@ -54,7 +54,7 @@ from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200
 MAX_CLUSTER_LINES = 5  # lessons that are printed of each group
-# Of a longer file, only the error lines are looked up.
+# In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input

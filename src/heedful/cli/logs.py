@@ -49,7 +49,7 @@ def limit_logs() -> None:
     """Let no message repeat itself more often than once a minute.
 
     In place of what the drivers of the database log, it prints that the database does
-    not answer. Of the server's own messages, each kind is logged once a minute.
+    not answer. Each kind of the server's own messages is logged once a minute.
     """
     throttle = LogThrottle()
 

@@ -37,7 +37,7 @@ from heedful.validation import check_options
 _app_and_caller: ContextVar[tuple[Any, Any]] = ContextVar("heedful_mcp_asking")
 # How an operator writes a command, so that it finds the database from any folder.
 _command_form: ContextVar[str] = ContextVar("heedful_mcp_line", default="{}")
-# Of a resource: a loop may have many attempts, and a model reads the resource.
+# A resource is limited: a loop may have many attempts, and a model reads the resource.
 MAX_RESOURCE_CHARS = 50_000
 # The path in the service.
 MCP_PATH = "/mcp"

@@ -208,7 +208,7 @@ def _group_rows(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Set[Tokens]]]:
     varying = [place for place, tokens in enumerate(columns) if len(tokens) > 1]
     common = [next(iter(tokens)) for tokens in columns if len(tokens) == 1]
 
-    # The tokens at each varying place that are no particulars by themselves.
+    # The tokens at each varying place that are not particulars by themselves.
     fixed = {
         place: set(filter(_FIXED_TOKEN_PATTERN.fullmatch, columns[place]))
         for place in varying

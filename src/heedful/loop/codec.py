@@ -23,8 +23,8 @@ from heedful.loop.stop import STOP_RULES, All, StopRule, rule_name
 T = TypeVar("T")
 Plain = dict[str, Any]
 _SCALAR_TYPES = frozenset((str, int, float, bool, type(None)))
-# Fields that are written even with their default value. Of other records, only the
-# fields without a default or with a default factory are always written.
+# Fields that are written even with their default value. Other records always have their
+# fields without a default or with a default factory.
 _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
     Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
     Evaluation: frozenset(("findings", "scores")),

@@ -129,7 +129,7 @@ def _search_history(policy: Policy, place: int, max_tries: int) -> Reach:
             if fires or other_stops:
                 continue
 
-            # Of the histories that rules treat alike, only the first is extended.
+            # Only the first of the histories that rules treat alike is extended.
             view = _view_of(policy, parts, loop, history)
             if view not in views:
                 views.add(view)

@@ -31,7 +31,7 @@ from heedful.service.problems import ERROR_THROTTLE
 log: logging.Logger = logging.getLogger("heedful.http")
 
 MAX_CONNECTIONS = 4_096
-# Of the headers of a request, besides those that arrive in one part with its body.
+# The headers of a request, except those that arrive in one part with its body.
 MAX_HEADER_BYTES = 16 * 1024
 PART_BYTES = 64 * 1024  # of an answer that is passed on in parts
 MAX_ANSWER_SECONDS = 30.0  # until a client has taken such an answer

@@ -50,7 +50,7 @@ from heedful.validation import require
 
 MAX_PROVENANCE_SIGHTINGS = 20  # sightings in a provenance, newest first
 RULING_WORDS = {"release": "released", "reject": "rejected"}
-# Of the removed loops, and of the removed lessons, as many are named.
+# At most this many removed loops are named, and as many removed lessons.
 MAX_REVOKED_NAMES = 50
 
 

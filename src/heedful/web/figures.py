@@ -47,7 +47,8 @@ MAX_SEARCHED_BYTES = 32 * 2**20  # of their tasks or records, in which it search
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
 MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
-# Of a longer task or output, pages show the beginning: `MAX_PREVIEW_CHARS` of its JSON.
+# Pages show only the beginning of a longer task or output: `MAX_PREVIEW_CHARS` of its
+# JSON.
 MAX_SHOWN_TASK_CHARS = 4_000
 MAX_OUTPUT_CHARS = 64 * 1024
 MAX_PREVIEW_CHARS = 20_000
