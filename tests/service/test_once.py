@@ -164,7 +164,7 @@ from heedful.service import middleware
 from tests.service.support import served
 from tests.service.test_once import REMEMBER, with_route
 
-def killed(*_):
+def killed(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 middleware.keep_answer = killed  # after the effect, before the answer

@@ -329,7 +329,7 @@ def plan_uninstall(path: Path) -> FileChange:
     # A file that held nothing else goes with the hooks.
     after = _remove_own_hooks(str(path), before)
     if backup is None and after.strip() == "{}":
-        return FileChange(path, before, None)
+        return FileChange(path, before, after=None)
     return FileChange(path, before, after)
 
 
@@ -555,7 +555,7 @@ def parse(path: str, text: str) -> Node:
     json_text = _JSON_COMMENT_PATTERN.sub(_blank_comment, text)
     try:
         if not isinstance(json.loads(json_text), dict):
-            _fail(path, text, 0, "it must be one object")
+            _fail(path, text, position=0, problem="it must be one object")
     except (ValueError, RecursionError) as error:
         position = getattr(error, "pos", 0)
         reason = str(error)

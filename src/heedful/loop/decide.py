@@ -152,7 +152,9 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         )
 
     if stops:
-        return Done(loop.best, False, stopped_by=tuple(stops), lifted=tuple(lifted))
+        return Done(
+            loop.best, passed=False, stopped_by=tuple(stops), lifted=tuple(lifted)
+        )
     if evaluation is None:
         return Again(lifted=tuple(lifted))
     return Again(

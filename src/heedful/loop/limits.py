@@ -47,13 +47,13 @@ class LoopLimits:
     max_fatigue: float = 1.0
 
     def __post_init__(self) -> None:
-        check_integer("max_reruns", self.max_reruns, 0)
-        check_integer("bias_repetition_threshold", self.bias_repetition_threshold, 1)
+        check_integer("max_reruns", self.max_reruns, least=0)
+        check_integer("bias_repetition_threshold", self.bias_repetition_threshold)
 
         for name in SHARE_LIMITS:
-            check_number(name, getattr(self, name), 0, high=1)
+            check_number(name, getattr(self, name), low=0, high=1)
         for name in POSITIVE_LIMITS:
-            check_number(name, getattr(self, name), MIN_LIMIT, high=1)
+            check_number(name, getattr(self, name), low=MIN_LIMIT, high=1)
         check_number("max_fatigue", self.max_fatigue, self.fatigue_limit, high=1)
 
     @property

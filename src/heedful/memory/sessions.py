@@ -525,7 +525,8 @@ class _SessionStudy:
                 if first < step and first_sources:
                     sources |= first_sources
                 else:
-                    sources.update(*_sources_until(unseen, min(first, step)))
+                    earlier = _sources_until(unseen, min(first, step))
+                    sources.update(chain.from_iterable(earlier))
 
             # That a call worked after others had failed is a measured outcome: its text
             # replaces one without a fix.

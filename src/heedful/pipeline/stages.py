@@ -206,7 +206,8 @@ def _numeric_columns(value: Any) -> list[Column]:
         columns = {name: Column(name=name) for name in table.columns}
         for batch in table.batches(table.columns):
             for column, cells in zip(columns.values(), batch, strict=True):
-                column.add(*tables.to_numbers(cells))
+                numbers, wrong, example = tables.to_numbers(cells)
+                column.add(numbers, wrong, example)
 
     return [column for column in columns.values() if column.n]
 
