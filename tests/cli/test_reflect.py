@@ -77,11 +77,11 @@ def test_each_run_is_shown_with_the_events_that_prove_it_and_counts_once(
                 "rule     Do not repeat price `pot` without a change: it failed with "
                 "“Error: 3 items"
             ),
-            "by rules, importance 0.80; kept, waits in quarantine",
+            "by rules; kept, waits until somebody says whose words these are",
             "runs.jsonl:2  failure, 6 events",
             "known, seen 2 times now",
             "2 episodes: 1 new, 1 known",
-            "Next: heedful quarantine list",
+            "Or review them: heedful quarantine list",
         ),
         ("reflect runs.jsonl", 0, "2 episodes: 0 new, 2 known"),
         ("reflect runs.jsonl --json", 0),
@@ -252,7 +252,7 @@ def test_reflect_names_the_commands_that_state_whose_words_a_run_has(desk, sessi
         (
             "reflect kettle.jsonl",
             0,
-            "Or, if these words are your own, say so once:",
+            "If these words are your own, say so once:",
             "  heedful trust set tool:price measured --waiting",
             "  heedful trust set user operator --waiting",
         ),

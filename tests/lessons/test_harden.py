@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.harden import Material, Proposed, propose
+from heedful.lessons.harden import Material, Proposed, ReplacedCall, propose
 from heedful.lessons.lesson_check import LessonCheck, fits, pieces
 
 
@@ -244,6 +244,48 @@ def test_the_simplest_check_that_separates_is_proposed(
     assert proposed.kind == kind
     assert [text for text in finds if _fits(proposed, text)] == []
     assert [text for text in accepts if not _fits(proposed, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "calls"),
+    [
+        pytest.param(
+            "When Bash `npm test` fails with “no npm”, call Bash `pnpm test` instead.",
+            ("npm test", "pnpm test"),
+            id="a command instead of another",
+        ),
+        pytest.param(
+            "When shell `npm test` fails, call shell `pnpm test` instead.",
+            ("npm test", "pnpm test"),
+            id="without the words of the error",
+        ),
+        pytest.param(
+            "When price `kettle` fails with “none”, call price `red kettle` instead.",
+            None,
+            id="no commands",
+        ),
+        pytest.param(
+            "When Bash `make` fails with “x”, do this first: Bash `make clean`.",
+            None,
+            id="a preparation",
+        ),
+        pytest.param(
+            "When Bash `make -j…` fails with “x”, call Bash `make` instead.",
+            None,
+            id="a command that is cut",
+        ),
+        pytest.param(
+            "When Bash `a b` fails with “x”, call Bash `c` instead.”, call Bash `d` "
+            "instead.",
+            None,
+            id="an error with the words of a rule",
+        ),
+    ],
+)
+def test_the_commands_of_a_rule_are_read(
+    rule: str, calls: tuple[str, str] | None
+) -> None:
+    assert ReplacedCall.of(rule) == calls
 
 
 def _fits(proposed: Proposed, text: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.lesson import Example, Scope, Trust
 from heedful.lessons.lesson_check import MAX_QUIET_SECONDS, LessonCheck
 from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
@@ -353,6 +353,81 @@ async def test_a_lesson_from_a_run_is_refused_with_what_tells_it(
     await memory.quarantine.release([lesson.entry], by="ana")
     with pytest.raises(InvalidInput, match="`before` shows it"):
         await memory.checks.propose(lesson.id)
+
+
+OWN: dict[str, Trust] = {"user": "operator", "tool": "measured"}
+OWN |= {f"program:{name}": "measured" for name in ("npm", "npx", "pnpm")}
+
+
+@pytest.fixture
+def agents(store: Any) -> Memory:
+    """A memory that trusts the user and the programs of runs."""
+    return Memory(store, trust=OWN, holdout=0)
+
+
+async def replace_command(
+    memory: Memory, failed: str, worked: str, error: str = "npm: command not found"
+) -> int:
+    """Reflect on a run in which another command worked; return the id of its rule."""
+    events = (
+        Event("tool_call", tool="Bash", arguments={"command": failed}),
+        Event("tool_response", error=error),
+        Event("tool_call", tool="Bash", arguments={"command": worked}),
+        Event("tool_response", "ok"),
+    )
+    run = heedful.Episode(events, "success", task=f"do {worked}")
+    reflected = await heedful.reflect(run, memory=memory)
+    assert reflected is not None
+    assert reflected.strategy is not None
+    return reflected.stored[-1].id
+
+
+async def test_the_rule_of_runs_forbids_the_command_that_they_replaced(
+    agents: Memory,
+) -> None:
+    rule = await replace_command(agents, "npm test", "pnpm test")
+    with pytest.raises(InvalidInput, match="it has 1 and 1: harden it when more runs"):
+        await agents.checks.propose(rule)
+
+    assert await replace_command(agents, "npm run lint", "pnpm run lint") == rule
+    proposed = await agents.checks.propose(rule)
+    assert proposed.state == "proposed"
+    assert proposed.kind == "call"
+    assert proposed.about == "this call has 'npm'"
+    assert proposed.failed == 2
+    assert proposed.passed == 2
+    assert not (await agents.before("Bash", {"command": "npm ci"})).checks
+
+    await agents.checks.accept(rule, by="ana")
+    warned = await agents.before("Bash", {"command": "cd web && npm ci"})
+    assert "call Bash `pnpm test` instead" in warned.warnings[rule]
+    assert not await agents.before("Bash", {"command": "pnpm ci"})
+
+
+async def test_the_account_of_a_run_names_its_rule(agents: Memory) -> None:
+    rule = await replace_command(agents, "npm test", "pnpm test")
+    lessons = (await agents.seen("npm: command not found")).lessons
+    [account] = [one["id"] for one in lessons if one["kind"] == "reflection"]
+    with pytest.raises(InvalidInput, match=f"drawn from it, lesson {rule}"):
+        await agents.checks.propose(account)
+
+
+async def test_a_command_that_worked_in_another_run_prevents_a_false_alarm(
+    agents: Memory,
+) -> None:
+    rule = await replace_command(agents, "npm test", "pnpm test")
+    await replace_command(agents, "npm run lint", "pnpm run lint")
+    await replace_command(agents, "npx ci", "npm ci", error="npx: command not found")
+    with pytest.raises(InvalidInput, match="words that no call has which worked"):
+        await agents.checks.propose(rule)
+
+
+async def test_what_nobody_trusts_in_a_run_is_no_example(agents: Memory) -> None:
+    rule = await replace_command(agents, "npm test", "pnpm test")
+    stranger = Memory(agents.store, agents.scope, holdout=0)
+    await replace_command(stranger, "npm run lint", "pnpm run lint")
+    with pytest.raises(InvalidInput, match="it has 1 and 1"):
+        await agents.checks.propose(rule)
 
 
 async def test_too_few_examples_say_how_many_there_are(memory: Memory) -> None:

@@ -189,11 +189,14 @@ def _next_commands(results: Sequence[EpisodeResult]) -> list[str]:
         following("trust", "set", source, own_trust(source), waiting=True)
         for source in sources
     ]
-    commands = [following("quarantine", "list")]
-    if statements:
-        commands.append("Or, if these words are your own, say so once:")
-        commands += [f"  {line.removeprefix('Next: ')}" for line in statements]
-    return commands
+    review = following("quarantine", "list")
+    if not statements:
+        return [review]
+    return [
+        "If these words are your own, say so once:",
+        *(f"  {line.removeprefix('Next: ')}" for line in statements),
+        f"Or review them: {review.removeprefix('Next: ')}",
+    ]
 
 
 async def _reflect_on_files(

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.lessons.lesson_check import (
     UNITS,
@@ -35,6 +35,7 @@ from heedful.lessons.lesson_check import (
     letter_case,
     pieces,
 )
+from heedful.lessons.links import is_command
 
 MIN_EXAMPLES = 2  # outputs of each sort that a check is executed on, at least
 MAX_BOUND = 10**9  # words, lines or characters: no answer has more
@@ -52,7 +53,32 @@ _NUMBER_PATTERN = re.compile(r"\d{1,9}")
 _QUOTED_WORD_PATTERN = re.compile(
     r"'([^'\n]{1,60})'|\"([^\"\n]{1,60})\"|`([^`\n]{1,60})`|(?<!\S)([^\w\s]{1,9})(?!\S)"
 )
+# The rule that heedful draws from a run in which another command worked: "When Bash
+# `npm test` fails with “…”, call Bash `pnpm test` instead." A command that is cut has
+# the character "…".
+_REPLACED_CALL_PATTERN = re.compile(
+    r"When ([\w.:-]+) `([^`…]+)` fails(?: with “[^“”]*”)?, "
+    r"call ([\w.:-]+) `([^`…]+)` instead\."
+)
 Rule = Mapping[str, Any]
+
+
+class ReplacedCall(NamedTuple):
+    """A command that failed in a run, and the one that worked instead."""
+
+    failed: str
+    worked: str
+
+    @classmethod
+    def of(cls, rule: str) -> ReplacedCall | None:
+        """Return the two commands of a rule drawn from a run; None if it has none."""
+        match = _REPLACED_CALL_PATTERN.fullmatch(rule)
+        if match is None:
+            return None
+        tool, failed, other_tool, worked = match.groups()
+        if not (is_command(tool, failed) and is_command(other_tool, worked)):
+            return None
+        return cls(failed, worked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

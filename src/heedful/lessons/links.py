@@ -183,7 +183,7 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
         calls += _calls_in(words.error, drafted=False)
     tools = {_name(tool) for tool, _ in calls if tool}
     command_words: set[str] = set()
-    for command in [call for tool, call in calls if _is_command(tool, call)]:
+    for command in [call for tool, call in calls if is_command(tool, call)]:
         line = read_command(command)
         # Code in backticks, such as `f(a, b)`, is not read with certainty.
         if line.clear:
@@ -320,7 +320,7 @@ def _calls_in(text: str, drafted: bool) -> list[tuple[str, str]]:
     return _DRAFTED_CALL_PATTERN.findall(_DRAFT_QUOTATION_PATTERN.sub("“”", text))
 
 
-def _is_command(tool: str, call: str) -> bool:
+def is_command(tool: str, call: str) -> bool:
     """Return True if a call is the command of a shell.
 
     A single word in backticks may be any name; after a shell, it is a command.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.errors import InvalidInput
-from heedful.lessons.harden import MIN_EXAMPLES, propose
+from heedful.lessons.harden import MIN_EXAMPLES, Material, propose
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import Alarm, CheckState, LessonCheck
 from heedful.store import exposures
@@ -120,19 +120,7 @@ class LessonChecks:
         material = source.material
         proposed = await asyncio.to_thread(propose, material)
         if proposed is None:
-            missing = ""
-            if not material.keyed and not material.is_call:
-                missing = (
-                    "; its loops have no memory key, so a check cannot demand "
-                    "anything of their answers: pass memory_key"
-                )
-            raise InvalidInput(
-                "lesson",
-                lesson,
-                "one whose rejected outputs differ from the accepted ones in a form, a "
-                "bound or a word that its text shows; a fix with an example, as in "
-                f"'write it as 7 kg', shows one{missing}",
-            )
+            raise InvalidInput("lesson", lesson, _separable(material))
 
         return LessonCheck(
             lesson=lesson,
@@ -159,15 +147,44 @@ class LessonChecks:
         )
 
 
+def _separable(material: Material) -> str:
+    """Return which lessons can become a check, if the material of one cannot."""
+    if material.is_call:
+        return (
+            "one whose failed calls all begin with words that no call has which worked"
+        )
+
+    missing = ""
+    if not material.keyed:
+        missing = (
+            "; its loops have no memory key, so a check cannot demand anything of "
+            "their answers: pass memory_key"
+        )
+    return (
+        "one whose rejected outputs differ from the accepted ones in a form, a bound "
+        "or a word that its text shows; a fix with an example, as in 'write it as 7 "
+        f"kg', shows one{missing}"
+    )
+
+
 def _check_examples(lesson: int, source: Hardenable) -> None:
     """Raise InvalidInput if a lesson has too few outputs."""
     rejected = len(source.material.rejected)
     accepted = len(source.material.accepted)
-    if min(rejected, accepted) < MIN_EXAMPLES:
-        raise InvalidInput(
-            "lesson",
-            lesson,
-            f"one with at least {MIN_EXAMPLES} rejected and {MIN_EXAMPLES} different "
-            f"accepted outputs; it has {rejected} and {accepted}: harden it when more "
-            "loops have corrected the mistake",
+    if min(rejected, accepted) >= MIN_EXAMPLES:
+        return
+
+    sorts = "rejected", "accepted outputs"
+    cure = "harden it when more loops have corrected the mistake"
+    if source.material.is_call:
+        sorts = "failed commands", "commands that worked instead"
+        cure = (
+            "harden it when more runs have replaced the command, or remember it again "
+            "with an example of both"
         )
+    raise InvalidInput(
+        "lesson",
+        lesson,
+        f"one with at least {MIN_EXAMPLES} {sorts[0]} and {MIN_EXAMPLES} different "
+        f"{sorts[1]}; it has {rejected} and {accepted}: {cure}",
+    )

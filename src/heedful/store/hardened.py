@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.harden import Material
+from heedful.lessons.harden import Material, ReplacedCall
 from heedful.lessons.learn import rule_digest
 from heedful.lessons.lesson import (
-    EPISODE_LESSON_KINDS,
     Example,
     Scope,
     Trust,
@@ -59,12 +58,19 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
     in use.
     """
     lesson = _trusted_lesson(db, scope, id)
-    if lesson["kind"] in EPISODE_LESSON_KINDS:
-        allowed = (
-            "a lesson of a loop, or one that was remembered with examples; this one is "
-            "from the run of an agent, and `before` shows it before the same action"
+    if lesson["kind"] == "reflection":
+        raise _no_rule(db, scope, id)
+
+    if lesson["kind"] == "strategy":
+        own_calls, other_calls = _replaced_calls(db, scope, id)
+        commands = Material(
+            text=lesson["text"],
+            rejected=tuple(call.failed for call in own_calls),
+            accepted=_different(call.worked for call in own_calls),
+            harmless=_different(call.worked for call in other_calls),
+            is_call=True,
         )
-        raise InvalidInput("lesson", id, allowed)
+        return Hardenable(memory_key="", trust=lesson["trust"], material=commands)
 
     memory_key = lesson["memory_key"]
     values = {
@@ -89,6 +95,12 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
         else:
             others.append(example)
     rejected = [example.rejected for example in same_rule]
+    harmless = [example.accepted for example in others]
+    # What a caller remembers is about a tool; what loops teach, about answers.
+    is_call = lesson["kind"] == "error"
+    if is_call:
+        _, other_calls = _replaced_calls(db, scope, id)
+        harmless += [call.worked for call in other_calls]
 
     return Hardenable(
         memory_key=memory_key,
@@ -97,12 +109,43 @@ def material(db: Db, scope: Scope, id: int) -> Hardenable:
             text=lesson["text"],
             rejected=tuple(text for text in rejected if text.strip()),
             accepted=_different(example.accepted for example in same_rule),
-            harmless=_different(example.accepted for example in others),
+            harmless=_different(harmless),
             keyed=bool(memory_key),
-            # What a caller remembers is about a tool; what loops teach, about answers.
-            is_call=lesson["kind"] == "error",
+            is_call=is_call,
         ),
     )
+
+
+def _no_rule(db: Db, scope: Scope, id: int) -> InvalidInput:
+    """Return the error that a lesson says what went wrong in a run, not what to do."""
+    rules = [
+        row["id"]
+        for row in db.all("lesson_and_rules", scope, id=id)
+        if not row["own"] and not row["entry"]
+    ]
+    cure = (
+        "its sightings have no commands, and `before` shows it before the same action; "
+        "to warn of a command, remember two examples of it, each with the command that "
+        "failed as `rejected` and the one that worked as `accepted`"
+    )
+    if rules and _replaced_calls(db, scope, rules[-1])[0]:
+        cure = f"harden the rule that was drawn from it, lesson {rules[-1]}"
+    allowed = f"a lesson that says what to do; this one says what went wrong: {cure}"
+    return InvalidInput("lesson", id, allowed)
+
+
+def _replaced_calls(
+    db: Db, scope: Scope, id: int
+) -> tuple[list[ReplacedCall], list[ReplacedCall]]:
+    """Return the commands that runs replaced: those of one lesson, and the others."""
+    own: list[ReplacedCall] = []
+    others: list[ReplacedCall] = []
+    for row in db.all("trusted_rules", scope, id=id, limit=MAX_READ_EXAMPLES):
+        call = ReplacedCall.of(row["text"])
+        if call is not None:
+            calls = own if row["lesson_id"] == id else others
+            calls.append(call)
+    return own, others
 
 
 def _rule_of(lesson: Row, example: Example) -> str:

@@ -399,6 +399,13 @@ where e.scope = :scope and (:memory_key = '' or e.memory_key = :memory_key)
   and e.state in ('unverified', 'verified') and e.trust not in ('tool', 'external')
 order by case when e.lesson_id = :id then 0 else 1 end, e.id desc limit :limit;
 
+-- name: trusted_rules
+-- What runs showed as rules: first the sightings of one lesson, then the newest of the others.
+select o.lesson_id, o.text from occurrence o join lesson l on l.id = o.lesson_id
+where l.tenant = :tenant and l.project = :project and l.kind = 'strategy' and l.state in ('unverified', 'verified')
+  and o.trust not in ('tool', 'external')
+order by case when o.lesson_id = :id then 0 else 1 end, o.at desc, o.id desc limit :limit;
+
 -- name: count_alarm
 update hardened set hits = hits + 1, false_alarms = false_alarms + :wrong, last_hit = :now
 where tenant = :tenant and project = :project and lesson_id = :id and state = 'accepted';
