@@ -47,12 +47,13 @@ docs: setup ## the pages of all names and all commands, in build/docs
 bench: setup ## the benchmarks
 	@$(PY) -m bench $(ARGS)
 
-quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b]
+quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2]
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
-		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)')
+		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)') \
+		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)')
 
 # Every answer is kept in ANSWERS, by default ~/.cache/heedful-bench.
-learn: ## quality ONLY=learn, hours on a real model; stop it with Ctrl-C, the next run goes on
+learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on
 	@$(MAKE) --no-print-directory quality ONLY=learn
 
 soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor

@@ -33,6 +33,8 @@ from bench.quality import (
     whowhen,
 )
 from bench.quality.answers import CACHE, MODELS, Live, say
+from bench.quality.arms import ARMS
+from bench.quality.streams import READERS
 
 JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "stop": stop.run,
@@ -67,6 +69,11 @@ def main() -> int:
         models=tuple(options.models.split(",")),
         limit=options.limit,
         threads=options.threads,
+        workers=options.workers,
+        embedded=options.embedded,
+        streams=tuple(options.streams),
+        arms=tuple(options.arms),
+        orders=options.orders,
         folder=options.answers,
     )
     console = Console() if sys.stdout.isatty() else Console(width=160)
@@ -104,15 +111,43 @@ def parse_options() -> argparse.Namespace:
         "--models", default=MODELS[0], help=f"sizes with commas between: {sizes}"
     )
     live.add_argument("--limit", type=int, help="tasks of a stream or a check")
-    live.add_argument("--threads", type=int, default=1)
+    live.add_argument("--threads", type=int, default=1, help="of each worker")
+    live.add_argument(
+        "--workers", type=int, default=1, help="models that run at the same time"
+    )
+    live.add_argument(
+        "--embedded", action="store_true", help="run the prebuilt wheel of the model"
+    )
+    live.add_argument(
+        "--streams",
+        type=split_names,
+        default=[],
+        help=f"of learn, with commas between: {','.join(READERS)}",
+    )
+    live.add_argument(
+        "--arms",
+        type=split_names,
+        default=[],
+        help=f"of learn, with commas between: {','.join(ARMS)}",
+    )
     live.add_argument(
         "--answers", type=Path, default=CACHE, help="folder that keeps the answers"
+    )
+    live.add_argument(
+        "--orders", type=int, choices=(1, 2), help="of learn: 2 for the reverse, too"
     )
     options = parser.parse_args()
     is_known = set(options.models.split(",")) <= set(MODELS)
     if not is_known or (options.limit is not None and options.limit < 1):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
+    if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(ARMS)):
+        parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(ARMS)}")
     return options
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names between commas."""
+    return text.split(",")
 
 
 def format_figure(figure: float | None) -> str:

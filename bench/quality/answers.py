@@ -2,24 +2,27 @@
 and goes on.
 
 The answers are in one SQLite file outside of the project. The key of an answer is the
-model with its whole prompt and settings, so an unchanged prompt is never asked twice. A
-second run replays the kept answers in seconds and asks only what is new.
+model with the build that ran it, its whole prompt and settings, so an unchanged prompt
+is never asked twice. A second run replays the kept answers in seconds and asks only
+what is new. `answers.sqlite` can be copied to another machine; it quotes the data sets.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sqlite3
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import heedful
+from bench.quality import native
 from heedful.loop.record import Usage
 from heedful.models import weights
 from heedful.models.contract import Answer, Message, Model
@@ -36,13 +39,21 @@ create table if not exists answer (
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """How to run: the models by size, at most `limit` tasks, threads, and where answers
-    are.
+    """How to run: the models by size, at most `limit` tasks, and where answers are.
+
+    `workers` models run at the same time, each with `threads`. With `embedded`, they
+    run by the prebuilt wheel though a native build is possible. Without `streams`,
+    `arms` and `orders`, `learn` runs its plan.
     """
 
     models: tuple[str, ...] = ("0.5b",)
     limit: int | None = None
     threads: int = 1
+    workers: int = 1
+    embedded: bool = False
+    streams: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    orders: int | None = None
     folder: Path = CACHE
 
 
@@ -123,23 +134,68 @@ class KeptModel:
         """Do nothing: `open_kept_model` closes the model."""
 
 
+class KeptModels:
+    """Alike models, each of them leased to one job at a time."""
+
+    def __init__(
+        self, name: str, models: Sequence[Model], db: sqlite3.Connection
+    ) -> None:
+        self.name = name
+        self._db = db
+        self._idle = asyncio.Queue[Model]()
+        for model in models:
+            self._idle.put_nowait(model)
+
+    @asynccontextmanager
+    async def lease(self) -> AsyncIterator[KeptModel]:
+        """Wait for a model that is idle, and lend it with counters at 0."""
+        model = await self._idle.get()
+        try:
+            yield KeptModel(self.name, model, self._db)
+        finally:
+            self._idle.put_nowait(model)
+
+
 @asynccontextmanager
-async def open_kept_model(
+async def open_kept_models(
     size: str, data: Path, live: Live
-) -> AsyncIterator[KeptModel]:
-    """Open a model by its size; `models.json` beside `data` has the fetch list."""
+) -> AsyncIterator[KeptModels]:
+    """Open models by their size; `models.json` beside `data` has the fetch list."""
     name = CODER.format(size)
     path = data / ".." / "models.json"
     file = await weights.fetch(_read_weights(name, path), progress=_show_fetch)
     live.folder.mkdir(parents=True, exist_ok=True)
-    model = heedful.open_model(f"embedded:{file}", threads=live.threads)
-    try:
-        with closing(sqlite3.connect(live.folder / "answers.sqlite", timeout=60)) as db:
-            db.execute("pragma journal_mode=wal")
-            db.execute(TABLE)
-            yield KeptModel(name, model, db)
-    finally:
-        await model.close()
+    program = None if live.embedded else native.build(CACHE)
+    async with AsyncExitStack() as stack:
+        models = list[Model]()
+        for _ in range(live.workers):
+            if program is None:
+                model = heedful.open_model(f"embedded:{file}", threads=live.threads)
+                stack.push_async_callback(model.close)
+            else:
+                server = native.serve(program, file, threads=live.threads)
+                model = await stack.enter_async_context(server)
+            models.append(model)
+        if program is not None:
+            name = f"{name} {native.build_name(program)}"
+
+        db = sqlite3.connect(live.folder / "answers.sqlite", timeout=60)
+        stack.enter_context(closing(db))
+        db.execute("pragma journal_mode=wal")
+        db.execute(TABLE)
+        yield KeptModels(name, models, db)
+
+
+@asynccontextmanager
+async def open_kept_model(
+    size: str, data: Path, live: Live
+) -> AsyncIterator[KeptModel]:
+    """Open one model by its size."""
+    async with (
+        open_kept_models(size, data, live) as models,
+        models.lease() as model,
+    ):
+        yield model
 
 
 def _read_weights(name: str, path: Path) -> weights.Weights:

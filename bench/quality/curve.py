@@ -4,15 +4,17 @@ without.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean
+from types import MappingProxyType
 from typing import Any, cast
 
 import heedful
 from bench.quality.answers import KeptModel, Progress
 from bench.quality.rows import Row
 from heedful import Finding
+from heedful.loop.record import Usage
 from heedful.models.contract import Message
 
 POLICY = heedful.Policy((heedful.MaxAttempts(3),), name="three attempts")
@@ -21,30 +23,43 @@ Function = Callable[..., Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A text, the system prompt of its function, and a check that knows the answer."""
+    """A text, the system prompt of its function, and a check that knows the answer.
+
+    `extract` returns the answer in what a model writes. Tasks of one `group` are
+    answered by one function.
+    """
 
     id: str
     text: str
     system: str
     judge: Callable[[str], list[Finding]]
+    extract: Callable[[str], str] = str
     group: str = ""
 
 
 @dataclass
 class Answers:
-    """The answers to a task; `had_memory` is True if the first prompt held something of
-    earlier tasks.
+    """The answers to a task, and what each of them cost.
+
+    `had_memory` is True if the first prompt held something of earlier tasks.
     """
 
     texts: list[str] = field(default_factory=list)
+    costs: list[Usage] = field(default_factory=list)
     had_memory: bool = False
+
+    def add(self, answer: heedful.Answer) -> None:
+        """Add an answer and its cost."""
+        self.texts.append(answer.text)
+        self.costs.append(answer.usage)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """How a task went: right at the first try, solved in the end, calls of the model.
 
-    `late` is True in the second half of the stream.
+    `late` is True in the second half of the stream. `first_prompt_tokens` are those of
+    the first call, the other tokens those of all calls.
     """
 
     task: Task
@@ -53,6 +68,26 @@ class Outcome:
     calls: int
     late: bool
     had_memory: bool
+    first_prompt_tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+
+    @classmethod
+    def of(cls, task: Task, answers: Answers, late: bool) -> Outcome:
+        """Judge the answers to a task."""
+        right = [not task.judge(text) for text in answers.texts]
+        costs = answers.costs
+        return cls(
+            task=task,
+            first=right[0],
+            solved=any(right),
+            calls=len(right),
+            late=late,
+            had_memory=answers.had_memory,
+            first_prompt_tokens=costs[0].prompt_tokens,
+            prompt_tokens=sum(cost.prompt_tokens for cost in costs),
+            completion_tokens=sum(cost.completion_tokens for cost in costs),
+        )
 
 
 def new_memory() -> heedful.Memory:
@@ -69,12 +104,14 @@ def decorate(
     *,
     chat: bool = False,
     tokens: int = 40,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Function:
     """Return a decorated function called `answer_NAME` for these tasks.
 
     It puts hint and task into one prompt; with `chat`, it shows worked examples as chat
     turns, as a Writer does. It adds each answer to `answers`. The messages `examples`
-    come before the task.
+    come before the task. `options` are further ones of `self_correcting`, or others
+    than these.
     """
     tasks_by_text = {task.text: task for task in tasks}
 
@@ -95,7 +132,10 @@ def decorate(
             temperature=context.temperature,
             seed=context.seed,
         )
-        answers.texts.append(completion.text)
+        completion = replace(
+            completion, text=tasks_by_text[task].extract(completion.text)
+        )
+        answers.add(completion)
         saw_memory = hint or context.examples or context.advice or examples
         if context.attempt == 1 and saw_memory:
             answers.had_memory = True
@@ -104,12 +144,9 @@ def decorate(
     judged.pure = True  # type: ignore[attr-defined]
     # Functions that somebody wrote one by one have different names.
     answer.__name__ = answer.__qualname__ = f"answer_{name}"
+    defaults = {"policy": POLICY, "memory": memory, "store": None}
     correct = heedful.self_correcting(
-        checks=[judged],
-        policy=POLICY,
-        memory=memory,
-        store=None,
-        on_exhausted="best",
+        checks=[judged], on_exhausted="best", **{**defaults, **options}
     )
     # What is decorated may return an Answer for a text.
     return correct(cast("Function", answer))
@@ -120,26 +157,23 @@ async def stream(
     tasks: Sequence[Task],
     function: Callable[[Task, Answers], Awaitable[Any]],
     model: KeptModel,
+    late_ids: Collection[str] | None = None,
 ) -> list[Outcome]:
-    """Call `function` with each task in turn and a record that receives the answers."""
+    """Call `function` with each task in turn and a record that receives the answers.
+
+    Tasks are late in the second half, or if they are in `late_ids`.
+    """
+    if late_ids is None:
+        late_ids = {task.id for task in tasks[len(tasks) // 2 :]}
+
     progress = Progress(title, len(tasks), model)
     outcomes = list[Outcome]()
-    for place, task in enumerate(tasks):
+    for task in tasks:
         answers = Answers()
         await function(task, answers)
-        right = [not task.judge(text) for text in answers.texts]
-        late = place >= len(tasks) // 2
-        outcomes.append(
-            Outcome(
-                task=task,
-                first=right[0],
-                solved=any(right),
-                calls=len(right),
-                late=late,
-                had_memory=answers.had_memory,
-            )
-        )
-        progress.task(right[0])
+        outcome = Outcome.of(task, answers, late=task.id in late_ids)
+        outcomes.append(outcome)
+        progress.task(outcome.first)
     return outcomes
 
 

@@ -338,7 +338,7 @@ async def _measure_rule(
             system = family.instruction
             user = f"{rule}\n\n{task.text}"
         turns = [Message("system", system), Message("user", user)]
-        answers.texts.append((await model.complete(turns, max_tokens=TOKENS)).text)
+        answers.add(await model.complete(turns, max_tokens=TOKENS))
 
     where = "as a hint" if hint else "in the prompt"
     outcomes = await stream(f"rule {where}, {family.name}", family.tasks, ask, model)

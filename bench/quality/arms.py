@@ -1,0 +1,174 @@
+"""The arms of `learn`: who answers the same tasks under the same prompt and check.
+
+An arm without memory has its answers from the model and the check alone. `nearest` is
+the simplest memory: the accepted answers so far whose tasks are nearest by the
+embedder, as chat turns. `ours` is one decorated function with a memory. An ablation of
+it is an entry of `ARMS` with other options of `heedful.self_correcting`, or with
+another memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import heedful
+from bench.quality.answers import KeptModel, Progress
+from bench.quality.curve import (
+    Answers,
+    Function,
+    Outcome,
+    Task,
+    decorate,
+    new_memory,
+    stream,
+)
+from bench.quality.streams import Stream
+from heedful.models.contract import Message
+
+SAMPLING_TEMPERATURE = 0.8
+# No more answers than that to a task are sampled, however many calls are left.
+MAX_SAMPLES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """How an arm answers.
+
+    `nearest` is the number of accepted answers that are shown before the first attempt.
+    `memory` makes the memory that the decorated functions share. `options` are further
+    ones of `self_correcting`. With `samples`, the arm asks again and again at a
+    temperature, and the check picks; it has as many calls as the arm `ours`.
+    """
+
+    nearest: int = 0
+    memory: Callable[[], heedful.Memory] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    samples: bool = False
+
+    @property
+    def remembers(self) -> bool:
+        """Whether answers depend on earlier tasks."""
+        return self.memory is not None or self.nearest > 0
+
+
+ONCE = heedful.Policy((heedful.MaxAttempts(1),), name="one attempt")
+OURS = Arm(memory=new_memory)
+ABLATIONS: Mapping[str, Arm] = {
+    "ours_rules": replace(OURS, options={"tell": "rules"}),
+    "ours_examples": replace(OURS, options={"tell": "examples"}),
+}
+ARMS: Mapping[str, Arm] = {
+    "nothing": Arm(options={"policy": ONCE}),
+    "again": Arm(samples=True),
+    "retries": Arm(),
+    "nearest": Arm(nearest=3),
+    "ours": OURS,
+    **ABLATIONS,
+}
+
+
+async def run_arm(
+    title: str,
+    arm: Arm,
+    source: Stream,
+    *,
+    tasks: Sequence[Task],
+    late_ids: frozenset[str],
+    model: KeptModel,
+) -> list[Outcome]:
+    """Answer the tasks of a stream in turn, each with what was learnt before it."""
+    memory = arm.memory() if arm.memory else None
+    functions: dict[str, Any] = {}
+    for group in sorted({task.group for task in tasks}):
+        function = decorate(
+            group or source.name,
+            [task for task in tasks if task.group == group],
+            model,
+            memory,
+            chat=True,
+            tokens=source.tokens,
+            options=arm.options,
+        )
+        functions[group] = partial(_call, function)
+        if arm.nearest:
+            functions[group] = NearestAnswers(function, arm.nearest)
+
+    async def answer(task: Task, answers: Answers) -> None:
+        await functions[task.group](task, answers)
+
+    return await stream(title, tasks, answer, model, late_ids)
+
+
+async def _call(function: Function, task: Task, answers: Answers) -> None:
+    await function(task.text, answers)
+
+
+class NearestAnswers:
+    """Shows the accepted answers so far whose tasks are nearest, the best one last."""
+
+    def __init__(self, function: Function, count: int) -> None:
+        self._function = function
+        self._count = count
+        self._embedder = heedful.models.open_embedder("minilm")
+        self._accepted: list[tuple[Sequence[float], str, str]] = []
+
+    async def __call__(self, task: Task, answers: Answers) -> None:
+        (vector,) = await self._embedder.embed([task.text])
+        ranked = sorted(
+            self._accepted, key=lambda entry: float(np.dot(entry[0], vector))
+        )
+        turns: list[Message] = []
+        for _, text, accepted in ranked[-self._count :]:
+            turns += [Message("user", text), Message("assistant", accepted)]
+
+        await self._function(task.text, answers, turns)
+        if not task.judge(answers.texts[-1]):
+            self._accepted.append((vector, task.text, answers.texts[-1]))
+
+
+async def ask_again(
+    title: str,
+    source: Stream,
+    *,
+    tasks: Sequence[Task],
+    late_ids: frozenset[str],
+    calls: int,
+    model: KeptModel,
+) -> list[Outcome]:
+    """Ask for all tasks, then again for those that are not solved, until `calls` are
+    used.
+
+    The first answer is that of temperature 0. The calls that are left for the last
+    round go to the first of its tasks.
+    """
+    answers_by_id = {task.id: Answers() for task in tasks}
+    unsolved = list(tasks)
+    progress = Progress(title, len(tasks), model)
+    for sample in range(MAX_SAMPLES):
+        if calls <= 0:
+            break
+        temperature = SAMPLING_TEMPERATURE if sample else 0.0
+        for task in unsolved[:calls]:
+            answer = await model.complete(
+                [Message("system", task.system), Message("user", task.text)],
+                max_tokens=source.tokens,
+                temperature=temperature,
+                seed=sample,
+            )
+            answer = replace(answer, text=task.extract(answer.text))
+            answers_by_id[task.id].add(answer)
+            if sample == 0:
+                progress.task(not task.judge(answer.text))
+        calls -= len(unsolved[:calls])
+        unsolved = [
+            task for task in unsolved if task.judge(answers_by_id[task.id].texts[-1])
+        ]
+    return [
+        Outcome.of(task, answers_by_id[task.id], late=task.id in late_ids)
+        for task in tasks
+    ]
