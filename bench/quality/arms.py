@@ -9,7 +9,7 @@ another memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -83,7 +83,7 @@ async def run_arm(
 ) -> list[Outcome]:
     """Answer the tasks of a stream in turn, each with what was learnt before it."""
     memory = arm.memory() if arm.memory else None
-    functions: dict[str, Any] = {}
+    functions: dict[str, Callable[[Task, Answers], Awaitable[None]]] = {}
     for group in sorted({task.group for task in tasks}):
         function = decorate(
             group or source.name,

@@ -29,7 +29,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -111,7 +110,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 
     Raises SystemExit after all rows if an arm with memory had none.
     """
-    report: dict[str, Any] = {}
+    report: dict[str, object] = {}
     silent: list[str] = []
     for size in live.models:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
@@ -345,7 +344,7 @@ def _report(
     summaries: Mapping[str, Mapping[str, Summary]],
     gains: Mapping[str, Mapping[str, Gain | None]],
     results: Results,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     tasks = []
     for source, arms in results.items():
         for name, outcomes in arms.items():
@@ -363,9 +362,9 @@ def _report(
 
 def _plain(
     groups: Mapping[str, Mapping[str, Summary | Gain | None]],
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Return JSON data of records, by their groups and names."""
-    plain = {}
+    plain: dict[str, dict[str, object]] = {}
     for group, records in groups.items():
         plain[group] = {key: plain_figures(record) for key, record in records.items()}
     return plain

@@ -251,7 +251,7 @@ def read_intents(name: str, corrected: bool, data: Path, split: str) -> Stream:
         system += f"\nAnswer {checker.NONE} if no queue is meant."
 
     judge = partial(_judge_queue, checker, frozenset(queues), corrected)
-    extract = partial(queue_named, _queue_pattern(queues), checker.named)
+    extract = partial(queue_named, queue_pattern(queues), checker.named)
     tasks = [
         Task(
             id=row["id"],
@@ -280,7 +280,7 @@ def _judge_queue(
     return [] if right else [Finding("queue", message, fix=fix)]
 
 
-def _queue_pattern(queues: Iterable[str]) -> re.Pattern[str]:
+def queue_pattern(queues: Iterable[str]) -> re.Pattern[str]:
     """Return what finds a queue's name, however its words are joined."""
     names = [r"[\s_-]+".join(map(re.escape, name.split("_"))) for name in queues]
     names.sort(key=len, reverse=True)

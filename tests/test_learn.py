@@ -1,0 +1,252 @@
+"""The arms of `make learn` are comparable: extraction, budgets, pairs and reviews."""
+
+import asyncio
+import sqlite3
+
+import pytest
+
+import heedful
+from bench.quality import learn, sql, streams
+from bench.quality.answers import TABLE, KeptModel
+from bench.quality.arms import ARMS, Arm, ask_again, run_arm
+from bench.quality.curve import Answers, Outcome, Task
+from bench.quality.paired import gain, right_at_once, summarize
+from bench.quality.streams import Stream
+from heedful import Finding
+from heedful.loop.record import Usage
+from heedful.models.contract import Answer
+from heedful.testing import ScriptedModel
+
+QUEUES = ("card_arrival", "card_linking", "wrong_exchange_rate", "exchange_rate")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param("SELECT 1", "SELECT 1", id="a bare statement"),
+        pytest.param("```sql\nSELECT 1;\n```", "SELECT 1;", id="a fence"),
+        pytest.param("```sqlite\nSELECT 1\n```\nIt works.", "SELECT 1", id="sqlite"),
+        pytest.param("```SELECT 1```", "SELECT 1", id="a fence on one line"),
+        pytest.param("```sql\nSELECT 1", "SELECT 1", id="a fence that is cut off"),
+        pytest.param("SQLite: SELECT 1", "SELECT 1", id="a label"),
+        pytest.param("Here it is:\n\nSELECT 1;", "SELECT 1;", id="words before"),
+        pytest.param("SELECT 1; This selects 1.", "SELECT 1;", id="words after"),
+        pytest.param("SELECT 1\n\nThis is it.", "SELECT 1", id="a paragraph after"),
+        pytest.param("SELECT ';' AS a; x", "SELECT ';' AS a;", id="a quoted semicolon"),
+        pytest.param(
+            "WITH a AS (SELECT 1)\nSELECT * FROM a",
+            "WITH a AS (SELECT 1)\nSELECT * FROM a",
+            id="a common table expression",
+        ),
+        pytest.param(
+            "With these tables:\nSELECT 1", "SELECT 1", id="a sentence that begins With"
+        ),
+        pytest.param("UPDATE t SET a = 1", "UPDATE t SET a = 1", id="an update"),
+        pytest.param(" I do not know. ", "I do not know.", id="no statement"),
+    ],
+)
+def test_statement(answer, expected):
+    assert sql.statement(answer) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param("card_arrival", "card_arrival", id="the name"),
+        pytest.param("Card Arrival.", "card_arrival", id="words and a mark"),
+        pytest.param("The queue is card-linking", "card_linking", id="a sentence"),
+        pytest.param("the wrong exchange rate", "wrong_exchange_rate", id="longest"),
+        pytest.param("card_arrival_x", "card_arrival_x", id="another name"),
+        pytest.param("pizza\nplease", "pizza", id="no name"),
+    ],
+)
+def test_queue_named(answer, expected):
+    pattern = streams.queue_pattern(QUEUES)
+    named = streams.queue_named(pattern, lambda text: text.split("\n")[0], answer)
+    assert named == expected
+
+
+@pytest.fixture
+def db():
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(
+        "CREATE TABLE city (name TEXT, state TEXT);"
+        "INSERT INTO city VALUES ('austin', 'texas'), ('dallas', 'texas')"
+    )
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "fix"),
+    [
+        pytest.param(
+            "SELECT name FROM city WHERE state = 'Texas'",
+            "no rows: names are written in lower case",
+            "write 'texas', not 'Texas'",
+            id="a name in capitals",
+        ),
+        pytest.param(
+            "SELECT name FROM city WHERE state = 'ohio'",
+            "the statement returns no rows",
+            "compare with values that the table has",
+            id="no rows",
+        ),
+        pytest.param(
+            "SELECT name, state FROM city",
+            "the number of columns is wrong",
+            "select only what is asked for: 1 of 2 columns",
+            id="a column too many",
+        ),
+        pytest.param(
+            "SELECT a.name FROM city a, city b",
+            "rows are repeated",
+            "use SELECT DISTINCT",
+            id="repeated rows",
+        ),
+        pytest.param(
+            "SELECT state FROM city",
+            "the rows are not those that are asked for",
+            "",
+            id="other rows",
+        ),
+    ],
+)
+def test_a_reviewer_says_what_a_person_sees(db, answer, message, fix):
+    reviewer = sql.Reviewer(
+        db=db,
+        right_rows=lambda width: [("austin",), ("dallas",)],
+        ordered=False,
+        limit=lambda connection: None,
+    )
+    (finding,) = sql.findings(lambda text: (False, "2 rows"), reviewer, answer)
+    assert finding.message == message
+    assert finding.fix == fix
+
+
+def make_task(number, right="right"):
+    def judge(answer):
+        return [] if answer == right else [Finding("word", "wrong word")]
+
+    return Task(id=f"t{number}", text=f"task {number}", system="Answer.", judge=judge)
+
+
+@pytest.fixture
+def keep(tmp_path):
+    """Return a function that keeps the answers of a model."""
+    connection = sqlite3.connect(tmp_path / "answers.sqlite")
+    connection.execute(TABLE)
+    yield lambda model: KeptModel("scripted", model, connection)
+    connection.close()
+
+
+def test_again_has_as_many_calls_as_it_is_given(keep):
+    tasks = [make_task(number) for number in range(4)]
+    source = Stream(name="words", tasks=tuple(tasks))
+    model = ScriptedModel("wrong", forever=True)
+    outcomes = asyncio.run(
+        ask_again(
+            "again",
+            source,
+            tasks=tasks,
+            late_ids=frozenset({"t2", "t3"}),
+            calls=10,
+            model=keep(model),
+        )
+    )
+    assert [outcome.calls for outcome in outcomes] == [3, 3, 2, 2]
+    assert not any(outcome.solved for outcome in outcomes)
+
+
+def test_again_asks_no_more_when_the_check_accepts(keep):
+    tasks = [make_task(0), make_task(1)]
+    source = Stream(name="words", tasks=tuple(tasks))
+    model = ScriptedModel("wrong", "right", "right")
+    outcomes = asyncio.run(
+        ask_again(
+            "again",
+            source,
+            tasks=tasks,
+            late_ids=frozenset(),
+            calls=10,
+            model=keep(model),
+        )
+    )
+    assert [outcome.calls for outcome in outcomes] == [2, 1]
+    assert [outcome.first for outcome in outcomes] == [False, True]
+    assert all(outcome.solved for outcome in outcomes)
+
+
+def test_an_arm_with_memory_shows_it_and_one_without_does_not(keep):
+    tasks = [make_task(number) for number in range(3)]
+    source = Stream(name="words", tasks=tuple(tasks))
+    memory = Arm(memory=lambda: heedful.Memory(":memory:", holdout=0))
+    had_memory = {}
+    for name, arm in (("plain", Arm()), ("memory", memory)):
+        model = ScriptedModel("wrong", "right", forever=True)
+        outcomes = asyncio.run(
+            run_arm(
+                name,
+                arm,
+                source,
+                tasks=tasks,
+                late_ids=frozenset({"t2"}),
+                model=keep(model),
+            )
+        )
+        had_memory[name] = [outcome.had_memory for outcome in outcomes]
+    assert had_memory["plain"] == [False, False, False]
+    assert had_memory["memory"][-1]
+
+
+def make_outcomes(stream, firsts):
+    outcomes = {}
+    for number, first in enumerate(firsts):
+        task = make_task(f"{stream}{number}")
+        answers = Answers()
+        answers.add(Answer("right" if first else "wrong", Usage(1, 10)))
+        late = number >= len(firsts) // 2
+        outcomes[0, task.id] = Outcome.of(task, answers, late=late)
+    return outcomes
+
+
+def test_streams_count_alike_however_many_tasks_they_have():
+    long = list(
+        zip(
+            make_outcomes("a", [True] * 30).values(),
+            make_outcomes("a", [False] * 30).values(),
+            strict=True,
+        )
+    )
+    short = list(
+        zip(
+            make_outcomes("b", [True, False]).values(),
+            make_outcomes("b", [True, False]).values(),
+            strict=True,
+        )
+    )
+    figure = gain([long, short], right_at_once, late_only=False)
+    assert figure is not None
+    assert figure.gain == 0.5
+    assert figure.low <= 0.5 <= figure.high
+    assert figure.won == 30
+    assert figure.lost == 0
+
+
+def test_won_and_lost_are_counted_against_nothing():
+    ours = make_outcomes("a", [True, True, False, False])
+    plain = make_outcomes("a", [True, False, True, False])
+    summary = summarize(ours, plain)
+    assert summary.won == 1
+    assert summary.lost == 1
+    assert summary.first == 0.5
+    assert summary.second_half == 0.0
+
+
+def test_every_expected_gain_names_streams_and_arms():
+    for key in learn.EXPECTED:
+        group, _, comparison = key.partition(".")
+        name, _, other = comparison.partition("_over_")
+        assert group in (*learn.POOLS, *streams.READERS)
+        assert name in ARMS
+        assert other in ARMS
