@@ -62,8 +62,8 @@ def test_statement(answer, expected):
 )
 def test_queue_named(answer, expected):
     pattern = streams.queue_pattern(QUEUES)
-    named = streams.queue_named(pattern, lambda text: text.split("\n")[0], answer)
-    assert named == expected
+    queue = streams.queue_named(pattern, lambda text: text.split("\n")[0], answer)
+    assert queue == expected
 
 
 @pytest.fixture
@@ -235,8 +235,8 @@ def test_streams_count_alike_however_many_tasks_they_have():
 
 def test_won_and_lost_are_counted_against_nothing():
     ours = make_outcomes("a", [True, True, False, False])
-    plain = make_outcomes("a", [True, False, True, False])
-    summary = summarize(ours, plain)
+    without = make_outcomes("a", [True, False, True, False])
+    summary = summarize(ours, without)
     assert summary.won == 1
     assert summary.lost == 1
     assert summary.first == 0.5

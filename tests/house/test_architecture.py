@@ -20,7 +20,7 @@ PAGES_ABOUT_CODE = [
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]
 # What a command writes.
-OUTPUTS = {"build/docs"}
+OUTPUTS = {"build/docs", "bench/out"}
 PICTURE = PAGE.partition("```text")[2].partition("```")[0]
 
 
