@@ -931,3 +931,16 @@ def test_a_setting_that_cannot_be_is_named(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails(**wrong)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("threshold", ["3", 0, -1, 1.5, True])
+def test_a_threshold_is_a_count(store, threshold):
+    with pytest.raises(InvalidInput, match="threshold is"):
+        run_async(detect_bias_repetition("l", ["a"], threshold, store=store))
+
+
+def test_a_threshold_may_be_a_number_of_numpy(store):
+    one: Any = np.int64(1)
+    answer = run_async(detect_bias_repetition("l", ["a"], one, store=store))
+    assert answer["bias_echo"] is True
+    assert json.loads(json.dumps(answer))["threshold"] == 1

@@ -582,3 +582,18 @@ def test_a_memory_without_a_file_cannot_be_pickled(url):
     with pytest.raises(InvalidInput, match="it must be a SQLite file") as caught:
         pickle.dumps(Memory(url))
     assert "secret" not in str(caught.value)
+
+
+def test_no_similar_entry_is_explained(memory):
+    assert "no lesson is about a similar task" in similar_to(memory, PROMPT).silence
+    run_async(compat.store(memory, PROMPT, "no unit", "7 kg"))
+    assert similar_to(memory, PROMPT).silence == ""
+    silence = similar_to(memory, f"Please kindly {PROMPT}").silence
+    assert silence.startswith(
+        "no entry has a prompt of the similarity 0.7; the nearest"
+    )
+
+
+def similar_to(memory: Any, prompt: str) -> Any:
+    """Return the entries whose prompts are similar."""
+    return run_async(compat.retrieve_similar(memory, prompt))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from heedful.compat.refining import (
     improvement_score,
     run_iteration,
 )
+from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding
 from heedful.testing import history
 from tests.compat.shapes import run_async
@@ -286,6 +288,27 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
     assert improvement_score(evaluation_of(*before), evaluation_of(*after)) == score
+
+
+def test_improvement_is_also_that_of_two_critiques():
+    before = {"severity": np.float32(0.75), "issues": ["blunt"], "suggestions": []}
+    assert improvement_score(before, {"severity": Decimal("0.25")}) == 0.5
+    assert improvement_score(before, evaluation_of(0.5)) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("after", "field"),
+    [
+        pytest.param(0.2, "after", id="a number"),
+        pytest.param(None, "after", id="None"),
+        pytest.param({"issues": []}, "severity of after", id="no severity"),
+        pytest.param({"severity": 2}, "severity of after", id="severity above 1"),
+    ],
+)
+def test_what_has_no_severity_is_refused(after, field):
+    with pytest.raises(InvalidInput) as refusal:
+        improvement_score({"severity": 0.5}, after)
+    assert refusal.value.field == field
 
 
 # -- stage guardrails

@@ -153,6 +153,90 @@ def test_the_code_of_an_event_may_be_a_number(api):
     assert "“Too Many Requests”" in answer.json()["reflection_text"]
 
 
+# The first example of such engines: the tool is in the metadata, and times are those of
+# JavaScript.
+SLOW_QUERY = {
+    "events": [
+        {
+            "event_id": "evt_001",
+            "event_type": "tool_call",
+            "timestamp": 1_769_857_200_000,
+            "content": "Called database query with complex JOIN",
+            "metadata": {"tool": "database"},
+        },
+        {
+            "event_id": "evt_002",
+            "event_type": "error_event",
+            "timestamp": 1_769_857_230_250,
+            "content": "Query timeout after 30 seconds",
+            "metadata": {"tool": "database"},
+            "error": {"message": "Timeout"},
+        },
+    ],
+    "outcome": "failure",
+    "error": {
+        "error_category": "timeout_error",
+        "error_message": "Query exceeded 30s timeout",
+        "context": {"rows": 10_000},
+    },
+    "task_description": "Fetch user analytics",
+    "session_id": "6f1c7f3e-8f6a-4c0e-9a57-0a2c4d1b7e11",
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"query_text": "database optimization"}, id="its words"),
+        pytest.param({"tags": ["performance", "database"]}, id="its tags"),
+        pytest.param(
+            {"query_text": "unlike words", "tags": ["database"]},
+            id="its tags beside other words",
+        ),
+        pytest.param({}, id="nothing"),
+    ],
+)
+def test_the_first_example_of_such_engines_is_found_by_its_own_query(api, asked):
+    generated = api.post(GENERATE, json=SLOW_QUERY).json()
+    assert generated["strategy_text"].startswith("database can run out of time")
+    assert generated["error_category"] == "timeout_error"
+
+    records = api.post(QUERY, json=asked).json()["reflections"]
+    ids = {generated["reflection_id"], generated["strategy_id"]}
+    assert {record["reflection_id"] for record in records} == ids
+    for record in records:
+        assert record["metadata"]["session_id"] == SLOW_QUERY["session_id"]
+
+
+@pytest.mark.parametrize("field", ["message", "error_message"])
+def test_the_error_of_an_event_has_its_words_under_either_name(api, field):
+    call = {"event_type": "tool_call", "tool_name": "psql", "content": "select 1"}
+    error = {"event_type": "tool_response", "error": {field: "the disk is full"}}
+    body = {**TALK, "events": [call, error], "store": False}
+    answer = api.post(GENERATE, json=body).json()
+    assert "“the disk is full”" in answer["reflection_text"]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param({"override_by": None}, id="null"),
+        pytest.param({}, id="left out"),
+    ],
+)
+def test_an_override_that_names_nobody_is_that_of_the_key(api, named):
+    body = {**DOCUMENTED, **POOR, "max_reruns": 0, "override_max_reruns": True}
+    body.pop("override_by")
+    api.post(COMPLETE, json={**DOCUMENTED, **POOR, "max_reruns": 0})
+    answer = api.post(COMPLETE, json={**body, **named}).json()["decision_result"]
+    assert answer["decision"] == "rerun"
+    assert answer["overridden_by"].startswith("tests (")
+
+    lifted = api.post(f"{OVERRIDE}/loop_001", json={"override_fatigue": True, **named})
+    assert lifted.status_code == 200
+    assert lifted.json()["overridden_by"].startswith("tests (")
+
+
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, POOR, name)["new_loop_id"]) is not None:

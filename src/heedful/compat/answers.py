@@ -52,6 +52,18 @@ TRACE_FIELDS = """
 """.split()
 
 
+class Records(list[dict[str, Any]]):
+    """The records that a query found, and why if it found none.
+
+    `silence` is "" if there are records. Else it names the lesson that is nearest, the
+    one thing that keeps it back, and the command that changes it.
+    """
+
+    def __init__(self, records: Iterable[dict[str, Any]], silence: str) -> None:
+        super().__init__(records)
+        self.silence = silence
+
+
 class Record(Mapping[str, Any]):
     """A dataclass whose fields are also the keys of a mapping."""
 

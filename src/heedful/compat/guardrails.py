@@ -35,6 +35,8 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import (
     as_float,
+    as_integer,
+    check_integer,
     check_sequence,
     check_share,
     check_texts,
@@ -697,6 +699,8 @@ async def detect_bias_repetition(
     stored_loop, number = await loops.find(loop_id)
     if threshold is None:
         threshold = _echo_threshold(stored_loop)
+    threshold = as_integer(threshold)
+    check_integer("threshold", threshold)
 
     earlier = await loops.earlier_echoes(stored_loop.id)
     loop = stored_loop.loop

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from heedful.compat.answers import Records
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example, Match, Trust
 from heedful.lessons.words import words
@@ -62,8 +63,10 @@ async def retrieve_similar(
     prompt: str,
     limit: int = 5,
     threshold: float = MIN_PROMPT_SIMILARITY,
-) -> list[dict[str, Any]]:
+) -> Records:
     """Return the entries with the most similar prompts, most similar first.
+
+    If there are none, `silence` of the list says why.
 
     The entries are those of `store`, and what loops learnt from mistakes that they
     corrected. The similarity is the Jaccard index of the words, without common words
@@ -74,17 +77,27 @@ async def retrieve_similar(
     _check_memory(memory)
 
     prompt_words = frozenset(words(prompt))
-    similar: list[tuple[float, Match]] = []
-    for match in await memory.recall(prompt, MAX_SIMILAR_EXAMPLES):
+    matches = await memory.recall(prompt, MAX_SIMILAR_EXAMPLES)
+    likenesses: list[tuple[float, Match]] = []
+    for match in matches:
         similarity = _similarity(prompt_words, frozenset(words(match.example.task)))
-        if match.example.wrong and similarity >= threshold:
-            similar.append((similarity, match))
+        if match.example.wrong:
+            likenesses.append((similarity, match))
+    likenesses.sort(key=itemgetter(0), reverse=True)
 
-    similar.sort(key=itemgetter(0), reverse=True)
-    return [
+    similar = [pair for pair in likenesses if pair[0] >= threshold]
+    silence = matches.silence
+    if matches and not similar:
+        nearest = max([similarity for similarity, _ in likenesses], default=0.0)
+        silence = (
+            f"no entry has a prompt of the similarity {threshold:g}; the nearest has "
+            f"{nearest:.2f}"
+        )
+    entries = [
         _mistake_entry(match.example, match.at, match.lesson)
         for _, match in similar[:limit]
     ]
+    return Records(entries, silence=silence)
 
 
 def _similarity(first: frozenset[str], second: frozenset[str]) -> float:

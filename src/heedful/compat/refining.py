@@ -5,7 +5,7 @@ One iteration is a loop of at most two attempts: the given candidate and its rev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -20,7 +20,7 @@ from heedful.loop import decide, policies, record, stop
 from heedful.loop.runs import CheckResult, StageAttempt
 from heedful.pipeline import validate
 from heedful.pipeline.validation import ValidationReport
-from heedful.validation import require
+from heedful.validation import as_float, check_share, require
 
 # Rules that end a loop although it has not converged.
 UNCONVERGED_RULES = ("attempts", "budget", "cancelled", "unscored")
@@ -101,9 +101,27 @@ def has_converged(result: Result[Any]) -> bool:
     return _is_settled(result.verdict)
 
 
-def improvement_score(before: record.Evaluation, after: record.Evaluation) -> float:
-    """Return by how much the highest severity fell, in -1..1; above 0 is better."""
-    return round(before.worst - after.worst, 3)
+def improvement_score(
+    before: record.Evaluation | Mapping[str, Any],
+    after: record.Evaluation | Mapping[str, Any],
+) -> float:
+    """Return by how much the highest severity fell, in -1..1; above 0 is better.
+
+    Critiques of earlier systems are mappings with a `severity`. Raises InvalidInput.
+    """
+    return round(_severity("before", before) - _severity("after", after), 3)
+
+
+def _severity(name: str, critique: object) -> float:
+    """Return the highest severity of an evaluation or of a critique."""
+    if isinstance(critique, record.Evaluation):
+        return critique.worst
+    if not isinstance(critique, Mapping):
+        allowed = "an Evaluation, or a mapping with a severity"
+        raise InvalidInput(name, critique, allowed)
+    severity: Any = as_float(critique.get("severity"))
+    check_share(f"severity of {name}", severity)
+    return float(severity)
 
 
 def _is_settled(verdict: decide.Verdict) -> bool:

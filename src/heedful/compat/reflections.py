@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from heedful.compat.answers import Record
+from heedful.compat.answers import Record, Records
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     EPISODE_LESSON_KINDS,
@@ -49,6 +49,7 @@ from heedful.traces.episode import Episode, Limits, safe_id
 from heedful.traces.messages import EpisodeReader
 from heedful.validation import (
     as_float,
+    as_integer,
     check_integer,
     check_share,
     check_texts,
@@ -521,18 +522,6 @@ def _strategy_of(lesson: Lesson, text: str) -> Lesson:
     )
 
 
-class FoundReflections(list[dict[str, Any]]):
-    """The records that a query found, and why if it found none.
-
-    `silence` is "" if there are records. Else it names the lesson that is nearest, the
-    one thing that keeps it back, and the command that changes it.
-    """
-
-    def __init__(self, records: Iterable[dict[str, Any]], silence: str) -> None:
-        super().__init__(records)
-        self.silence = silence
-
-
 async def query_reflections(
     tenant_id: str | UUID,
     project_id: str | UUID,
@@ -544,7 +533,7 @@ async def query_reflections(
     *,
     store: Memory | Store | str = DEFAULT_REFLECTIONS_STORE,
     waiting: bool = True,
-) -> FoundReflections:
+) -> Records:
     """Return at most `k` reflections and strategies for a query, best first.
 
     If there are none, `silence` of the list says what keeps the nearest back. Without
@@ -556,6 +545,7 @@ async def query_reflections(
     `confidence` of a record are those of its author, `heedful_importance` is heedful's
     own. Raises InvalidInput, StoreError.
     """
+    k = as_integer(k)
     check_integer("k", k)
     check_share("min_importance", min_importance)
     check_texts(query_text=query_text or "")
@@ -570,7 +560,7 @@ async def query_reflections(
         kind=EPISODE_LESSON_KINDS,
         waiting=waiting,
     )
-    return FoundReflections(map(_record_of, matches), silence=matches.silence)
+    return Records(map(_record_of, matches), silence=matches.silence)
 
 
 def _record_of(match: Match) -> dict[str, Any]:
