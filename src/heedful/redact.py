@@ -35,7 +35,7 @@ from heedful.redact_rules import (
     Rule,
 )
 
-MIN_SECRET_CHARS = 8  # a shorter text is no secret and has no room for one
+MIN_SECRET_CHARS = 8  # a shorter text has no room for a secret
 
 # Short texts in which no secret was found. One attempt redacts its findings and names
 # several times, and a text that is remembered here need not be searched again.
@@ -258,7 +258,7 @@ _ASSIGNED_VALUE_PATTERN = re.compile(rf"{NOT_A_REFERENCE}\S{{6,}}\Z", re.VERBOSE
 def redact_data(value: Any, key: str = "") -> Any:
     """Return JSON data without secrets.
 
-    The value of a `key` such as `password` is a secret; "" is no key.
+    The value of a `key` such as `password` is a secret; "" means no key.
     """
     if isinstance(value, str):
         meaning = _key_meaning(key)

@@ -405,7 +405,7 @@ def _read_biases(
 
         quote = _read_line(bias, "quote", MAX_QUOTE_CHARS)
         if quote not in " ".join(candidate.split()):
-            quote = ""  # a quote that the candidate does not contain is no evidence
+            quote = ""  # only what the candidate contains is evidence
         message = f"{tag}: it {role.tags[tag]}"
         if quote:
             message += f", as in “{quote}”"

@@ -141,7 +141,7 @@ def blocking(function: Callable[..., Any]) -> bool:
 
 
 # What a check answers. A text is what is wrong, False that something is wrong; True,
-# None and an empty text are no finding. A check that also gives scores returns an
+# None and an empty text mean that nothing is. A check that also gives scores returns an
 # Evaluation, because a task file names only checks and no evaluator.
 Judged = (
     Iterable[Finding | str]

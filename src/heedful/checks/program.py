@@ -3,7 +3,7 @@
 The tests are split into steps, one a statement (`plan_tests`). A child process
 (`_child`) loads the program, runs the steps and records what happens; from its records
 come the findings. `isolation` says how far the process is kept apart from the user's
-files, processes and networks: by bubblewrap, or by limits alone. This is no complete
+files, processes and networks: by bubblewrap, or by limits alone. It is not a complete
 sandbox: run untrusted programs in a container.
 """
 

@@ -195,7 +195,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.web import add_pages
 
     async with opened_store(values) as store:
-        # The first statement fails here if the file is no database.
+        # The first statement fails here if the file is not a database.
         await store.read(Scope(), keys.any_key)
 
         hint = "another --port (it may be heedful ui)"

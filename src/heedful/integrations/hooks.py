@@ -627,8 +627,8 @@ def _whole_text(response: Any) -> str:
 async def _on_stop(moment: _Moment) -> Reply:
     """Run the commands that the project wants before a turn ends, and decide.
 
-    The turn is a loop like any other, and each stop is an attempt of it. A subagent's
-    end is not the end of the turn, nor is a stop while work in the background goes on.
+    The turn is a loop like any other, and each stop is an attempt of it. The turn does
+    not end with a subagent, or with a stop while work in the background goes on.
     """
     if moment.subagent:
         return Reply()

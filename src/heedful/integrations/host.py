@@ -80,8 +80,8 @@ class Host:
     """heedful for the runs of one agent: its memory, its checks, and when it must stop.
 
     `memory` is a Memory, a Store, its name, or None. `checks`, `goals`, `policy`,
-    `memory_key` and `context` are those of `open_loop`; without checks and goals there
-    is no verdict. A lookup takes at most `seconds`. Errors of heedful are logged and
+    `memory_key` and `context` are those of `open_loop`; without checks and goals no run
+    gets a verdict. A lookup takes at most `seconds`. Errors of heedful are logged and
     not raised, except with `strict`.
     """
 

@@ -145,9 +145,9 @@ class Example:
         return short_digest(f"{self.task}\0{self.accepted}")
 
 
-# A rule that this many loops were shown and kept is shown to one loop in
-# `REMINDER_INTERVAL_LOOPS`. So is a rule if the loops that did not fix it exceed those
-# that did by more than `MAX_FAILED_LOOPS`.
+# A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if this many loops were
+# shown it and kept it, or if the loops that did not fix it exceed those that did by
+# more than `MAX_FAILED_LOOPS`.
 MIN_QUIET_LOOPS = 20
 MAX_FAILED_LOOPS = 2
 REMINDER_INTERVAL_LOOPS = 5

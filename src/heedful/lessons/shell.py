@@ -70,7 +70,7 @@ class ShellLine:
     `programs` are the names of its programs, each of them once, in the order in which
     they stand there. `words` is the line without texts in quotes and here-documents.
     `clear` is false if there may be other programs. `address` is true if a word, or a
-    text in quotes that is no message, has the address of another computer.
+    text in quotes that is not a message, has the address of another computer.
     """
 
     programs: tuple[str, ...] = ()

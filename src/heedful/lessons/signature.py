@@ -76,7 +76,7 @@ def _pattern_of(error_type: str, text: str) -> str:
 
     brackets = text.count("[") + text.count("{")
     if text.startswith(("[", "{")) and brackets <= MAX_JSON_BRACKETS:
-        with suppress(ValueError):  # it is no JSON after all
+        with suppress(ValueError):  # it is not JSON after all
             return _data_pattern(error_type, json.loads(text))
     return _mask_particulars(error_type, text)
 

@@ -449,7 +449,7 @@ def _function_output(stage: str, text: str) -> str:
     A stage that changed only its own output shows this output. Values that JSON cannot
     represent are shown by their description. Any other candidate is shown as it is.
     """
-    # A value that only Python can write, or a candidate that is no StateChange.
+    # A value that only Python can write, or a candidate other than a StateChange.
     with suppress(ValueError, AttributeError):
         document = json.loads(text)
         new_values, *others = document.values()

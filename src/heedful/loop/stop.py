@@ -78,7 +78,7 @@ class MaxAttempts:
 class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
 
-    None is no limit. The last attempt may exceed the limit.
+    None means no limit. The last attempt may exceed the limit.
     """
 
     tokens: int | None = None

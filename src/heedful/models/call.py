@@ -222,7 +222,7 @@ def replace_surrogates(text: str) -> str:
 async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     """Cancel the body of `async with` after `seconds` and raise ModelTimeout.
 
-    `name` is the name of the model. None is no limit.
+    `name` is the name of the model. None means no limit.
     """
     limit = asyncio.timeout(seconds)
     try:

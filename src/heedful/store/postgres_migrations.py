@@ -121,7 +121,8 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
 
 
 def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
-    """Migrate the tables and the job queue, and grant `role` its rights; "" is no role.
+    """Migrate the tables and the job queue, and grant `role` its rights; "" means no
+    role.
 
     The caller begins and commits the transaction.
     """

@@ -43,7 +43,7 @@ def statements(dialect: Dialect) -> dict[str, str]:
     # `/*sqlite indexed by lesson_type */` becomes `indexed by lesson_type`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
-    # The text before the first name is no statement; then names and SQL alternate.
+    # After the text before the first name, names and SQL alternate.
     _, *parts = _NAME_PATTERN.split(text)
     names = parts[::2]
     bodies = parts[1::2]

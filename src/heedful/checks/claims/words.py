@@ -326,7 +326,7 @@ def split_name(name: str) -> tuple[str, ...]:
 def likeness(word: str, part: str) -> int:
     """Return how well a word of a text matches a part of a name.
 
-    0 is no match, 3 is certain.
+    0 means no match, 3 a certain one.
 
     >>> likeness("temperatures", "temp"), likeness("points", "pts")
     (3, 2)

@@ -52,8 +52,8 @@ NewId = Annotated[schemas.LoopName, Path(description="The id of a loop.")]
 Number = Annotated[
     int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")
 ]
-# Of the JSON of a loop: its task, attempts, outputs and decisions. Each report and each
-# answer about the loop reads all of it.
+# The characters in the JSON of a loop: its task, attempts, outputs and decisions. Each
+# report and each answer about the loop reads all of it.
 MAX_LOOP_CHARS = 8 * 2**20
 CREATED_RESPONSES: dict[int | str, Any] = {
     201: {"description": "The loop is new.", "model": Document}
