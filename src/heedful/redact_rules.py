@@ -65,8 +65,8 @@ NOT_A_REFERENCE = r"""
 """
 
 # Code and prose also assign to names of secrets. So without quotes a secret needs a
-# digit or a sign, or it follows "=" directly, as in settings and addresses, and is no
-# name of a secret.
+# digit or a sign, or it follows "=" directly, as in settings and addresses, and is not
+# the name of a secret.
 _UNQUOTED_CHARACTER = r"""[^\s"'`,;&()\[\]{}<>]"""
 _UNQUOTED_SECRET = rf"""
     (?=[!@#~]?+[^\s"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])

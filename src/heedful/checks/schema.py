@@ -120,7 +120,7 @@ class ParsedJson(NamedTuple):
 def _parse_json(text: str) -> ParsedJson | Finding:
     """Return the JSON in a text, or the finding that there is none.
 
-    Words before and after the JSON are a finding beside it.
+    Words before and after the JSON are another finding.
     """
     try:
         return ParsedJson(json.loads(text), text, [])
@@ -204,7 +204,7 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
         """Yield the problems of a value by the schema; its text is not needed."""
         try:
             for outer_error in validator.iter_errors(value):
-                # Of "anyOf", the error inside the likeliest alternative says more.
+                # For "anyOf", the error inside the likeliest alternative says more.
                 error = exceptions.best_match([outer_error]) or outer_error
 
                 rule = str(error.validator)

@@ -1,7 +1,7 @@
 """`heedful seen`, `before`, `recall`, `lessons`, `patterns`, `pin`, `prune`, `reembed`.
 
 They ask memory, and show and change what is in it. `seen`, `before` and `recall` ask
-one's own memory beside that of the project. Texts in quarantine are never printed.
+your own memory as well as the project's. Texts in quarantine are never printed.
 """
 
 from __future__ import annotations

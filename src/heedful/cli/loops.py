@@ -320,7 +320,7 @@ def _short_id(id: str) -> str:
 
 
 def _task_cell(row: Mapping[str, Any]) -> str:
-    """Return the task of a loop; of a run of a pipeline, the name of the pipeline."""
+    """Return the task of a loop, or the name of the pipeline of a run."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
     return clean(_shorten_value(task), MAX_TASK_CELL_CHARS)
 

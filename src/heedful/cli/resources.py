@@ -59,7 +59,7 @@ def ask(
 
 
 def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
-    """Ask the memory and, unless a database is stated, one's own memory beside it.
+    """Ask the memory and, unless a database is stated, the user's own memory, too.
 
     Returns each database with its answer. Raises NotFound, StoreError.
     """

@@ -55,9 +55,9 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 MAX_RUN_NAME_CHARS = 200
-# Among so many of the newest loops, the newest run of a file is looked for.
+# The newest run of a file is looked for among this many of the newest loops.
 MAX_LOOPS_OF_FILE = 500
-# So many histories are tried for each rule, to warn of one that can never fire.
+# The histories that are tried for each rule, to warn of a rule that can never fire.
 MAX_HISTORIES_BEFORE_RUN = 1_000
 # Errors of one task, after which other tasks continue. Other model errors would hit
 # them too.

@@ -47,14 +47,14 @@ DEFAULT_LOCAL_JOBS = 2  # at a time, where the store is a SQLite file
 SERVICE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 PAGES_HOST = "127.0.0.1"
 PAGES_DRAIN_SECONDS = 1.0
-# A job waits for requests up to a second: so often, and each time so long.
+# A job waits for requests for at most a second: this often, and this long each time.
 MAX_JOB_PAUSES = 50
 JOB_PAUSE_SECONDS = 0.02
 # New objects until Python looks for garbage. With the default of 700 it looks so often
 # while it reads a large body that everybody waits for a second.
 GARBAGE_THRESHOLD_OBJECTS = 50_000
 # How long another thread may go on while the event loop waits to run. It waits several
-# times in each request. With Python's 0.005 a light request took 20 ms and more beside
+# times in each request. With Python's 0.005 a light request took 20 ms and more during
 # a long computation.
 THREAD_SWITCH_SECONDS = 0.0005
 

@@ -174,7 +174,7 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
 
 
 def _validate_memory_key(key: str | None) -> None:
-    """Raise InvalidInput unless `key` is empty or short printable text, no secret."""
+    """Raise InvalidInput unless `key` is empty or a short printable text without secrets."""
     if not key:
         return
 
@@ -465,7 +465,7 @@ class Run(Generic[C]):
         return state
 
     def _head(self) -> Head:
-        """Return what the store holds of the loop beside its attempts."""
+        """Return what the store holds of the loop besides its attempts."""
         return Head(
             task=self.task,
             goals=[codec.to_document(goal) for goal in self._goals],

@@ -49,7 +49,7 @@ HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name for it"
 )
-# No agent sends an event of so many bytes.
+# No agent sends a larger event.
 MAX_HOOK_EVENT_BYTES = 8 * 2**20
 # The time until an answer; the end of a turn may take longer.
 HOOK_TIMEOUT_SECONDS = 5

@@ -99,7 +99,7 @@ def _nested(name: str, **more: str) -> Form:
 
 
 def _named(name: str, **more: str) -> Form:
-    """Return the form of an answer with the text as `name`, beside other fields."""
+    """Return the form of an answer with the text as `name`, and other fields."""
     return lambda event, text: {**more, name: text}
 
 

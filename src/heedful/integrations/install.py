@@ -459,7 +459,8 @@ def _remove_own_hooks(path: str, text: str) -> str:
 def _remove_chain(text: str, nodes: list[Node]) -> str:
     """Remove the last node, with those around it that hold nothing else.
 
-    Each node is in the one before it; `hooks` of a group goes only with the group.
+    Each node is in the one before it. The `hooks` of a group are removed only with the
+    group.
     """
     document, events, event, group, hooks, hook = nodes
     pairs = [(document, events), (events, event), (event, group), (hooks, hook)]

@@ -352,8 +352,8 @@ def choose_for_loop(
     worked examples and lessons for similar tasks, and the nearest strategy or
     correction by a user. `tell` leaves out one of the two forms. A lesson from a check
     without an accepted output is shown as a rule only, because advice for one function
-    is wrong for another. Other lessons of the kind "reflection" are never shown, nor
-    lessons of a run without evidence. The limits are those of `choose`. `before` are
+    is wrong for another. Other lessons of the kind "reflection", and lessons of a run
+    without evidence, are never shown. The limits are those of `choose`. `before` are
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     """
@@ -427,7 +427,7 @@ def _distance_obstacle(match: Match) -> Obstacle:
 def find_obstacle(match: Match) -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
-    Of several obstacles, it is the one that stays when the others are gone.
+    If there are several, it is the one that stays when the others are gone.
     """
     if match.kind == "reflection" and not is_correction(match):
         reason = (
@@ -588,7 +588,7 @@ def _without_repeated_answers(chosen: Sequence[Match], tell: Tell) -> list[Match
 def _distance(match: Match) -> tuple[float, bool]:
     """Return how far a task is: above 1 if it is too far for a prompt.
 
-    Of two lessons about the same task, one that says what to do comes first.
+    If two lessons are about the same task, one that says what to do comes first.
     """
     likeness = Likeness.of(match)
     is_account = match.kind == "reflection"

@@ -222,7 +222,7 @@ def _forms(material: Material) -> Iterator[Proposed]:
 def _is_shown(forms: Sequence[Sequence[Rule]], material: Material) -> bool:
     """Return True if forms are more than chance: the lesson says so, or many outputs.
 
-    What its words quote from a rejected output shows nothing.
+    Words that the lesson quotes from a rejected output show nothing.
     """
     if len(material.accepted) + len(material.harmless) >= MIN_PLAIN_OUTPUTS:
         return True
@@ -307,7 +307,7 @@ def _bounds(material: Material) -> Iterator[Proposed]:
 
 
 def _bound(unit: str, words: str, least: int = 0, most: int = MAX_BOUND) -> Proposed:
-    """Return the check that an answer has so many words, lines or characters."""
+    """Return the check of how many words, lines or characters an answer has."""
     return Proposed(
         kind="bound",
         rule={"unit": unit, "least": least, "most": most},

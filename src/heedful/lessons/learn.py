@@ -130,7 +130,7 @@ def outcome_of(
 
 
 def is_proof_due(outcomes: int) -> bool:
-    """Return True if a proof is due after so many outcomes.
+    """Return True if a proof is due after this number of outcomes.
 
     It is due after every 20th outcome, and less often from 512 on: then after 6 to 13 %
     more outcomes, so that all proofs together read each outcome at most 16 times. The
@@ -198,7 +198,7 @@ class _Correction:
     def text(self, example: Example, quotes_change: bool) -> str:
         """Return what was wrong, and the fix; without a fix, the change if it is short.
 
-        With `quotes_change` a short change is quoted beside the fix, too.
+        With `quotes_change` a short change is quoted with the fix.
         """
         change = ""
         if self.accepted is not None:

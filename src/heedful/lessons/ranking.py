@@ -25,7 +25,7 @@ from heedful.validation import check_integer
 
 MAX_PROMPT_LESSONS = 3
 MAX_UNVERIFIED_LESSONS = 1
-# The most rules by cause in a prompt, beside the lessons for similar tasks.
+# The most rules by cause in a prompt, besides the lessons for similar tasks.
 MAX_PROMPT_RULES = 2
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share

@@ -202,7 +202,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
         values = compiled(_WHERE_LINE_PATTERN).findall(after)[:MAX_WHERE_VALUES]
         yield _without_values(statement[2], values), True
 
-        # What pytest adds to the statement are its values again, so it is left out.
+        # pytest repeats the values of the statement below it; they are left out.
         if values:
             after = compiled(_WHERE_LINE_PATTERN).sub("", after)
         if statement[1]:
@@ -378,7 +378,7 @@ _QUOTED_PATTERN = r"((?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w))"
 def bare_digest(words: str) -> str:
     """Return the digest by which an error is found without its type and tool.
 
-    It does not depend on final dots, nor on the case of what stands outside quotes.
+    It depends neither on final dots nor on the case of words outside quotes.
     """
     pieces = compiled(_QUOTED_PATTERN).split(words)
     pieces[::2] = [piece.casefold() for piece in pieces[::2]]

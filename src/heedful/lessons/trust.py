@@ -233,7 +233,8 @@ def quotations(
         return {}
 
     quoted: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    # The sources in which each run was found: a further text of these changes nothing.
+    # The sources in which each run was found: another text of the same source changes
+    # nothing.
     run_sources: defaultdict[str, set[str]] = defaultdict(set)
     for position, (other, sources) in enumerate(others):
         readings = _readings(other)
@@ -261,7 +262,7 @@ def _readings(text: str) -> list[list[str]]:
 
 
 def _runs_of_readings(readings: list[list[str]], size: int) -> set[str]:
-    """Return the runs of so many words that one of the readings of a text has."""
+    """Return the runs of `size` words in the readings of a text."""
     runs = set[str]()
     for words in readings:
         runs.update(_runs(words, size))
@@ -269,7 +270,7 @@ def _runs_of_readings(readings: list[list[str]], size: int) -> set[str]:
 
 
 def _runs(words: list[str], size: int) -> Iterator[str]:
-    """Return each run of so many neighbouring words, joined by blanks."""
+    """Return each run of `size` neighbouring words, joined by blanks."""
     starts = range(len(words) - size + 1)
     return (" ".join(words[start : start + size]) for start in starts)
 

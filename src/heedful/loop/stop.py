@@ -367,7 +367,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         if attempt.candidate.digest == candidate.digest:
             return attempt.number
 
-        # Texts of other lengths cannot have so many tokens in common.
+        # Texts of other lengths cannot have enough tokens in common.
         other = attempt.candidate.text
         if other is None or not 0.8 * len(text) <= len(other) <= 1.25 * len(text):
             continue

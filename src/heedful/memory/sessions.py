@@ -528,7 +528,7 @@ class _SessionStudy:
                     earlier = _sources_until(unseen, min(first, step))
                     sources.update(chain.from_iterable(earlier))
 
-            # That a call worked after others had failed is a measured outcome: its text
+            # A call that worked after others had failed is a measured outcome: its text
             # replaces one without a fix.
             trust: Trust = "measured" if mistake.mends else "model"
             is_work = mistake.work or not mistake.mends

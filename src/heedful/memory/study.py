@@ -149,7 +149,7 @@ class Study:
 
     @property
     def main_signals(self) -> tuple[Signal, ...]:
-        """The signals that a reflection describes: the reason, and failures beside it.
+        """The signals that a reflection describes: the reason, and other failures.
 
         They are in the order of their events.
         """
@@ -241,8 +241,8 @@ class Study:
 
         It is the lowest trust of all events up to the last of these: an agent may
         repeat what a tool returned, even as the name of a tool or of an argument. Words
-        that quote a document in a prompt are external. So is a position after the last
-        event, which stands for a text of unknown origin.
+        that quote a document in a prompt are external. A position after the last event
+        stands for a text of unknown origin and is external, too.
         """
         episode = self.episode
         is_loop = episode.source == LOOP_SOURCE

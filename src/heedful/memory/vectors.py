@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heedful.errors import InvalidInput
 from heedful.models.contract import Embedder
 
-# What a halfvec of pgvector can hold: so many numbers, and each below this bound.
+# What a halfvec of pgvector can hold: this many numbers, each below this bound.
 MAX_VECTOR_DIMENSIONS = 16_000
 MAX_HALF_NUMBER = 65_504
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.

@@ -31,9 +31,9 @@ from heedful.models.contract import Progress
 
 # The address of the official repositories.
 HUB_URL = "https://huggingface.co"
-# A source that sends no data for so long has failed.
+# A source that sends no data for this time has failed.
 DOWNLOAD_TIMEOUT_SECONDS = 6.0
-# A fetch waits so long for another process that fetches the same file.
+# A fetch waits this long for another process that fetches the same file.
 FETCH_LOCK_SECONDS = 86_400
 CHUNK_BYTES = 1 << 20
 MODEL_SHORT_NAMES = {

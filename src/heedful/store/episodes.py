@@ -594,7 +594,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
 MIN_ANNOUNCED_RUNS = 3
 
 
-# At most so many failures are read, newest first, and so many lessons about them.
+# At most this many failures are read, newest first, and as many lessons about them.
 MAX_READ_FAILURES = 500
 
 

@@ -65,7 +65,7 @@ Wrote = Literal["nothing", "new", "raised"]
 LESSON_DAY_SECONDS = 86_400.0
 # The answer about a lesson that was not stored, or that was evicted at once.
 UNSTORED_LESSON = Remembered(0, created=False, seen=0, state="retired")
-# An answer of at least so many words is rejected for every task, a shorter one only
+# An answer of at least this many words is rejected for every task, a shorter one only
 # together with its task.
 MIN_REJECTED_ANSWER_WORDS = 5
 # The fields of a lesson that are stored unchanged.
@@ -204,7 +204,7 @@ def _trust_of_parents(db: Db, ids: Plain, parents: set[int]) -> list[Trust]:
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
     """Replace the sources and parents of an example; return True if it had some before.
 
-    `values` holds the `scope_key`, the new `source`, the `sources` beside it, and the
+    `values` holds the `scope_key`, the new `source`, its other `sources`, and the
     new `parents` as a JSON list of ids. If a new parent derives from this example, the
     old sources and parents are kept besides the new ones.
     """
@@ -956,7 +956,7 @@ def edit(
     db.update("example", new_words, trust_and_state)
     replace_origins(db, values, new_author)
 
-    # Only the old words give way: if a worked example was the author, it stays.
+    # Only the old words are replaced: if a worked example was the author, it stays.
     old_words = {"id": lesson["author"], "digest": words_digest(old_text)}
     db.update("example", old_words, {"state": "superseded"})
     set_author(db, values, new_author, "")

@@ -52,7 +52,7 @@ LOOP_LEASE_SECONDS = 30.0
 # replay them.
 MAX_LISTING_BYTES = 4 * 2**20
 MAX_REPLAY_BYTES = 32 * 2**20
-# A replay reads so many bytes of JSON, and so many loops, at a time.
+# A replay reads this many bytes of JSON, and this many loops, at a time.
 REPLAY_CHUNK_BYTES = 2**20
 REPLAY_CHUNK_LOOPS = 100
 # A note about an attempt counts as a finding of it if its key begins with this.

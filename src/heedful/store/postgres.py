@@ -126,8 +126,8 @@ def check_schema(session: PostgresSession, role: Row) -> None:
 # The longest pause before each retry of a transaction, in seconds. The pause is a
 # random part of it, so that transactions in conflict do not meet again.
 RETRY_PAUSES_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# So many connections may be lost in one transaction. After a restart of the server, all
-# connections of the pool are lost.
+# The connections that may be lost in one transaction. After a restart of the server,
+# all connections of the pool are lost.
 MAX_LOST_CONNECTIONS = 2
 
 

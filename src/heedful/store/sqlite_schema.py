@@ -3,8 +3,8 @@
 SQLite runs the views, triggers and expressions of a file's schema in the statements of
 every program that opens the file. In a file made by somebody else, a view with an
 endless query may take the place of a table. So a file may have only the views and
-triggers, and only the columns of our tables, that heedful makes. Tables beside ours,
-such as those of a program for backups, are never read.
+triggers, and only the columns of our tables, that heedful makes. Other tables, such as
+those of a program for backups, are never read.
 """
 
 from __future__ import annotations

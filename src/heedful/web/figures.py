@@ -2,8 +2,8 @@
 
 Each function reads named statements of `figures.sql` in one scope. Figures are of the
 newest loops only, so that a page of a large project takes no longer than one of a small
-project. They are of `MAX_LISTING_BYTES` of records at most, and a long task or output
-is cut in SQL; what was left out is returned with them.
+project. They are computed from at most `MAX_LISTING_BYTES` of records, and a long task
+or output is cut in SQL; they say what was left out.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are cou
 MAX_SHOWN_TASK_CHARS = 4_000
 MAX_OUTPUT_CHARS = 64 * 1024
 MAX_PREVIEW_CHARS = 20_000
-# A list reads no longer record of an attempt, a decision or an episode, so that those
-# of 50 rows are within MAX_LISTING_BYTES.
+# A list does not read longer records of an attempt, a decision or an episode, so that
+# those of 50 rows are within MAX_LISTING_BYTES.
 MAX_LIST_RECORD_CHARS = 32 * 1024
 MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page

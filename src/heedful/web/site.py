@@ -63,8 +63,8 @@ SITE_PATH = "/ui"
 EVENTS_PATH = "/events"  # below it
 COOKIE_NAME = "heedful_ui"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-# At a time. Beyond these, the key that has the most loses the one that it has not used
-# for the longest time, so that nobody can end the sessions of others.
+# At a time. If there are more, the key with the most sessions loses the one that was
+# not used for the longest time, so that nobody can end the sessions of others.
 MAX_SESSIONS = 10_000
 MAX_KEY_SESSIONS = 100
 MAX_FORM_BYTES = 64 * 1024
@@ -89,8 +89,9 @@ SITE_FILES: Mapping[str, Path] = {
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
 }
 Document = dict[str, Any]
-# What reads loops and lessons needs one of these permissions, as in the API; what shows
-# the words of lessons that wait in quarantine, or of tools, needs the one of REVIEWING.
+# A page with loops or lessons needs one of these permissions, as in the API. A page
+# with words of tools, or of lessons that wait in quarantine, needs the one of
+# REVIEWING.
 READING = ("read", "recall")
 REVIEWING = ("read",)
 
@@ -716,7 +717,7 @@ class Site:
     async def _changes(
         self, visit: Visit, cookie: str, headers: Headers
     ) -> AsyncIterator[str]:
-        """Yield an event each time that something of the visitor's project changed.
+        """Yield an event each time something of the visitor's project changed.
 
         The stream ends when the session does, and when its key is revoked.
         """

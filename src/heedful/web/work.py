@@ -50,7 +50,7 @@ MAX_REPLAY_POLICIES = 10
 LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
-# Signs of a mistake are looked for in so many characters of each text of an episode.
+# Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
