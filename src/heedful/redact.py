@@ -192,7 +192,7 @@ def _pattern_after(letter: str, rule: Rule) -> str:
 
 
 # What a key in JSON data says about its value: it is a secret ("assigned"), it may be
-# one ("named"), it stands below the name of a secret ("below"), or nothing ("").
+# one ("named"), it is below the name of a secret ("below"), or nothing ("").
 KeyMeaning = Literal["assigned", "named", "below", ""]
 
 _NUMBER_TYPES = frozenset((int, float, bool, type(None)))

@@ -32,7 +32,7 @@ from math import log2
 class Rule:
     """One kind of secret, and how it is found.
 
-    `name` says what the rule finds, `kind` stands in the mark. A rule is applied only
+    `name` says what the rule finds, `kind` is shown in the mark. A rule is applied only
     if the text in lower case contains one of the `keywords`, and if the pattern
     `trigger` is found in it. A token that `starts_word` has no letter or digit before
     it. `accept` judges a secret that the pattern found.
@@ -354,8 +354,8 @@ _SECRET_OPTION_PATTERN = rf"""
     )
 """
 _NAME_CLOSE = r"""(?>(?:\\{0,3}["'*`]|(?<=["'])\]){0,2})"""
-# The first letter, then the second, and the rest of either; then what stands between
-# the name and its value.
+# The first letter, then the second, and the rest of either; then what comes between the
+# name and its value.
 SECRET_NAME_PATTERN = (
     rf"""
     [pPsScCkKtT]
@@ -590,7 +590,7 @@ def _command_pattern(
     """Return a pattern for the programs that take a password by a short option.
 
     The arguments before the option are skipped; without the option they are the match,
-    so that no argument is read twice. `blank` ends an argument, `gap` stands between
+    so that no argument is read twice. `blank` ends an argument, `gap` comes between
     two, `word` is one, `quote` may begin one, and `secret` is one with a password.
     """
     # A user and a password in one argument: "-u bob:PASSWORD", "--user=bob:PASSWORD".

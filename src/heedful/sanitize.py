@@ -14,7 +14,7 @@ from collections.abc import Mapping
 # Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between
 # bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar
 # Gemma 4. As tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of
-# a line: older Claude. Signs may have their full width. Blanks may stand between the
+# a line: older Claude. Signs may have their full width. Blanks may come between the
 # signs and the name if the name is that of a token: "f <| ys |> g" is code, and so is
 # "a < s > b".
 CHAT_TOKEN_PATTERN = re.compile(
@@ -159,7 +159,7 @@ def clean(text: str, most: int) -> str:
     if len(text) <= most:
         return text
 
-    half = (most - 3) // 2  # " … " stands between the halves
+    half = (most - 3) // 2  # " … " comes between the halves
     return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
 
 

@@ -2,7 +2,7 @@
 
 Each function raises `InvalidInput`, which names the field, its value and what is
 allowed. `check_options` raises `UnknownName` instead. Checks of one kind of record,
-such as the goals of a loop, stand in the room of that record.
+such as the goals of a loop, are in the room of that record.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ class _RegexRule:
         if matches:
             return []
 
-        # The pattern stands as written: `repr` would double each backslash.
+        # The pattern is shown as written: `repr` would double each backslash.
         message = f"{shorten(text)} does not match '{self.pattern}'"
         advice = f"answer with text that entirely matches '{self.pattern}'"
         if not self.full:

@@ -172,9 +172,9 @@ def columns(names: str, **special: Column) -> Columns:
 class TextTable:
     """A table as text.
 
-    The first `text_columns` contain words, the other columns numbers, which stand at
-    the right. A narrow terminal folds words, never numbers. If `columns` is a mapping,
-    each row is a record, and each column shows a field of the record or the result of a
+    The first `text_columns` contain words, the other columns numbers, which are aligned
+    right. A narrow terminal folds words, never numbers. If `columns` is a mapping, each
+    row is a record, and each column shows a field of the record or the result of a
     function; otherwise a row is a sequence of cells.
     """
 

@@ -17,7 +17,7 @@ from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 
-# The fields of a lesson that stand beside its proof.
+# The fields of a lesson that are shown with its proof.
 LESSON_FIELDS = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 StoredLesson = Mapping[str, Any]
 

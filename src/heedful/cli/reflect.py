@@ -204,7 +204,7 @@ async def _reflect_on_files(
 ) -> AsyncIterator[EpisodeResult]:
     """Reflect on every episode of the files, in order.
 
-    A damaged file ends with an error; what stands before the damage is reflected on.
+    A damaged file ends with an error; what comes before the damage is reflected on.
     """
     for file in files:
         number = 0

@@ -461,7 +461,7 @@ async def _find_run(store: Store, scope: Scope, task_run: TaskRun) -> str:
     Raises NotFound.
     """
     stem = _stem(task_run.path)
-    # The run is what stands before the slash of an id: "tasks-2" in "tasks-2/add".
+    # The run is the part before the slash of an id: "tasks-2" in "tasks-2/add".
     if task_run.given:
         run_pattern = re.compile(f"({re.escape(task_run.given)})/")
         newest, _ = await store.read(

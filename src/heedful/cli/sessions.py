@@ -376,7 +376,7 @@ async def _learn_file(
 
     try:
         await asyncio.to_thread(read_file)
-    except TraceFileError as error:  # what stands before the damage is learnt
+    except TraceFileError as error:  # what comes before the damage is learnt
         survey.problems.append(str(error))
 
     for place, session in enumerate(sessions, 1):

@@ -174,7 +174,7 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
 
 
 def _validate_memory_key(key: str | None) -> None:
-    """Raise InvalidInput unless `key` is empty or a short printable text without secrets."""
+    """Raise InvalidInput unless `key` is empty or printable, short and not a secret."""
     if not key:
         return
 

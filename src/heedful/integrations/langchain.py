@@ -226,7 +226,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             message for message in request.messages if message.id not in rejected_ids
         ]
 
-        # What memory has stands before the task.
+        # What memory has comes before the task.
         if record["advice"]:
             ids = [message.id for message in messages]
             task = ids.index(record["asked"]) if record["asked"] in ids else 0

@@ -2,7 +2,7 @@
 
     agent = Agent(model, capabilities=[Heedful(Host(checks=[…], memory_key="triage"))])
 
-What memory tells stands in the user's part of a request; the messages of the run keep
+What memory shows is in the user's part of a request; the messages of the run keep
 neither that nor rejected answers. The id of a run is its `run_id`: a run with the
 `run_id` of an earlier one, which may have been killed, goes on with it.
 """

@@ -10,7 +10,7 @@ still fits. So it does not ask for more than the examples show:
   if the lesson's words show one ("as in 7 kg"), name two of the outputs ("Y or N") or
   the case of letters ("lower case"), or if `MIN_PLAIN_OUTPUTS` accepted outputs have
   it;
-- a bound or a word needs to stand in the lesson's own words, since two long texts
+- a bound or a word needs to be in the lesson's own words, since two long texts
   differ in many things by chance;
 - what an answer must have is asked only of loops with the memory key of the lesson,
   because the answers of another function have another form.

@@ -5,8 +5,8 @@ matches are ranked by relevance times worth, where worth is proven usefulness, a
 little importance and age. A prompt takes only what is nearer still, at most three
 lessons and at most one that is not verified, within a budget of tokens: a wrong
 example is worse than none. What is chosen is rendered as data: worked examples as chat
-turns, or everything as one text between delimiters. The thresholds are measured; the
-figures stand beside them.
+turns, or everything as one text between delimiters. The thresholds are measured;
+comments give the figures.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ ADDRESS_PATTERN = re.compile(
 )
 # An option before a message, which is a text for people: "commit -am 'see https://…'".
 _MESSAGE_OPTION_PATTERN = re.compile(r"-[a-z]{0,3}m|--(?:message|body|title|notes)")
-# What stands between the sign of a redirection and its file: "2>& 1", ">| log".
+# What comes between the sign of a redirection and its file: "2>& 1", ">| log".
 _REDIRECTION_END_PATTERN = re.compile(r"[&|>]?[ \t]*")
 _BLANKS = " \t\r"
 # A line with more nested substitutions is not read.
@@ -67,10 +67,10 @@ _OPERATORS = ";|&\n"
 class ShellLine:
     """What a command line runs.
 
-    `programs` are the names of its programs, each of them once, in the order in which
-    they stand there. `words` is the line without texts in quotes and here-documents.
-    `clear` is false if there may be other programs. `address` is true if a word, or a
-    text in quotes that is not a message, has the address of another computer.
+    `programs` are the names of its programs, each of them once, in their order. `words`
+    is the line without texts in quotes and here-documents. `clear` is false if there
+    may be other programs. `address` is true if a word, or a text in quotes that is not
+    a message, has the address of another computer.
     """
 
     programs: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class _Reader:
         command.close()
 
     def _take(self, text: str) -> None:
-        """Go on behind a text that stands at the position, and keep it."""
+        """Go on after a text at the position, and keep it."""
         self.bare.append(text)
         self.position += len(text)
 
@@ -384,7 +384,7 @@ class _Command:
         self._start()
 
     def open_group(self) -> None:
-        """Begin a group in parentheses, which stands in the place of a command."""
+        """Begin a group in parentheses, which takes the place of a command."""
         if self.word or self._program or self._is_data:
             raise _UnclearLine
 

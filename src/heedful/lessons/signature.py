@@ -149,7 +149,7 @@ _COMPARED_VALUES_PATTERN = (
     rf"assert {_VALUE_REGEX}(?P<rest> (?:==|!=|<=?|>=?|is|in|not in) {_VALUE_REGEX}\s*)"
 )
 # Which of two values is the actual one, in the words of unittest, JUnit, Jest, Chai, Go
-# and Rust. What stands `before` and `after` it stays.
+# and Rust. The text `before` and `after` it stays.
 _ACTUAL_VALUE_PATTERNS = (
     # A line of its own: "Received: 5".
     (
@@ -329,7 +329,7 @@ def _mask_in_claim(match: re.Match[str]) -> str:
     return _mask(match)
 
 
-# What stands before the words of an error: a type ("KeyError: "), a tool, a level, or a
+# What comes before the words of an error: a type ("KeyError: "), a tool, a level, or a
 # masked place ("<PATH>:<N>: "). The group has its name, unless it is a place.
 _ERROR_TITLE_PATTERN = (
     r"(?:([A-Za-z][\w.$-]{0,79}(?:\[\w+\])?)|(?:<[A-Z]+>[:\d]*)+): (?=\S)"

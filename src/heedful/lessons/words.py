@@ -43,7 +43,7 @@ _INDEX_PART_PATTERN = (
 _INDEX_WORD_PATTERN = r"[^\W_]+"
 # A Chinese character, which is a word of its own.
 _HAN_PATTERN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-# An accent that stands beside its letter, and the signs of Arabic that are left out.
+# An accent that is a character of its own, and the signs of Arabic that are left out.
 _ACCENT_PATTERN = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 

@@ -38,7 +38,7 @@ _PROPER_NAME_PATTERN = re.compile(
 )
 # The ending of a possessive: "the API's", "the APIs'".
 _POSSESSIVE_PATTERN = re.compile(r"(?<=\w)'s?(?!\w)")
-# What stands before the first word of a clause, which is capitalised without a name.
+# What comes before the first word of a clause, which is capitalised without a name.
 _CLAUSE_STARTS = ("", *".!?:;(")
 
 

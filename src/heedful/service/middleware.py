@@ -196,8 +196,8 @@ def _containers_outside_texts(body: bytes) -> int:
     """Count the lists and objects of a JSON body, without brackets in its texts."""
     import numpy as np  # slow to import
 
-    # Without escaped quotes, a character is in a text if an odd number of quotes stands
-    # before it.
+    # Without escaped quotes, a character is in a text if the number of quotes before it
+    # is odd.
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     codes = np.frombuffer(unescaped, np.uint8)
     in_text = np.logical_xor.accumulate(codes == ord('"'))

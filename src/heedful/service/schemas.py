@@ -122,7 +122,7 @@ def _no_key(source: str) -> str:
     return source
 
 
-# It stands last, so that the description of the API has the bounds of the number.
+# It comes last, so that the description of the API has the bounds of the number.
 _COUNT_VALIDATOR = BeforeValidator(_not_boolean)
 Text = Annotated[str, AfterValidator(_without_null_character)]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]

@@ -179,7 +179,7 @@ def _find_lines(
     rows.sort(key=lambda row: int(row["id"]))
 
     patterns: dict[str, Signature] = {}
-    indexes: dict[str, int] = {}  # of the line in which a pattern stands
+    indexes: dict[str, int] = {}  # of the line with a pattern
     for row in rows:
         digest = row["signature"]
         wording = wordings[row["words"]]

@@ -1,6 +1,6 @@
 """The pages of heedful in a browser: loops, lessons, proof, and what needs a review.
 
-All that belongs to a page stands in this room:
+All that belongs to a page is in this room:
 
 - `loops.py`, `lessons.py`, `work.py`: the pages of a subject. A function makes the data
   of a page; the tables `PAGES` and `ACTIONS` at the end of a module declare its pages,

@@ -71,7 +71,7 @@ def statements(dialect: str) -> Mapping[str, str]:
     `dialect` is the name of the engine: "sqlite" or "postgres".
     """
     text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
-    # Only this engine reads what stands in a comment of its name: `/*sqlite … */`.
+    # Only this engine reads the SQL in a comment with its name: `/*sqlite … */`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
     # A statement goes from a line such as `-- name: latest` to the next such line.

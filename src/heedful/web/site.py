@@ -896,7 +896,7 @@ def _cookie(request: Request) -> str:
 
 
 def _cookie_name(request: Request) -> str:
-    """Return the name of the cookie, in which the port stands, such as `heedful_ui_80`.
+    """Return the name of the cookie, which contains the port, such as `heedful_ui_80`.
 
     Browsers send a cookie to all ports of a machine, so services would share it.
     """

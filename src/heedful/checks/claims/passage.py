@@ -50,7 +50,7 @@ _SENTENCE_ENDS = frozenset(".!?;\n。！？")
 _PHRASE_BREAKS = frozenset(
     ("", *".,!?;)[]", *"and but while whereas although which who".split())
 )
-# Before these stands the name of a number's column: "an RMSE of 3".
+# These follow the name of a number's column: "an RMSE of 3".
 _NUMBER_LINKS = frozenset("of is was at : =".split())
 # After these, a number is a change or a unit.
 _CHANGE_PREPOSITIONS = frozenset("by from to per".split())
