@@ -151,6 +151,12 @@ ANSWERS = [
 ]
 
 
+def test_of_two_reasons_the_one_that_names_something_names_the_error():
+    assert error_text("Invalid request.\nNo schema in 'oneOf'.") == (
+        "No schema in 'oneOf'"
+    )
+
+
 @pytest.mark.parametrize(("answer", "line"), ANSWERS)
 def test_the_texts_of_an_object_are_lines(answer, line):
     assert line in output(answer).splitlines()

@@ -264,6 +264,7 @@ def _rank_line(line: str, *, first: bool) -> int:
         has_word,
         _ERROR_PLACE_PATTERN.search(line),
         first and _PROGRAM_LABEL_PATTERN.match(line),
+        has_reason and _names_something(line),
         has_reason,
         _ERROR_MENTION_PATTERN.search(line),
     )
