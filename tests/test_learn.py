@@ -233,6 +233,10 @@ def test_streams_count_alike_however_many_tasks_they_have():
     assert figure.lost == 0
 
 
+def test_without_pairs_there_is_no_gain():
+    assert gain([], right_at_once, late_only=True) is None
+
+
 def test_won_and_lost_are_counted_against_nothing():
     ours = make_outcomes("a", [True, True, False, False])
     without = make_outcomes("a", [True, False, True, False])
@@ -250,3 +254,24 @@ def test_every_expected_gain_names_streams_and_arms():
         assert group in (*learn.POOLS, *streams.READERS)
         assert name in ARMS
         assert other in ARMS
+
+
+def test_each_stream_has_the_variant_that_the_other_streams_choose():
+    # `ours` wins on a and loses on b; its ablation is as good as the nearest answers.
+    results = {
+        "a": {
+            "nearest": make_outcomes("a", [False, False]),
+            "ours": make_outcomes("a", [True, True]),
+            "ours_rules": make_outcomes("a", [False, False]),
+        },
+        "b": {
+            "nearest": make_outcomes("b", [True, True]),
+            "ours": make_outcomes("b", [False, False]),
+            "ours_rules": make_outcomes("b", [True, True]),
+        },
+    }
+    sources = [Stream(name=name, tasks=()) for name in results]
+    gains = learn.compare_arms(sources, results)
+    figure = gains["open"]["chosen_elsewhere_over_nearest.second_half"]
+    assert figure is not None
+    assert figure.gain == -0.5

@@ -59,7 +59,8 @@ class Outcome:
     """How a task went: right at the first try, solved in the end, calls of the model.
 
     `late` is True in the second half of the stream. `first_prompt_tokens` are those of
-    the first call, the other tokens those of all calls.
+    the first call, the other tokens those of all calls. `seconds` is the time of all
+    calls when the model was asked, also if the answers are kept ones.
     """
 
     task: Task
@@ -71,6 +72,7 @@ class Outcome:
     first_prompt_tokens: int
     prompt_tokens: int
     completion_tokens: int
+    seconds: float
 
     @classmethod
     def of(cls, task: Task, answers: Answers, late: bool) -> Outcome:
@@ -87,6 +89,7 @@ class Outcome:
             first_prompt_tokens=costs[0].prompt_tokens,
             prompt_tokens=sum(cost.prompt_tokens for cost in costs),
             completion_tokens=sum(cost.completion_tokens for cost in costs),
+            seconds=sum(cost.seconds for cost in costs),
         )
 
 

@@ -13,11 +13,14 @@ can. Streams count alike. `won` and `lost` stand beside every gain.
     nearest  retries, and the three nearest accepted answers so far, as chat turns
     ours     retries, and one decorated function with a memory
 
-Further arms are entries of `bench.quality.arms.ARMS`. An arm with memory whose prompts
-held nothing of earlier tasks in a second half is an error, not a result. Every answer
-is kept: stop a run with Ctrl-C, and the next one goes on. Streams in `POOLS` other than
-`open` are averaged apart: a person corrects every wrong answer there, or the rule is
-the same for all tasks.
+Further arms are entries of `bench.quality.arms.ARMS`. With ablations of `ours`, the
+gain `chosen_elsewhere` is that of the variant that the other streams choose, for each
+stream: run them on the same tasks, with `LIMIT=150` and `ORDERS=1`.
+
+An arm with memory whose prompts held nothing of earlier tasks in a second half is an
+error, not a result. Every answer is kept: stop a run with Ctrl-C, and the next one goes
+on. Streams in `POOLS` other than `open` are averaged apart: a person corrects every
+wrong answer there, or the rule is the same for all tasks.
 
 `EXPECTED` was written before the first run.
 """
@@ -33,7 +36,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.quality.answers import KeptModels, Live, open_kept_models
+from bench.quality.answers import KeptModels, Live, open_kept_models, say
 from bench.quality.arms import ABLATIONS, ARMS, ask_again, run_arm
 from bench.quality.curve import Outcome, Task
 from bench.quality.paired import (
@@ -54,6 +57,7 @@ OUT = Path("bench/out/learn.json")
 PLAIN = "nothing"
 SAMPLED = "again"
 BUDGET = "ours"  # the arm that says how many calls `again` has
+RIVAL = "nearest"
 PLANNED_ARMS = ("nothing", "retries", "nearest", "ours", "again")
 COMPARED = ("nothing", "again", "retries", "nearest", "ours")
 POOLS = (OPEN, CORRECTED, RULES)
@@ -115,7 +119,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     for size in live.models:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
         summaries = _summaries(results)
-        gains = _gains(sources, results)
+        gains = compare_arms(sources, results)
         _print_gains(size, gains)
         report[size] = _report(model, summaries, gains, results)
         OUT.parent.mkdir(parents=True, exist_ok=True)
@@ -240,7 +244,7 @@ def _without_memory(summaries: Mapping[str, Mapping[str, Summary]]) -> Iterator[
                 yield f"{source} {name}"
 
 
-def _gains(
+def compare_arms(
     sources: Sequence[Stream], results: Results
 ) -> dict[str, dict[str, Gain | None]]:
     """Return the gains of each stream and of each pool, by what is compared."""
@@ -264,7 +268,42 @@ def _gains(
                 ]
                 key = f"{name}_over_{other}"
                 gains[group] |= _gains_of(key, pairs)
+        chosen = _choose_elsewhere(members, names, results)
+        if chosen:
+            gains[group] |= _gains_of(f"chosen_elsewhere_over_{RIVAL}", chosen)
     return gains
+
+
+def _choose_elsewhere(
+    members: Sequence[str], names: Sequence[str], results: Results
+) -> list[list[Pair]]:
+    """Return for each stream the pairs of the variant of ours that others choose.
+
+    The variant has the largest gain over the nearest answers in the second halves of
+    all other streams. Without several variants and streams there is nothing to choose.
+    """
+    variants = [name for name in names if name == BUDGET or name in ABLATIONS]
+    if len(variants) < 2 or len(members) < 2 or RIVAL not in names:
+        return []
+    pairs = {}
+    means: dict[tuple[str, str], float] = {}
+    for member in members:
+        for name in variants:
+            compared = pair(results[member][name], results[member][RIVAL])
+            pairs[member, name] = compared
+            figure = gain([compared], right_at_once, late_only=True)
+            means[member, name] = figure.gain if figure else 0.0
+
+    chosen = []
+    for left_out in members:
+        totals = dict.fromkeys(variants, 0.0)
+        for (member, name), points in means.items():
+            if member != left_out:
+                totals[name] += points
+        best = max(variants, key=totals.__getitem__)
+        say(f"chosen without {left_out}: {best}")
+        chosen.append(pairs[left_out, best])
+    return chosen
 
 
 def _is_compared(name: str, other: str, names: Sequence[str]) -> bool:
@@ -302,6 +341,7 @@ def _columns(summary: Summary) -> dict[str, str]:
         "first prompt": f"{summary.first_prompt_tokens:.0f}",
         "prompts": f"{summary.prompt_tokens:.0f}",
         "answers": f"{summary.completion_tokens:.0f}",
+        "seconds": f"{summary.seconds:.1f}",
         "told": f"{summary.told:.2f}",
         "compared": f"{summary.compared}",
         "won": f"{summary.won}",

@@ -27,8 +27,9 @@ Pair = tuple[Outcome, Outcome]
 class Summary:
     """What an arm did on a stream.
 
-    `first`, `second_half`, `solved` and `told` are shares, `calls` and the tokens means
-    of a task. `told` are the tasks whose first prompt held something of earlier ones.
+    `first`, `second_half`, `solved` and `told` are shares, `calls`, `seconds` and the
+    tokens are means of a task. `told` are the tasks whose first prompt held something
+    of earlier ones, `told_late` those of the second half.
     `won` and `lost` count first answers against the arm without anything, on
     `compared` tasks.
     """
@@ -43,6 +44,7 @@ class Summary:
     first_prompt_tokens: float
     prompt_tokens: float
     completion_tokens: float
+    seconds: float
     compared: int
     won: int
     lost: int
@@ -80,6 +82,7 @@ def summarize(outcomes: Outcomes, plain: Outcomes) -> Summary:
         first_prompt_tokens=_mean(outcome.first_prompt_tokens for outcome in values),
         prompt_tokens=_mean(outcome.prompt_tokens for outcome in values),
         completion_tokens=_mean(outcome.completion_tokens for outcome in values),
+        seconds=_mean(outcome.seconds for outcome in values),
         compared=len(pairs),
         won=won,
         lost=lost,
