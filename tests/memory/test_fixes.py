@@ -192,6 +192,23 @@ async def test_the_lesson_says_that_the_run_mended_itself(steps, rule):
     assert reflected.strategy.meta["mended"]
 
 
+@pytest.mark.parametrize(
+    ("says", "answers", "is_asked"),
+    [
+        pytest.param("Shall I pay by Visa?", "Yes.", True, id="the agent asked"),
+        pytest.param("It is declined.", "Use Visa.", False, id="the user said so"),
+    ],
+)
+async def test_a_fix_that_the_user_agreed_to_asks_first(says, answers, is_asked):
+    rule = await rule_of(
+        step("pay", {"order": "A-77", "card": "gift"}, error="not enough balance"),
+        (Event("llm_response", says), Event("user_message", answers)),
+        step("pay", {"order": "A-77", "card": "visa"}),
+    )
+    assert "call it with card “visa” instead." in rule
+    assert rule.endswith("Ask the user first, as this run did.") is is_asked
+
+
 NOTHING_LEARNT = [
     pytest.param(
         [step("sh", "make test", error="1 failed"), step("sh", "make test")],

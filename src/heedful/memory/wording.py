@@ -558,9 +558,23 @@ def _rule_of(
         if change:
             new_call = f"it {change}"
         remedy = _describe_remedy(study, helpful, new_call)
-        return (_FIX_STRATEGY if remedy else ""), remedy, steps
+        consent = _consent(study, failed[-1], signal.at)
+        return (_FIX_STRATEGY if remedy else ""), f"{remedy}{consent}", steps
 
     return _SIGNAL_STRATEGIES.get(signal.kind, ""), "", ()
+
+
+def _consent(study: Study, failed: int, works: int) -> str:
+    """Return advice to ask the user, if the user answered a question between two calls.
+
+    The cure was allowed in this run only.
+    """
+    for before, event in pairwise(study.course.events[failed:works]):
+        has_question = any(mark in before.content for mark in "?？")
+        is_asked = before.type == "llm_response" and event.type == "user_message"
+        if is_asked and has_question:
+            return " Ask the user first, as this run did."
+    return ""
 
 
 def _describe_wait(study: Study, failed: int, works: int, steps: Sequence[int]) -> str:
