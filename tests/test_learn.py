@@ -275,3 +275,10 @@ def test_each_stream_has_the_variant_that_the_other_streams_choose():
     figure = gains["open"]["chosen_elsewhere_over_nearest.second_half"]
     assert figure is not None
     assert figure.gain == -0.5
+
+
+def test_an_arm_with_memory_that_told_nothing_is_named():
+    outcomes = make_outcomes("a", [True, True])
+    summary = summarize(outcomes, outcomes)
+    summaries = {"geo": {"nothing": summary, "nearest": summary, "ours": summary}}
+    assert list(learn.silent_arms(summaries)) == ["geo nearest", "geo ours"]

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,9 @@ create table if not exists answer (
 class Live:
     """How to run: the models by size, at most `limit` tasks, and where answers are.
 
-    `workers` models run at the same time, each with `threads`. With `embedded`, they
-    run by the prebuilt wheel though a native build is possible. Without `streams`,
-    `arms` and `orders`, `learn` runs its plan.
+    `workers` models run at the same time, each with `threads`. With `embedded`, `learn`
+    runs them by the prebuilt wheel though a native build is possible. Without names of
+    `streams` and `arms` and without `orders`, `learn` runs its plan.
     """
 
     models: tuple[str, ...] = ("0.5b",)
@@ -190,7 +190,12 @@ async def open_kept_models(
 async def open_kept_model(
     size: str, data: Path, live: Live
 ) -> AsyncIterator[KeptModel]:
-    """Open one model by its size."""
+    """Open one model by its size, run by the prebuilt wheel.
+
+    Figures of different builds cannot be compared; jobs that are compared with earlier
+    figures stay with the build that everybody has.
+    """
+    live = replace(live, workers=1, embedded=True)
     async with (
         open_kept_models(size, data, live) as models,
         models.lease() as model,

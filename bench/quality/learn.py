@@ -124,7 +124,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
         report[size] = _report(model, summaries, gains, results)
         OUT.parent.mkdir(parents=True, exist_ok=True)
         OUT.write_text(json.dumps(report, indent=1) + "\n")
-        silent += [f"{size} {title}" for title in _without_memory(summaries)]
+        silent += [f"{size} {title}" for title in silent_arms(summaries)]
         yield from _rows(size, summaries, gains)
     if silent:
         raise SystemExit(f"memory told nothing in the second half: {', '.join(silent)}")
@@ -237,7 +237,8 @@ def _summaries(results: Results) -> dict[str, dict[str, Summary]]:
     return {name: _summarize(arms) for name, arms in results.items()}
 
 
-def _without_memory(summaries: Mapping[str, Mapping[str, Summary]]) -> Iterator[str]:
+def silent_arms(summaries: Mapping[str, Mapping[str, Summary]]) -> Iterator[str]:
+    """Yield the streams and arms whose memory held nothing in the second half."""
     for source, arms in summaries.items():
         for name, summary in arms.items():
             if ARMS[name].remembers and not summary.told_late:
