@@ -19,7 +19,7 @@ from heedful.store.connection import Actor
 from heedful.store.store import Effects, Store
 from heedful.testing import FixedEmbedder
 from tests.cli.support import Desk, await_end, next_line, task
-from tests.memory.dreams import OTHER, SAME, TEXT
+from tests.memory.dreams import OTHER, SAME, TEXT, learn_git_failures
 from tests.store.support import opened
 
 LOGIN = [f"login failed for {name} here" for name in ("ada", "bo", "cy", "di")]
@@ -328,6 +328,38 @@ def test_a_dream_is_tried_made_shown_and_rolled_back(desk, session):
         ("dream rollback 2 --by bo", 2, "heedful: dream 2 cannot be rolled back"),
         ("quarantine log", 0, "too bold"),
     )
+
+
+def test_a_reflection_of_a_dream_is_tried_written_shown_and_withdrawn(desk, session):
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(learn_git_failures(Memory(store)))
+    reason = "3 failures with the tool git in 3 runs"
+    session(
+        (
+            "dream --dry-run",
+            0,
+            f"reflect: {reason}; proposed\n  a new lesson:\n    What went wrong",
+            "what put it right: Bash `git pull --rebase`",
+            "lessons: 3 before, 4 after",
+        ),
+        ("dream log", 0, "no dream yet"),
+        ("dream", 0, f"reflect: {reason}; done\n  lesson 4:\n", "!no reflection"),
+        ("dream log", 0, "1 reflection written"),
+        ("dream show 1", 0, "  lesson 4:\n", "lesson 1)", "dream rollback 1"),
+        ("dream show 1 --json", 0, '"action": "reflect"', '"survivor": 4'),
+        ("dream", 0, "nothing happened: each proposal was dropped: it is stored"),
+        (
+            "dream rollback 1 --by bo",
+            0,
+            "dream 1 is undone: 0 lessons restored, 1 reflection withdrawn",
+        ),
+        ("dream", 0, "it was rolled back or retired before"),
+    )
+
+
+def test_a_dream_that_merges_says_why_it_does_not_reflect(desk, session):
+    remember(desk, "k", TEXT, SAME)
+    session(("dream", 0, "merge: they say the same; done", "no reflection: nothing"))
 
 
 # Proof

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Lesson, Scope, Trust
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from tests.engines import check_derived
 
@@ -13,6 +14,20 @@ TEXT = (
 )
 SAME = f"{TEXT}, then"
 OTHER = "Ask the customer for the colour before the order is sent to the store"
+# What runs taught about failures with one tool.
+REJECTED = (
+    "Bash `git push` failed with “Updates were rejected”.\n"
+    "What put it right:\nBash `git pull --rebase`"
+)
+NO_STAT = (
+    "Bash `git show HEAD --no-stat` failed with “unrecognized argument”.\n"
+    "What put it right:\nBash `git show HEAD`"
+)
+NO_OPTION = (
+    "Bash `git gc --dry` failed with “no option”.\nWhat put it right:\nBash `git gc`"
+)
+CONFLICT = "Bash `git merge main` failed with “Automatic merge failed; fix conflicts”."
+DIRTY = "Bash `git stash pop` failed with “local changes would be overwritten”."
 
 OURS = "join lesson l on l.id = x.lesson_id where l.tenant = :tenant order by x.id"
 # All that recall, counting and proving read. The cursors by which caches follow only
@@ -77,3 +92,33 @@ async def recall_ranks(
         ]
         for matches in answers
     ]
+
+
+async def learn_failure(
+    memory: Memory, text: str, run: str, trust: Trust = "measured", **fields: Any
+) -> int:
+    """Store what a run taught about a failure, as reflecting on the run does."""
+    name = signature("error", text)
+    lesson = Lesson(
+        "reflection",
+        name,
+        error_type="error",
+        text=text,
+        sighting=text,
+        trust=trust,
+        source=f"episode:{run}",
+        meta={"by": "rules", "outcome": "failure"},
+        **fields,
+    )
+    return (await memory.keep(lesson)).id
+
+
+async def learn_git_failures(memory: Memory, trust: Trust = "measured") -> list[int]:
+    """Store three failures with git: two with a cure, one that came back."""
+    ids = [
+        await learn_failure(memory, REJECTED, "one", trust),
+        await learn_failure(memory, NO_STAT, "two", trust),
+        await learn_failure(memory, CONFLICT, "two", trust),
+    ]
+    await learn_failure(memory, CONFLICT, "three", trust)
+    return ids

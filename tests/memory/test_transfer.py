@@ -297,7 +297,7 @@ def change_field(name: str, value: Any, part: str = "") -> bytes:
         pytest.param(
             change_field("relation", "owns", "links"),
             None,
-            "it must be 'became' or 'strategy'",
+            "it must be 'became', 'cites' or 'strategy'",
             id="an unknown relation",
         ),
     ],

@@ -13,6 +13,7 @@ import heedful
 from heedful import errors
 from heedful.cli.serve import setup_of
 from heedful.cli.settings import Settings
+from heedful.compat.reflections import query_reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.memory.arrivals import Patience, receive
@@ -33,6 +34,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
+from tests.memory.dreams import learn_git_failures
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, short, until
 from tests.traces.runs import document, genai
 
@@ -128,6 +130,24 @@ async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
         await run_task(tools, "dream", mode="deep")
     await run_task(replace(tools, keep=1), "prune")
     assert await store.read(SCOPE, lesson_store.count) == 1
+
+
+async def test_the_nightly_dream_reflects_on_what_recurred_that_day(store):
+    tools = Tools(store=store)
+    memory = tools.memory(SCOPE)
+    await learn_git_failures(memory)
+    await run_task(tools, "dream")
+    [dream] = await Dreams(memory).log()
+    assert dream.mode == "full"
+    assert dream.written == 1
+    [proposal] = dream.done
+    # A caller of an earlier system finds it, and sees of which lessons it is made.
+    [record, *_] = await query_reflections(
+        SCOPE.tenant, SCOPE.project, dream.texts[proposal.survivor], store=store
+    )
+    assert record["kind"] == "reflection"
+    assert record["metadata"]["outcome"] == "partial"
+    assert record["related_memory_ids"] == [str(id) for id in proposal.members]
 
 
 async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):

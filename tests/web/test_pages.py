@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from heedful import Memory, Pipeline
 from heedful.lessons.lesson import Scope
+from heedful.memory.dream import Dreams, consolidate
 from heedful.store import keys
 from heedful.store.episodes import record_failure
 from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sessions
 from tests.engines import change_rows
+from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data
 from tests.web.support import ATTACK, HERE, browsing, fill
 
@@ -357,6 +359,26 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
         assert "No lesson fits: no lesson is about this." in page.text
         data = browser.get("/lessons.json?text=odd&kind=check").json()
         assert "it is of the kind error, and check is asked for" in data["silence"]
+
+
+def test_the_page_of_dreams_shows_a_reflection_and_withdraws_it(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+        browser.api.run(learn_git_failures(memory))
+        browser.api.run(consolidate(memory))
+        page = browser.get("/dreams").text
+        assert "on 3 failures with the tool git in 3 runs" in page
+        assert "What went wrong with the tool git in 3 runs" in page
+        assert "3 lessons before, 4 after" in page
+        for id in (1, 2, 3):
+            assert f">lesson {id}</a>" in page
+
+        browser.do("rollback", id="1", why="too long")
+        [undone] = browser.api.run(Dreams(memory).log())
+        assert undone.undone is not None
+        states = {row["id"]: row["state"] for row in browser.api.run(memory.top(9))}
+        assert states[4] == "superseded"
 
 
 def test_an_operator_gives_a_lesson_new_words(tmp_path):

@@ -77,7 +77,7 @@ COMMAND_GROUPS = {
             "Let a lesson become a check; see what checks found.",
         ),
         "prune": ("lessons:prune", "Remove lessons that are not useful."),
-        "dream": ("dreams:dreams", "Merge lessons that say the same."),
+        "dream": ("dreams:dreams", "Merge lessons, and reflect on what recurs."),
         "patterns": (
             "lessons:patterns",
             "Show merged error patterns, and undo a merge.",

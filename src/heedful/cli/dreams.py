@@ -1,7 +1,8 @@
-"""`heedful dream`: merge lessons that say the same, and undo what it did.
+"""`heedful dream`: merge lessons that say the same, reflect on others, and undo it.
 
-A dream proposes to keep one lesson (the survivor) of each group that says the same.
-What it did is stored, so that a rollback can restore the other members.
+A dream proposes to keep one lesson (the survivor) of each group that says the same, and
+reflections that cite failures which recur with the same thing. What it did is stored,
+so that a rollback can restore the other members and withdraw the reflections.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def dream(
     ] = "lite",
     by: By = "heedful",
 ) -> int:
-    """Merge lessons that say the same, if recall stays as good. `rollback` undoes a
-    dream.
+    """Merge lessons that say the same, and reflect on failures that recur, if recall
+    stays as good. `rollback` undoes a dream.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -66,8 +67,12 @@ def _what_cell(result: Dream) -> str:
     """Return what a dream did, or why it did nothing, and when it was undone."""
     summary = result.nothing
     if not summary:
-        superseded = sum(len(proposal.members) for proposal in result.done)
-        summary = f"{counted(superseded, 'lesson')} superseded"
+        parts = []
+        if result.superseded:
+            parts.append(f"{counted(result.superseded, 'lesson')} superseded")
+        if result.written:
+            parts.append(f"{counted(result.written, 'reflection')} written")
+        summary = ", ".join(parts)
 
     if result.undone is None:
         return summary
@@ -110,8 +115,15 @@ def rollback(id: Id, by: By, why: Why = "") -> int:
     """Undo a dream, so that recall is as before. Lessons learnt after the dream
     stay.
     """
-    restored = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
+
+    async def undo(memory: Memory) -> tuple[int, Dream]:
+        restored = await Dreams(memory).rollback(id, by=by, why=why)
+        return restored, await Dreams(memory).show(id)
+
+    restored, result = ask(undo)
     words = f"dream {id} is undone: {counted(restored, 'lesson')} restored"
+    if result.written:
+        words += f", {counted(result.written, 'reflection')} withdrawn"
     document = {"dream": id, "by": by, "why": why, "lessons": restored}
     return answer(document, words, following("dream", "log"))
 
@@ -122,7 +134,8 @@ def _dream_document(result: Dream) -> dict[str, Any]:
     for proposal in result.proposals:
         survivor_text = result.texts.get(proposal.survivor, "")
         differences = {}
-        for id in proposal.members:
+        merged = proposal.members if proposal.action != "reflect" else ()
+        for id in merged:
             if survivor_text and id in result.texts:
                 differences[id] = difference(result.texts[id], survivor_text)
         proposals.append({**asdict(proposal), "differs": differences})

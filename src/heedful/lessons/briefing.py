@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from heedful.lessons.lesson import (
     DEFAULT_HOLDOUT_SHARE,
+    DREAM_AUTHOR,
     EPISODE_LESSON_KINDS,
     Exposure,
     Filter,
@@ -451,6 +452,8 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
             "nothing in its run shows that it helps; it is shown once another run has "
             "the same failure"
         )
+        if match.meta.get("by") == DREAM_AUTHOR:
+            reason = "a dream wrote it; it is shown once what it cites comes back"
         return Obstacle(reason, _edit_command(match))
     return None
 

@@ -112,7 +112,7 @@ def _lower_words(text: str) -> list[str]:
 
 
 Mode = Literal["lite", "full"]
-Action = Literal["merge", "contradict", "reword"]
+Action = Literal["merge", "contradict", "reword", "reflect"]
 DREAM_MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the
 # same: of 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the
@@ -147,7 +147,7 @@ class DreamLesson:
     """A lesson for consolidation; its times are in seconds since 1970.
 
     If `apart`, its pattern is excluded from groups; if `held`, a part of it is in
-    quarantine.
+    quarantine. It is `mended` if it says what worked in its run.
     """
 
     id: int
@@ -162,6 +162,7 @@ class DreamLesson:
     pinned: bool = False
     apart: bool = False
     held: bool = False
+    mended: bool = False
     useful: float = 1.0
     seen: int = 1
     first_seen: float = 0.0
@@ -191,9 +192,10 @@ class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
     After a "merge" the `survivor` replaces the members, and so does the better wording
-    after a "reword". "contradict" changes nothing: it lists lessons for a person, and
-    `survivor` is 0. `outcome` is "done", "proposed" (a dry run), "for a person", or why
-    nothing was done.
+    after a "reword". After "reflect" the members stay, and the `survivor` is the
+    reflection that cites them; its id is below 0 until it is written. "contradict"
+    changes nothing: it lists lessons for a person, and `survivor` is 0. `outcome` is
+    "done", "proposed" (a dry run), "for a person", or why nothing was done.
     """
 
     action: Action

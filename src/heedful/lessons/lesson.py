@@ -402,6 +402,7 @@ class Matches(list[Match]):
         self.silence = silence
 
 
+DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 
 

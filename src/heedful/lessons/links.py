@@ -229,7 +229,7 @@ def relate(
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
-    weights = _weigh(lessons)
+    weights = weigh_links(lessons)
     own_weights = {link: weights.get(link, 0.0) for link in lesson.links}
 
     related = []
@@ -259,7 +259,7 @@ def _nearness(related: RelatedLesson) -> tuple[float, int, int]:
 def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     """Return groups of at least two lessons by their rarest common link."""
     lessons = [link_lesson(lesson) for lesson in words]
-    weights = _weigh(lessons)
+    weights = weigh_links(lessons)
     members: dict[Link, list[LinkedLesson]] = defaultdict(list)
     for lesson in lessons:
         # Among equally rare links, one to an error says most, then one to a file.
@@ -295,7 +295,7 @@ def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> s
     return f"what lessons have in common is too common to relate them: {share}"
 
 
-def _weigh(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
+def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
     """Return the weight of each link: rarer links weigh more, common ones 0.
 
     A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
@@ -327,6 +327,11 @@ def is_command(tool: str, call: str) -> bool:
     """
     if not tool:
         return " " in call.strip()
+    return is_shell(tool)
+
+
+def is_shell(tool: str) -> bool:
+    """Return True if a tool is a shell: what fails is the program that it ran."""
     tool = tool.lower()
     return tool in SHELL_TOOLS or _SHELL_TOOL_PATTERN.fullmatch(tool) is not None
 

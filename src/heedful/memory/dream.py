@@ -1,17 +1,22 @@
-"""Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
+"""Consolidation ("dreaming"): merge lessons that say the same, and reflect on others.
 
-The results of stored queries are ranked again as if the merges were done, and a merge
-that makes them worse is dropped. The other merges are one transaction, which can be
-rolled back. Lessons that contradict each other are listed for a person to decide about.
+Failures that recur with the same thing become a reflection of the outcome "partial",
+which rules write and which cites their lessons. The results of stored queries are
+ranked again as if the merges and reflections were done, and one that makes them worse
+is dropped. The others are one transaction, which can be rolled back. Lessons that
+contradict each other are listed for a person to decide about.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from heapq import nlargest
 from itertools import chain
+from operator import attrgetter, mul
 from typing import Any
 
 from heedful.errors import NotFound
@@ -22,19 +27,30 @@ from heedful.lessons.consolidate import (
     Proposal,
     propose,
 )
-from heedful.lessons.lesson import Match
+from heedful.lessons.lesson import DREAM_AUTHOR, Example, Lesson, Match
 from heedful.lessons.ranking import rank as rank_matches
+from heedful.lessons.recurrences import (
+    PARTIAL_OUTCOME,
+    Recurrence,
+    Recurrences,
+    find_recurrences,
+    is_recurrence,
+)
+from heedful.lessons.words import coverage, words
 from heedful.loop.codec import from_document
 from heedful.memory.memory import MIN_LEG_CANDIDATES, Memory
 from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
 from heedful.redact import redact
 from heedful.store import dreams as dream_store
-from heedful.store import search
+from heedful.store import links, search
 from heedful.validation import check_actor, check_integer, require
 
 Vector = Sequence[float] | None
 MIN_STORED_QUERY_RESULTS = 5  # results of a stored query that recall must keep
+MAX_NEAR_MATCHES = 10  # what is nearest to a reflection, whose queries are tried
 WORSE_RECALL_OUTCOME = "a stored query would find it further down, or not at all"
+CROWDED_RECALL_OUTCOME = "a stored query would lose a lesson to it"
+DREAM_CONFIDENCE = 0.5  # their lessons hold, but nobody has tried the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +59,10 @@ class Dream:
 
     `before` counts the lessons that could be recalled before it, `queries` the stored
     queries that were tried. `vetoes` counts, by reason, the similar pairs that were not
-    merged. `found` says why there was nothing to merge. `at` and `undone` are in
-    seconds since 1970; `undone` is None unless the dream was rolled back. `texts` has
-    the texts of its lessons that still exist, by id.
+    merged. `found` says why there was nothing to merge, `silence` why there was nothing
+    to reflect on. `at` and `undone` are in seconds since 1970; `undone` is None unless
+    the dream was rolled back. `texts` has the texts of its lessons that still exist, by
+    id; in a dry run, those of new reflections have ids below 0.
     """
 
     id: int
@@ -58,6 +75,7 @@ class Dream:
     proposals: tuple[Proposal, ...] = ()
     vetoes: Mapping[str, int] = field(default_factory=dict)
     found: str = ""
+    silence: str = ""
     undone: float | None = None
     texts: Mapping[int, str] = field(default_factory=dict)
 
@@ -73,17 +91,31 @@ class Dream:
     @property
     def after(self) -> int:
         """The number of lessons that could be recalled after the dream."""
-        return self.before - sum(len(proposal.members) for proposal in self.done)
+        return self.before - self.superseded + self.written
+
+    @property
+    def written(self) -> int:
+        """The number of reflections that the dream wrote."""
+        return sum(proposal.action == "reflect" for proposal in self.done)
+
+    @property
+    def superseded(self) -> int:
+        """The number of lessons that others replaced; what is cited stays."""
+        return sum(
+            len(proposal.members)
+            for proposal in self.done
+            if proposal.action != "reflect"
+        )
 
     @property
     def nothing(self) -> str:
         """The reason why nothing changed; "" if something did."""
         if self.done:
             return ""
-        merges = [p for p in self.proposals if p.action == "merge"]
-        if not merges:
-            return self.found
-        outcomes = dict.fromkeys(merge.outcome for merge in merges)
+        changes = [p for p in self.proposals if p.action in ("merge", "reflect")]
+        if not changes:
+            return "; ".join(filter(None, [self.found, self.silence]))
+        outcomes = dict.fromkeys(change.outcome for change in changes)
         return f"each proposal was dropped: {'; '.join(outcomes)}"
 
     @classmethod
@@ -130,14 +162,17 @@ class Dreams:
 async def consolidate(
     memory: Memory, *, mode: Mode = "lite", dry_run: bool = False, by: str = "heedful"
 ) -> Dream:
-    """Merge lessons of a scope that say the same, unless recall would get worse.
+    """Merge lessons of a scope that say the same, and reflect on what recurs.
 
-    The mode "lite" compares all lessons, for use on demand. The mode "full" is for
-    periodic use: it merges only pairs with a lesson that was seen in the last 24 hours
-    and has an importance of at least 0.6, and it needs at least 3 such lessons. Rules
-    for one failure that contradict each other are listed for a person. All changes are
-    one recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is
-    written.
+    Failures that recur with one tool, file, package or error become a reflection of the
+    outcome "partial", which cites their lessons and leaves them as they are. What would
+    make recall worse is not done. The mode "lite" compares all lessons, for use on
+    demand. The mode "full" is for periodic use: it merges only pairs with a lesson that
+    was seen in the last 24 hours and has an importance of at least 0.6, it needs at
+    least 3 such lessons, and it reflects only on failures of which one was seen in that
+    time. Rules for one failure that contradict each other are listed for a person. All
+    changes are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run`
+    nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
@@ -145,41 +180,49 @@ async def consolidate(
     check_actor(by, "")
     now = time.time()
 
-    rows = await memory.store.read(
-        memory.scope, dream_store.material, space_of(memory.embedder)
+    material = await _read_material(memory)
+    lessons = material.lessons
+    plan = await asyncio.to_thread(
+        propose, material.sources, material.source_vectors, mode, now
     )
-    lessons = {lesson.id: lesson for lesson, _ in rows}
-    missing = [lesson.text for lesson, vector in rows if vector is None]
-    new_vectors = await _embed_texts(memory, missing)
-    vectors = {
-        lesson.id: new_vectors[lesson.text] if vector is None else vector
-        for lesson, vector in rows
-    }
+    merges, queries = await _rehearse(memory, plan.merges, material)
 
-    # Without an embedder no lesson has a vector, and their words are compared.
-    compared = [vector for vector in vectors.values() if vector is not None] or None
-    plan = await asyncio.to_thread(propose, list(lessons.values()), compared, mode, now)
+    gone = set[int]()
+    for merge in merges:
+        if merge.outcome == "proposed":
+            gone.update(merge.members)
+    recurrences = await _find_recurrences(memory, material, gone, mode, now)
+    drafts = await _draft_reflections(memory, recurrences.reflections)
+    reflections, more_queries = await _rehearse_reflections(memory, drafts, material)
+    queries += more_queries
 
-    proposals, queries = await _rehearse(memory, plan.merges, lessons, vectors)
-    proposals += plan.contradictions
-
-    report = {
-        "mode": mode,
-        "before": len(lessons),
-        "queries": queries,
-        "vetoes": plan.vetoes,
-        "found": plan.nothing,
-    }
-    id = 0
+    proposals = [*merges, *reflections, *plan.contradictions]
     if not dry_run:
-        id, proposals = await memory.store.write(
-            memory.scope, dream_store.supersede, report, proposals, lessons, by
+        report = {
+            "mode": mode,
+            "before": len(lessons),
+            "queries": queries,
+            "vetoes": plan.vetoes,
+            "found": plan.nothing,
+            "silence": recurrences.silence,
+        }
+        id, _ = await memory.store.write(
+            memory.scope,
+            dream_store.supersede,
+            report,
+            proposals=proposals,
+            expected=lessons,
+            by=by,
+            reflections={draft.survivor: draft.lesson for draft in drafts},
         )
+        return await Dreams(memory).show(id)
 
     members = chain.from_iterable(proposal.members for proposal in proposals)
     involved_ids = {*members, *(proposal.survivor for proposal in proposals)}
+    texts = {id: lessons[id].text for id in involved_ids & lessons.keys()}
+    texts |= {draft.survivor: draft.lesson.text for draft in drafts}
     return Dream(
-        id,
+        0,
         mode,
         by=by,
         at=now,
@@ -188,8 +231,43 @@ async def consolidate(
         proposals=tuple(proposals),
         vetoes=plan.vetoes,
         found=plan.nothing,
-        texts={id: lesson.text for id, lesson in lessons.items() if id in involved_ids},
+        silence=recurrences.silence,
+        texts=texts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    """The lessons that recall may find, and the vectors of their texts, by id."""
+
+    lessons: Mapping[int, DreamLesson]
+    vectors: Mapping[int, Vector]
+
+    @property
+    def sources(self) -> list[DreamLesson]:
+        """The lessons that a dream compares: all but its own reflections."""
+        lessons = self.lessons.values()
+        return [lesson for lesson in lessons if not is_recurrence(lesson.pattern)]
+
+    @property
+    def source_vectors(self) -> list[Sequence[float]] | None:
+        """The vectors of the `sources`; None without an embedder."""
+        vectors = [self.vectors[lesson.id] for lesson in self.sources]
+        return [vector for vector in vectors if vector is not None] or None
+
+
+async def _read_material(memory: Memory) -> _Material:
+    """Return the lessons that recall may find, with a vector each if there is one."""
+    rows = await memory.store.read(
+        memory.scope, dream_store.material, space_of(memory.embedder)
+    )
+    missing = [lesson.text for lesson, vector in rows if vector is None]
+    new_vectors = await _embed_texts(memory, missing)
+    vectors = {
+        lesson.id: new_vectors[lesson.text] if vector is None else vector
+        for lesson, vector in rows
+    }
+    return _Material({lesson.id: lesson for lesson, _ in rows}, vectors)
 
 
 async def _embed_texts(memory: Memory, texts: Sequence[str]) -> dict[str, Vector]:
@@ -204,10 +282,7 @@ async def _embed_texts(memory: Memory, texts: Sequence[str]) -> dict[str, Vector
 
 
 async def _rehearse(
-    memory: Memory,
-    proposals: Sequence[Proposal],
-    lessons: Mapping[int, DreamLesson],
-    vectors: Mapping[int, Vector],
+    memory: Memory, proposals: Sequence[Proposal], material: _Material
 ) -> tuple[list[Proposal], int]:
     """Return the proposals, and how many queries were tried.
 
@@ -215,26 +290,10 @@ async def _rehearse(
     query that found a member must find the survivor at the same rank or better, or else
     the proposal has the outcome `WORSE_RECALL_OUTCOME`.
     """
-    # The vector of each query.
+    lessons = material.lessons
     members = list(chain.from_iterable(proposal.members for proposal in proposals))
-    queries = {lessons[id].text: vectors.get(id) for id in members}
-    stored_queries = await memory.store.read(memory.scope, dream_store.queries, members)
-    origins = chain.from_iterable(stored_queries[id] for id in members)
-    redacted = {query: redact(query) for query in origins if query not in queries}
-    new_vectors = await _embed_texts(memory, list(redacted.values()))
-    queries |= {query: new_vectors[text] for query, text in redacted.items()}
-
-    # What each query finds now, and the names of the first results.
-    results: dict[str, Sequence[Match]] = {}
-    for query, vector in queries.items():
-        results[query] = await memory.store.read(
-            memory.scope,
-            search.search,
-            query,
-            space=space_of(memory.embedder),
-            vector=vector,
-            limit=MIN_LEG_CANDIDATES,
-        )
+    queries, _ = await _queries_of(memory, members, material)
+    results = await _search(memory, queries)
     names = {query: _first_names(query, rows) for query, rows in results.items()}
 
     rehearsed: list[Proposal] = []
@@ -252,6 +311,44 @@ async def _rehearse(
                 break
         rehearsed.append(replace(proposal, outcome=outcome))
     return rehearsed, len(queries)
+
+
+async def _queries_of(
+    memory: Memory, ids: Sequence[int], material: _Material
+) -> tuple[dict[str, Vector], dict[str, set[str]]]:
+    """Return the texts of lessons and the stored queries that led to them.
+
+    Each comes with its vector, and with the names of the lessons that it led to.
+    """
+    lessons = material.lessons
+    stored_queries = await memory.store.read(memory.scope, dream_store.queries, ids)
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for id in ids:
+        for query in (lessons[id].text, *stored_queries[id]):
+            wanted[query].add(lessons[id].name)
+
+    queries = {lessons[id].text: material.vectors[id] for id in ids}
+    redacted = {query: redact(query) for query in wanted if query not in queries}
+    new_vectors = await _embed_texts(memory, list(redacted.values()))
+    queries |= {query: new_vectors[text] for query, text in redacted.items()}
+    return queries, wanted
+
+
+async def _search(
+    memory: Memory, queries: Mapping[str, Vector]
+) -> dict[str, Sequence[Match]]:
+    """Return what each query finds now."""
+    results: dict[str, Sequence[Match]] = {}
+    for query, vector in queries.items():
+        results[query] = await memory.store.read(
+            memory.scope,
+            search.search,
+            query,
+            space=space_of(memory.embedder),
+            vector=vector,
+            limit=MIN_LEG_CANDIDATES,
+        )
+    return results
 
 
 def _first_names(query: str, matches: Iterable[Match]) -> list[str]:
@@ -273,3 +370,175 @@ def _merge_matches(
             yield match
         elif match.example.accepted or match.example.task != match.lesson:
             yield replace(match, kind=survivor.kind, signature=survivor.signature)
+
+
+async def _find_recurrences(
+    memory: Memory, material: _Material, gone: Collection[int], mode: Mode, now: float
+) -> Recurrences:
+    """Return what recurs among the lessons of which no part waits in quarantine.
+
+    The lessons `gone` are left out, whose place others take, and those that a person
+    keeps apart.
+    """
+    citable = {
+        lesson.id: lesson
+        for lesson in material.sources
+        if not (lesson.held or lesson.apart) and lesson.id not in gone
+    }
+    lesson_words = await memory.store.read(memory.scope, links.read_words)
+    runs = await memory.store.read(memory.scope, dream_store.runs)
+    return await asyncio.to_thread(
+        find_recurrences, citable, lesson_words, runs=runs, mode=mode, now=now
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A reflection to write; its proposal has `survivor` as the id, below 0."""
+
+    survivor: int
+    recurrence: Recurrence
+    lesson: Lesson
+
+    @property
+    def name(self) -> str:
+        """The kind and the signature of the reflection."""
+        return f"{self.lesson.kind}/{self.lesson.signature.digest}"
+
+    def match(self, vector: Vector, weights: Mapping[str, float]) -> Match:
+        """Return the reflection as a query will find it at best.
+
+        `vector` is that of the query, and `weights` are those of its words.
+        """
+        lesson = self.lesson
+        cosine = None
+        if vector is not None and lesson.vector is not None:
+            cosine = sum(map(mul, vector, lesson.vector))
+        return Match(
+            id=0,
+            lesson_id=0,
+            example=Example(lesson.text, ""),
+            kind=lesson.kind,
+            state=lesson.state,
+            seen=1,
+            importance=lesson.importance,
+            at=time.time(),
+            cosine=cosine,
+            keyword=1.0,
+            coverage=coverage(weights, frozenset(words(lesson.text))),
+            lesson=lesson.text,
+            signature=lesson.signature.digest,
+            trust=lesson.trust,
+            meta=lesson.meta,
+        )
+
+    def kept(self, names: Sequence[str]) -> set[str]:
+        """Return the lessons found before the reflection, and of others what it cites.
+
+        `names` are the first results of a query, the reflection among them.
+        """
+        cited_names = {lesson.name for lesson in self.recurrence.cited}
+        return {*names[: names.index(self.name)], *cited_names.intersection(names)}
+
+
+async def _draft_reflections(
+    memory: Memory, recurrences: Sequence[Recurrence]
+) -> list[_Draft]:
+    """Return a reflection on each recurrence."""
+    texts = [recurrence.text for recurrence in recurrences]
+    vectors = await _embed_texts(memory, texts)
+    drafts = []
+    for number, recurrence in enumerate(recurrences, start=1):
+        lesson = Lesson(
+            "reflection",
+            recurrence.signature,
+            error_type=PARTIAL_OUTCOME,
+            text=recurrence.text,
+            sighting=recurrence.text,
+            trust="measured",
+            space=space_of(memory.embedder),
+            vector=vectors[recurrence.text],
+            source=DREAM_AUTHOR,
+            meta={
+                "by": DREAM_AUTHOR,
+                "layer": "rm",
+                "confidence": DREAM_CONFIDENCE,
+                "outcome": PARTIAL_OUTCOME,
+                "task_description": "",
+                "event_count": 0,
+                "session_id": "",
+                "error_category": "",
+                "source_event_ids": [],
+                "related_memory_ids": [str(id) for id in recurrence.cited_ids],
+            },
+        )
+        drafts.append(_Draft(-number, recurrence, lesson))
+    return drafts
+
+
+async def _rehearse_reflections(
+    memory: Memory, drafts: Sequence[_Draft], material: _Material
+) -> tuple[list[Proposal], int]:
+    """Return a proposal for each reflection, and how many queries were tried.
+
+    The queries are those of the lessons that it cites, and of the lessons that are
+    nearest to its own text. A query that finds its lesson among the first results must
+    find it there with the reflection, too, and before it unless the reflection cites
+    it. Else the proposal has the outcome `CROWDED_RECALL_OUTCOME`.
+    """
+    stored_names = {lesson.name for lesson in material.lessons.values()}
+    source_ids = {lesson.id for lesson in material.sources}
+    proposals: list[Proposal] = []
+    accepted: list[_Draft] = []
+    tried = 0
+    for draft in drafts:
+        outcome = "proposed"
+        if draft.name not in stored_names:
+            text = draft.lesson.text
+            results = await _search(memory, {text: draft.lesson.vector})
+            near = nlargest(MAX_NEAR_MATCHES, results[text], attrgetter("relevance"))
+            near_ids = [m.lesson_id for m in near if m.lesson_id in source_ids]
+            ids = dict.fromkeys([*draft.recurrence.cited_ids, *near_ids])
+            queries, wanted = await _queries_of(memory, list(ids), material)
+            tried += len(queries)
+            if await _crowds_out(memory, draft, accepted, queries, wanted):
+                outcome = CROWDED_RECALL_OUTCOME
+            else:
+                accepted.append(draft)
+
+        proposal = Proposal(
+            "reflect",
+            draft.recurrence.cited_ids,
+            survivor=draft.survivor,
+            why=draft.recurrence.why,
+            outcome=outcome,
+        )
+        proposals.append(proposal)
+    return proposals, tried
+
+
+async def _crowds_out(
+    memory: Memory,
+    draft: _Draft,
+    accepted: Sequence[_Draft],
+    queries: Mapping[str, Vector],
+    wanted: Mapping[str, Collection[str]],
+) -> bool:
+    """Return True if a query loses a lesson to a reflection.
+
+    `accepted` are the reflections that are written before it, and `wanted` are the
+    names of the lessons that each query led to.
+    """
+    results = await _search(memory, queries)
+    for query, vector in queries.items():
+        weights = await memory.store.read(memory.scope, search.weigh_words, query)
+        matches = [
+            *results[query],
+            *(new.match(vector, weights) for new in (*accepted, draft)),
+        ]
+        after = await asyncio.to_thread(_first_names, query, matches)
+        if draft.name in after:
+            before = await asyncio.to_thread(_first_names, query, results[query])
+            if not draft.kept(after).issuperset(set(before) & set(wanted[query])):
+                return True
+    return False

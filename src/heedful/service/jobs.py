@@ -208,7 +208,10 @@ async def embed(tools: Tools, scope: Scope, *, since: str = "") -> None:
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
-    """Merge lessons that say the same. Raises InvalidInput, ModelError, StoreError."""
+    """Merge lessons that say the same, and reflect on failures that recur.
+
+    Raises InvalidInput, ModelError, StoreError.
+    """
     if tools.enabled:
         await consolidate(tools.memory(scope), mode=mode, by=WORKER_ACTOR)
 

@@ -1,21 +1,23 @@
 """Dreams: what they read, what they change, and how they are rolled back.
 
-A dream replaces lessons by other lessons. It writes its report and all its changes in
-one transaction. Nothing is deleted: a superseded lesson comes back with a rollback.
+A dream replaces lessons by other lessons, and writes reflections that cite lessons. It
+writes its report and all its changes in one transaction. Nothing is deleted: a
+superseded lesson comes back with a rollback, which supersedes the reflections.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound, RollbackRefused
-from heedful.lessons.lesson import Scope
-from heedful.store.connection import Db, from_row, key_of, resumable, storable
-from heedful.store.lessons import Plain, move_examples, name_of, rule
+from heedful.lessons.lesson import Lesson, Scope
+from heedful.store.connection import Db, Row, from_row, key_of, resumable, storable
+from heedful.store.lessons import Plain, move_examples, name_of, rule, upsert
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.consolidate import DreamLesson, Proposal
@@ -25,6 +27,12 @@ MAX_LESSON_QUERIES = 5
 # The fields that must be unchanged for a dream to supersede a lesson.
 UNCHANGED_LESSON_FIELDS = ("id", "kind", "signature", "text", "trust")
 CHANGED_LESSON_OUTCOME = "one of its lessons changed during the dream"
+MAX_READ_SIGHTINGS = 100_000  # the newest sightings of a scope whose runs are read
+# The outcomes of a reflection that is stored already, in the same words.
+COUNTED_OUTCOME = "the same came back: one more sighting is counted"
+KNOWN_OUTCOME = "it is stored already, and nothing came back since"
+WITHDRAWN_OUTCOME = "it was rolled back or retired before"
+REFUSED_OUTCOME = "its words were refused before; they wait in quarantine"
 
 
 def material(
@@ -46,6 +54,17 @@ def material(
         lessons.append((from_row(DreamLesson, row), vector))
 
     return lessons
+
+
+def runs(db: Db, scope: Scope) -> dict[int, set[str]]:
+    """Return the runs in which each lesson in use was seen, by the lesson's id.
+
+    A sighting of no loop or episode is a run of its own.
+    """
+    runs_by_id = defaultdict[int, set[str]](set)
+    for row in db.all("runs_of_lessons", scope, limit=MAX_READ_SIGHTINGS):
+        runs_by_id[row["lesson_id"]].add(row["run"])
+    return runs_by_id
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
@@ -76,12 +95,14 @@ def supersede(
     proposals: Sequence[Proposal],
     expected: Mapping[int, DreamLesson],
     by: str,
+    reflections: Mapping[int, Lesson] | None = None,
 ) -> tuple[int, list[Proposal]]:
     """Store a dream's report and carry out its proposals.
 
     Returns the dream's id and the proposals, each with its outcome. `expected` holds
     the lessons as the dream read them: a proposal is skipped if one of its lessons has
-    changed since.
+    changed since. `reflections` are those to write, by the survivor of their proposal,
+    which becomes their id.
     """
     key = key_of(scope)
     # The report comes last, because it has the outcomes.
@@ -90,8 +111,21 @@ def supersede(
 
     results = []
     for proposal in proposals:
-        outcome = _carry_out(db, key, id, proposal, expected)
-        results.append(replace(proposal, outcome=outcome))
+        if proposal.action == "reflect" and proposal.outcome == "proposed":
+            lesson = (reflections or {})[proposal.survivor]
+            results += _write_reflection(
+                db,
+                scope,
+                id,
+                proposal=proposal,
+                reflection=lesson,
+                expected=expected,
+            )
+        else:
+            outcome = _carry_out(db, key, id, proposal, expected)
+            # A reflection that is not written gets no id.
+            survivor = max(0, proposal.survivor)
+            results.append(replace(proposal, survivor=survivor, outcome=outcome))
 
     record = {**report, "proposals": [asdict(result) for result in results]}
     db.update("dream", {"id": id}, {"report": json.dumps(record)})
@@ -114,12 +148,11 @@ def _carry_out(
 
     members = [expected[id] for id in proposal.members]
     survivor = expected[proposal.survivor]
-
-    for lesson in (*members, survivor):
-        values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
-        values["member"] = lesson in members
-        if db.first("unchanged", {**key, **values}) is None:
-            return CHANGED_LESSON_OUTCOME
+    if not all(
+        _is_unchanged(db, key, lesson, lesson in members)
+        for lesson in (*members, survivor)
+    ):
+        return CHANGED_LESSON_OUTCOME
 
     for lesson in members:
         link = {
@@ -135,6 +168,86 @@ def _carry_out(
         db.update("lesson", {"id": lesson.id}, {"state": "superseded"})
 
     return "done"
+
+
+def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:
+    """Return True if a lesson is as the dream read it.
+
+    A lesson that `is_member` gives way to another one, so it must not be pinned.
+    """
+    values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
+    values["member"] = is_member
+    return db.first("unchanged", {**key, **values}) is not None
+
+
+def _write_reflection(
+    db: Db,
+    scope: Scope,
+    dream: int,
+    proposal: Proposal,
+    reflection: Lesson,
+    expected: Mapping[int, DreamLesson],
+) -> list[Proposal]:
+    """Write a reflection that cites the members; return the proposals with outcomes.
+
+    An earlier reflection about the same thing gives way to it, which is a proposal of
+    its own. A reflection that is stored already is only counted.
+    """
+    key = key_of(scope)
+    cited = [expected[id] for id in proposal.members]
+    if not all(_is_unchanged(db, key, lesson, is_member=False) for lesson in cited):
+        return [replace(proposal, survivor=0, outcome=CHANGED_LESSON_OUTCOME)]
+
+    cited_ids = json.dumps(proposal.members)
+    authors = [row["author"] for row in db.all("authors", scope, ids=cited_ids)]
+    reflection = replace(reflection, parents=tuple(authors))
+    name = {"kind": reflection.kind, "signature": reflection.signature.digest}
+    for row in db.select("*", "lesson", {**key, **name}):
+        last_seen = max(lesson.last_seen for lesson in cited)
+        outcome = _count_reflection(db, scope, reflection, row=row, last_seen=last_seen)
+        return [replace(proposal, survivor=row["id"], outcome=outcome)]
+
+    [answer] = upsert(db, scope, lessons=[reflection], now=time.time())
+    for lesson in cited:
+        link = {"child": name_of(name), "relation": "cites", "parent": lesson.name}
+        db.insert("link", {**key, **link, "dream": dream})
+    if answer.state == "quarantined":
+        return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
+
+    results = [replace(proposal, survivor=answer.id, outcome="done")]
+    about = {"kind": reflection.kind, "pattern": reflection.signature.pattern}
+    for row in db.select("*", "lesson", {**key, **about, "state": "unverified"}):
+        if row["id"] != answer.id:
+            link = {"child": name_of(row), "relation": "became"}
+            db.insert("link", {**key, **link, "parent": name_of(name), "dream": dream})
+            db.update("lesson", {"id": row["id"]}, {"state": "superseded"})
+            change = replace(
+                results[0],
+                action="reword",
+                members=(row["id"],),
+                why="the new reflection cites what is known now",
+            )
+            results.append(change)
+    return results
+
+
+def _count_reflection(
+    db: Db, scope: Scope, reflection: Lesson, row: Row, last_seen: float
+) -> str:
+    """Count a stored reflection if what it cites came back; return the outcome.
+
+    `row` is its lesson, and `last_seen` is when the newest of the lessons was seen.
+    """
+    if row["state"] not in ("unverified", "verified"):
+        return WITHDRAWN_OUTCOME
+    if last_seen <= row["last_seen"]:
+        return KNOWN_OUTCOME
+
+    same = replace(
+        reflection, text=row["text"], sighting=row["text"], trust=row["trust"]
+    )
+    upsert(db, scope, lessons=[replace(same, vector=None)], now=time.time())
+    return COUNTED_OUTCOME
 
 
 def log(
@@ -168,17 +281,19 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     empty.
     """
     dream = _dream_to_undo(db, scope, id)
-    links = db.select("parent", "link", {**key_of(scope), "dream": id})
-    survivor_names = {row["parent"] for row in links}
+    links = db.select("child, relation, parent", "link", {**key_of(scope), "dream": id})
+    new_names = {
+        row["child"] if row["relation"] == "cites" else row["parent"] for row in links
+    }
     restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
 
-    # A dream that rewords a lesson writes a new one, which gives way to the old one.
+    # A dream that rewords a lesson or reflects writes a new one, which gives way.
     for proposal in dream["proposals"]:
-        if proposal["action"] != "reword":
+        if proposal["action"] not in ("reword", "reflect"):
             continue
         key = {"id": proposal["survivor"]}
         for survivor in db.select("kind, signature", "lesson", key):
-            if name_of(survivor) in survivor_names:
+            if name_of(survivor) in new_names:
                 db.update("lesson", key, {"state": "superseded"})
 
     now = time.time()

@@ -418,10 +418,13 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
     """Take `n` sightings from the lesson `lesson_id`; return True if it stays.
 
     It is deleted if it has no example any more. If the example whose text it shows was
-    deleted, it shows the best other one.
+    deleted, it shows the best other one. A reflection of a dream is gone with what it
+    cited.
     """
     db.send("forget_briefings", values)
     db.send("unsee", values)
+    if not db.select("id", "lesson", {"id": values["lesson_id"]}):
+        return False
     lesson = _read_author(db, values)
     if lesson["spoken_for"]:
         return True

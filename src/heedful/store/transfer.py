@@ -114,11 +114,11 @@ class ExampleRecord:
 class LinkRecord:
     """A link to another lesson, whose name `kind/signature` is `parent`.
 
-    A strategy belongs to the lesson about a failure; a superseded lesson became
-    another one.
+    A strategy belongs to the lesson about a failure, a superseded lesson became another
+    one, and a reflection of a dream cites others.
     """
 
-    relation: Literal["became", "strategy"]
+    relation: Literal["became", "cites", "strategy"]
     parent: Annotated[str, FieldBounds(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]
 
 

@@ -1,13 +1,24 @@
 -- name: material
 -- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
-       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen,
+       l.useful, l.seen, l.pattern, l.first_seen, l.last_seen, l.meta like '%"mended": true%' as mended,
        exists (select 1 from example where lesson_id = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
         where e.lesson_id = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified')
 order by l.kind, l.signature;
+
+-- name: runs_of_lessons
+-- The runs in which lessons in use were seen: a loop or an episode, or else the sighting itself.
+select distinct o.lesson_id as lesson_id,
+       case when o.loop <> '' then 'loop:' || o.loop when o.source like 'episode:%' then o.source
+            else 'sighting:' || o.id end as run
+from (
+  select x.id, x.lesson_id, x.loop, x.source from occurrence x join lesson l on l.id = x.lesson_id
+  where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified')
+  order by x.id desc limit :limit
+) as o;
 
 -- name: asked
 -- The newest texts that led to a lesson: tasks of its examples, sightings, and tasks of loops that were shown it.
@@ -60,6 +71,11 @@ where tenant = :tenant and project = :project and (cast(:dream as bigint) is nul
   and (cast(:before as bigint) is null or id < :before)
 order by id desc limit :limit;
 
+-- name: authors
+-- The examples whose texts these lessons show.
+select author from lesson
+where tenant = :tenant and project = :project and id in (select atom from json_each(:ids)) and author is not null;
+
 -- name: texts_of
 -- The texts of these lessons, without those of tools and documents.
 select id, text from lesson
@@ -67,10 +83,11 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
   and trust not in ('tool', 'external');
 
 -- name: superseded_later
--- The last dream that superseded a lesson of this dream.
+-- The last dream that superseded a lesson of this dream, or a reflection that it wrote.
 select later.dream, later.child from link k join link later
-  on later.tenant = k.tenant and later.project = k.project and later.child in (k.child, k.parent)
-where k.tenant = :tenant and k.project = :project and k.relation = 'became' and k.dream = :dream
+  on later.tenant = k.tenant and later.project = k.project
+  and (later.child = k.child or later.child = k.parent and k.relation = 'became')
+where k.tenant = :tenant and k.project = :project and k.relation in ('became', 'cites') and k.dream = :dream
   and later.relation = 'became' and later.dream > :dream
 order by later.dream desc limit 1;
 

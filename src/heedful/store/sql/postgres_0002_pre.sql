@@ -100,6 +100,8 @@ create function lesson_gone() returns trigger language plpgsql as $$ begin
   -- Lessons that it superseded return and get their examples back, before the others are deleted.
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from link where tenant = old.tenant and project = old.project
+    and child = old.kind || '/' || old.signature and relation = 'cites';
   delete from example where lesson_id = old.id;
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
@@ -121,6 +123,20 @@ create function lesson_changed() returns trigger language plpgsql as $$ begin
 end $$;
 create trigger lesson_changed after update of state, trust on lesson for each row when ((old.state in ('unverified', 'verified') or old.trust in ('tool', 'external'))
   <> (new.state in ('unverified', 'verified') or new.trust in ('tool', 'external'))) execute function lesson_changed();
+create function cited_gone() returns trigger language plpgsql as $$ begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
+  return null;
+end $$;
+create trigger cited_gone after delete on lesson for each row execute function cited_gone();
+create function cited_changed() returns trigger language plpgsql as $$ begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
+  return null;
+end $$;
+create trigger cited_changed after update of text, state on lesson for each row when (new.text <> old.text or new.state in ('quarantined', 'retired') and old.state <> new.state) execute function cited_changed();
 create function member_back() returns trigger language plpgsql as $$ begin
   update lesson set state = old.before
   where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)

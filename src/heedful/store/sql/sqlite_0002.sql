@@ -203,6 +203,8 @@ create trigger lesson_gone after delete on lesson begin
   -- Lessons that it superseded return and get their examples back, before the others are deleted.
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from link where tenant = old.tenant and project = old.project
+    and child = old.kind || '/' || old.signature and relation = 'cites';
   delete from example where lesson_id = old.id;
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
@@ -228,6 +230,17 @@ create trigger survivor_changed after update of text, state on lesson
 when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+create trigger cited_gone after delete on lesson begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
+end;
+create trigger cited_changed after update of text, state on lesson
+when new.text <> old.text or new.state in ('quarantined', 'retired') and old.state <> new.state begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
 end;
 create trigger member_back after delete on link when old.relation = 'became' begin
   update lesson set state = old.before

@@ -357,7 +357,8 @@ create index action_lesson on action (lesson_id);
 create index action_source on action (tenant, project, source);
 
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
--- reflection, or from a lesson to the lesson that it `became` in a dream. `before` is its former state.
+-- reflection, from a lesson to the lesson that it `became` in a dream, or from a reflection of a dream to a lesson that
+-- it `cites`. `before` is the former state of what became another lesson.
 create table link (
   tenant text not null,
   project text not null,
@@ -506,6 +507,8 @@ create trigger lesson_gone after delete on lesson begin
   -- Lessons that it superseded return and get their examples back, before the others are deleted.
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
+  delete from link where tenant = old.tenant and project = old.project
+    and child = old.kind || '/' || old.signature and relation = 'cites';
   delete from example where lesson_id = old.id;
   delete from cause
   where tenant = old.tenant and project = old.project and kind = old.kind and signature = old.signature;
@@ -543,6 +546,18 @@ create trigger survivor_changed after update of text, state on lesson
 when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+-- A reflection of a dream goes with a lesson that it cites, and when that says something else or may be recalled no more.
+create trigger cited_gone after delete on lesson begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
+end;
+create trigger cited_changed after update of text, state on lesson
+when new.text <> old.text or new.state in ('quarantined', 'retired') and old.state <> new.state begin
+  delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
+    select substr(child, 12) from link where tenant = old.tenant and project = old.project
+      and parent = old.kind || '/' || old.signature and relation = 'cites');
 end;
 -- When such a link is deleted, the superseded lesson returns in its former state, and its examples with it.
 create trigger member_back after delete on link when old.relation = 'became' begin

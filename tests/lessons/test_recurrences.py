@@ -1,0 +1,157 @@
+"""What recurs: which failures count, as what they count, and what is cited of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from heedful.lessons.consolidate import DreamLesson
+from heedful.lessons.links import LessonWords
+from heedful.lessons.recurrences import (
+    MAX_CITED_FAILURES,
+    Recurrences,
+    find_recurrences,
+    is_recurrence,
+)
+
+NOW = 1_000_000_000.0
+
+
+def failure(call: str, cure: str = "") -> str:
+    """Return the text of a lesson about a call that failed."""
+    mend = f"\nWhat put it right:\n{cure}" if cure else ""
+    return f"{call} failed with “it went wrong”.{mend}"
+
+
+def find(
+    texts: Sequence[str], runs: int = 1, runs_of: Sequence[str] = (), **fields: Any
+) -> Recurrences:
+    """Find what recurs in lessons of these texts, each seen in so many runs.
+
+    `runs_of` names the run of each lesson instead.
+    """
+    lessons = {}
+    words = []
+    seen_in = {}
+    for id, text in enumerate(texts, start=1):
+        values = {
+            "kind": "reflection",
+            "signature": f"{id:016x}",
+            "error_type": "error",
+            "state": "unverified",
+            "trust": "measured",
+            "last_seen": NOW,
+            **fields,
+        }
+        lessons[id] = DreamLesson(id=id, text=text, **values)
+        lesson_words = LessonWords(
+            id=id,
+            kind=values["kind"],
+            text=text,
+            seen=runs,
+            state="unverified",
+            trust="measured",
+            error_type="error",
+            drafted=True,
+        )
+        words.append(lesson_words)
+        seen_in[id] = [f"episode:{id}.{run}" for run in range(runs)]
+        if runs_of:
+            seen_in[id] = [runs_of[id - 1]]
+    return find_recurrences(lessons, words, seen_in, "lite", NOW)
+
+
+CURED = [failure(f"Bash `git {verb}`", f"Bash `git {verb} -f`") for verb in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "fields", "things"),
+    [
+        pytest.param(CURED, {}, ["tool git"], id="the program, not its shell"),
+        pytest.param(CURED[:2], {}, [], id="two failures are too few"),
+        pytest.param(
+            [failure(f"read with path “{n}.txt”", f"read `{n}`") for n in "abc"],
+            {},
+            ["tool read"],
+            id="a tool that is no shell",
+        ),
+        pytest.param(
+            [failure(f"Bash `git {n}`", "Bash `git pull`") for n in "abc"],
+            {},
+            [],
+            id="one cure is one failure",
+        ),
+        pytest.param(
+            [failure(f"Bash `git {n}`", f"Bash `mise {n}`") for n in "ab"]
+            + [failure("Bash `mise run`", "Bash `mise install`")],
+            {},
+            [],
+            id="what cures is not what fails",
+        ),
+        pytest.param(
+            [
+                f"When Bash `make {n}` fails with “no”, call Bash `mise {n}` instead."
+                for n in "abc"
+            ],
+            {"kind": "strategy", "mended": True},
+            ["tool make"],
+            id="a strategy is about the call that fails",
+        ),
+        pytest.param(
+            [f"Do not repeat Bash `make {n}`: it failed." for n in "abc"],
+            {"kind": "strategy"},
+            [],
+            id="a strategy without a cure",
+        ),
+        pytest.param(
+            [f"No retry is set in `app.py` for {n}." for n in ("a", "b", "c")],
+            {"kind": "check", "state": "verified"},
+            ["file app.py"],
+            id="verified findings about a file",
+        ),
+        pytest.param(
+            [failure(f"Bash `git {n}`") for n in "abc"],
+            {},
+            [],
+            id="without a cure",
+        ),
+    ],
+)
+def test_failures_with_one_thing_recur(texts, fields, things):
+    recurrences = find(texts, **fields)
+    patterns = [reflection.signature.pattern for reflection in recurrences.reflections]
+    assert patterns == [f"recurring: {thing}" for thing in things]
+    assert all(map(is_recurrence, patterns))
+    assert bool(recurrences.silence) is not bool(things)
+
+
+def test_strategies_of_one_run_are_failures_of_their_own():
+    texts = [f"When Bash `make {n}` fails, call `mise {n}` instead." for n in "abcd"]
+    runs = ["x", "x", "x", "y"]
+    recurrences = find(texts, kind="strategy", mended=True, runs_of=runs)
+    [reflection] = recurrences.reflections
+    assert reflection.why == "4 failures with the tool make in 2 runs"
+
+
+def test_the_failures_that_came_back_most_often_are_cited():
+    texts = [failure(f"Bash `git a{n}`", f"Bash `git b{n}`") for n in range(9)]
+    [reflection] = find(texts).reflections
+    assert reflection.cited_ids == tuple(range(1, MAX_CITED_FAILURES + 1))
+    assert reflection.text.count("\n- ") == MAX_CITED_FAILURES
+    for id in reflection.cited_ids:
+        assert f"(1 run, lesson {id})" in reflection.text
+
+
+def test_a_failure_is_not_cited_by_two_reflections_alone():
+    calls = [failure(f"Bash `git {n} | tail`", f"Bash `git {n} -q`") for n in "abc"]
+    [reflection] = find(calls).reflections
+    assert reflection.why == "3 failures with the tool git in 3 runs"
+
+
+def test_the_name_of_a_reflection_does_not_depend_on_how_often_failures_came_back():
+    [first] = find(CURED).reflections
+    [second] = find(CURED, runs=3).reflections
+    assert first.text != second.text
+    assert first.signature == second.signature
+    [other] = find([*CURED[1:], CURED[0]]).reflections
+    assert other.signature != first.signature

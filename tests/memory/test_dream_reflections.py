@@ -1,0 +1,404 @@
+"""Dreams that reflect: what recurs becomes one reflection, and goes as it came."""
+
+from typing import Any
+
+import pytest
+
+from heedful.errors import RollbackRefused
+from heedful.lessons.consolidate import Proposal
+from heedful.lessons.lesson import Scope
+from heedful.memory.dream import (
+    CROWDED_RECALL_OUTCOME,
+    Dream,
+    Dreams,
+    consolidate,
+)
+from heedful.memory.memory import Memory
+from heedful.store.dreams import COUNTED_OUTCOME, KNOWN_OUTCOME, WITHDRAWN_OUTCOME
+from heedful.store.store import Store
+from heedful.testing import FixedEmbedder
+from tests.engines import check_derived
+from tests.memory.dreams import (
+    CONFLICT,
+    DIRTY,
+    NO_OPTION,
+    NO_STAT,
+    REJECTED,
+    SAME,
+    TEXT,
+    dump_tables,
+    learn_failure,
+    learn_git_failures,
+    read_states,
+)
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    return Memory(store, Scope("ours"))
+
+
+def reflections_of(dream: Dream) -> list[Proposal]:
+    return [proposal for proposal in dream.done if proposal.action == "reflect"]
+
+
+async def lesson_rows(memory: Memory) -> dict[int, dict[str, Any]]:
+    return {lesson["id"]: dict(lesson) for lesson in await memory.top(100)}
+
+
+async def test_failures_with_one_tool_become_one_partial_reflection(memory):
+    ids = await learn_git_failures(memory)
+    before = await dump_tables(memory)
+
+    rehearsal = await consolidate(memory, dry_run=True)
+    [proposed] = reflections_of(rehearsal)
+    assert proposed.survivor < 0
+    assert "git pull --rebase" in rehearsal.texts[proposed.survivor]
+    assert await dump_tables(memory) == before
+
+    dream = await consolidate(memory, by="ada")
+    [reflection] = reflections_of(dream)
+    assert reflection.members == tuple(ids)
+    assert reflection.why == "3 failures with the tool git in 3 runs"
+    assert dream.before == 3
+    assert dream.after == 4
+    assert dream.superseded == 0
+    assert dream.written == 1
+
+    rows = await lesson_rows(memory)
+    assert {rows[id]["state"] for id in ids} == {"unverified"}
+    row = rows[reflection.survivor]
+    assert row["kind"] == "reflection"
+    assert row["error_type"] == "partial"
+    assert row["trust"] == "measured"
+    text = dream.texts[reflection.survivor]
+    assert text == row["text"]
+    for id in ids:
+        assert f"lesson {id})" in text
+    assert "what put it right: Bash `git pull --rebase`" in text
+    assert "(2 runs, " in text
+
+
+async def test_the_report_of_a_dream_has_no_text_of_its_reflections(memory):
+    await learn_git_failures(memory)
+    await consolidate(memory)
+    reports = await memory.store.read(
+        memory.scope,
+        lambda db, _: [row["report"] for row in db.execute("select report from dream")],
+    )
+    assert "git push" not in str(reports)
+    assert "Updates were rejected" not in str(reports)
+
+
+@pytest.mark.parametrize("trust", ["operator", "measured", "model"])
+async def test_a_reflection_is_trusted_no_more_than_what_it_cites(memory, trust):
+    await learn_failure(memory, REJECTED, "one", trust)
+    await learn_failure(memory, NO_STAT, "two", "operator")
+    await learn_failure(memory, CONFLICT, "two", "operator")
+    await learn_failure(memory, CONFLICT, "three", "operator")
+    dream = await consolidate(memory)
+    [reflection] = reflections_of(dream)
+    rows = await lesson_rows(memory)
+    expected = "measured" if trust == "operator" else trust
+    assert rows[reflection.survivor]["trust"] == expected
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+async def test_what_waits_in_quarantine_is_not_cited(memory, trust):
+    ids = await learn_git_failures(memory)
+    waiting = await learn_failure(memory, DIRTY, "four", trust)
+    # Of another lesson, a part waits.
+    await learn_failure(memory, REJECTED + " --autostash", "five", trust)
+    dream = await consolidate(memory)
+    [reflection] = reflections_of(dream)
+    assert reflection.members == tuple(ids)
+    assert waiting not in reflection.members
+
+
+@pytest.mark.parametrize(
+    ("texts", "silence"),
+    [
+        pytest.param([], "nothing recurs", id="no lesson"),
+        pytest.param(
+            [(CONFLICT, "a"), (DIRTY, "b"), (REJECTED, "c")],
+            "too little recurs: most, 1, with the tool git",
+            id="two failures came once and have no cure",
+        ),
+        pytest.param(
+            [(REJECTED, "a"), (NO_STAT, "b")],
+            "too little recurs: most, 2, with the tool git",
+            id="two failures",
+        ),
+        pytest.param(
+            [(CONFLICT, "a"), (CONFLICT, "b"), (DIRTY, "a"), (DIRTY, "c")]
+            + [("Bash `git gc` failed with “busy”.", run) for run in "bc"],
+            "of 3 failures with the tool git there is no reflection",
+            id="no cure",
+        ),
+        pytest.param(
+            [
+                (REJECTED, "a"),
+                (NO_STAT, "a"),
+                (NO_OPTION, "a"),
+            ],
+            "of 3 failures with the tool git there is no reflection",
+            id="one run",
+        ),
+        pytest.param(
+            [
+                (
+                    f"Bash `git am {n}` failed with “no {n}”.\nWhat put it right:\n"
+                    + cure,
+                    n,
+                )
+                for n, cure in zip(
+                    "abc",
+                    [f"edit a{n}.py:\n@@ -1 +1 @@\n-a\n+b" for n in range(3)],
+                    strict=True,
+                )
+            ],
+            "nothing recurs",
+            id="edits are no cure that can be repeated",
+        ),
+    ],
+)
+async def test_when_nothing_recurs_a_dream_says_why(memory, texts, silence):
+    for text, run in texts:
+        await learn_failure(memory, text, run)
+    dream = await consolidate(memory)
+    assert dream.written == 0
+    assert dream.silence.startswith(silence)
+    assert silence in dream.nothing
+
+
+async def test_the_same_failures_are_not_reflected_on_twice(memory):
+    await learn_git_failures(memory)
+    [first] = reflections_of(await consolidate(memory))
+    again = await consolidate(memory)
+    [proposal] = again.proposals
+    assert proposal.outcome == KNOWN_OUTCOME
+    assert proposal.survivor == first.survivor
+    assert again.after == again.before == 4
+
+    await learn_failure(memory, CONFLICT, "later")
+    counted = await consolidate(memory)
+    assert [proposal.outcome for proposal in counted.proposals] == [COUNTED_OUTCOME]
+    rows = await lesson_rows(memory)
+    assert rows[first.survivor]["seen"] == 2
+    assert len(rows) == 4
+
+
+async def test_a_further_failure_makes_a_new_version_of_the_reflection(memory):
+    ids = await learn_git_failures(memory)
+    [first] = reflections_of(await consolidate(memory))
+    ids.append(await learn_failure(memory, DIRTY, "four"))
+    await learn_failure(memory, DIRTY, "five")
+
+    dream = await consolidate(memory)
+    [second] = reflections_of(dream)
+    assert second.members == tuple(ids)
+    assert dream.after == dream.before == 5
+    rows = await lesson_rows(memory)
+    assert rows[first.survivor]["state"] == "superseded"
+    assert rows[second.survivor]["state"] == "unverified"
+
+    assert await Dreams(memory).rollback(dream.id, by="ada") == 1
+    rows = await lesson_rows(memory)
+    assert rows[first.survivor]["state"] == "unverified"
+    assert rows[second.survivor]["state"] == "superseded"
+
+
+async def test_a_rollback_withdraws_the_reflection_for_good(memory):
+    await learn_git_failures(memory)
+    dream = await consolidate(memory)
+    [reflection] = reflections_of(dream)
+    await Dreams(memory).rollback(dream.id, by="ada", why="too long")
+    rows = await lesson_rows(memory)
+    assert rows[reflection.survivor]["state"] == "superseded"
+
+    again = await consolidate(memory)
+    assert again.nothing == f"each proposal was dropped: {WITHDRAWN_OUTCOME}"
+    with pytest.raises(RollbackRefused, match="is rolled back already"):
+        await Dreams(memory).rollback(dream.id, by="ada")
+
+
+async def test_a_rollback_undoes_merges_and_reflections_together(memory):
+    await memory.remember("k", TEXT)
+    await memory.remember("k", SAME)
+    await learn_git_failures(memory)
+    states = await read_states(memory)
+    dream = await consolidate(memory)
+    assert {proposal.action for proposal in dream.done} == {"merge", "reflect"}
+    assert dream.before == 5
+    assert dream.after == 5
+    assert await Dreams(memory).rollback(dream.id, by="ada") == 1
+    after = await read_states(memory)
+    assert {text: after[text] for text in states} == states
+
+
+async def test_a_dream_is_not_undone_below_one_that_builds_on_it(memory):
+    await learn_git_failures(memory)
+    first = await consolidate(memory)
+    await learn_failure(memory, DIRTY, "four")
+    await learn_failure(memory, DIRTY, "five")
+    second = await consolidate(memory)
+    with pytest.raises(RollbackRefused) as refused:
+        await Dreams(memory).rollback(first.id, by="ada")
+    assert refused.value.first == second.id
+    await Dreams(memory).rollback(second.id, by="ada")
+    await Dreams(memory).rollback(first.id, by="ada")
+
+
+async def prune_cited(memory: Memory, id: int) -> None:
+    sql = f"update lesson set last_seen = 5, last_shown = 5 where id = {id}"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
+    await memory.prune(by="ada", unused_for=3600)
+
+
+async def retire_cited(memory: Memory, id: int) -> None:
+    sql = f"update lesson set state = 'retired' where id = {id}"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
+
+
+async def delete_cited(memory: Memory, id: int) -> None:
+    sql = f"delete from lesson where id = {id}"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(sql) and None)
+
+
+async def edit_cited(memory: Memory, id: int) -> None:
+    await memory.edit(id, "Pull before you push.", by="ada")
+
+
+async def revoke_run(memory: Memory, id: int) -> None:
+    removed = await memory.quarantine.revoke("episode:one", by="ada")
+    assert removed.lessons == 2
+
+
+async def revoke_dreams(memory: Memory, id: int) -> None:
+    await memory.quarantine.revoke("dream", by="ada")
+
+
+async def clear_scope(memory: Memory, id: int) -> None:
+    await memory.clear()
+
+
+async def evict_cited(memory: Memory, id: int) -> None:
+    small = Memory(memory.store, memory.scope, max_entries=2)
+    await small.remember("k", TEXT)
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        pytest.param(prune_cited, id="prune"),
+        pytest.param(retire_cited, id="retire"),
+        pytest.param(delete_cited, id="delete"),
+        pytest.param(edit_cited, id="other words"),
+        pytest.param(revoke_run, id="revoke a run"),
+        pytest.param(revoke_dreams, id="revoke dreams"),
+        pytest.param(evict_cited, id="evict"),
+        pytest.param(clear_scope, id="clear"),
+    ],
+)
+async def test_a_reflection_goes_with_a_lesson_that_it_cites(memory, remove):
+    cited, *_ = await learn_git_failures(memory)
+    dream = await consolidate(memory)
+    [reflection] = reflections_of(dream)
+    await remove(memory, cited)
+    assert reflection.survivor not in await lesson_rows(memory)
+    tables = await dump_tables(memory)
+    assert "What went wrong with" not in str(tables)
+    assert "cites" not in str(tables["link"])
+    await check_derived(memory.store)
+
+
+async def test_a_rollback_after_the_reflection_is_gone_restores_the_merges(memory):
+    await memory.remember("k", TEXT)
+    await memory.remember("k", SAME)
+    cited, *_ = await learn_git_failures(memory)
+    dream = await consolidate(memory)
+    await delete_cited(memory, cited)
+    assert await Dreams(memory).rollback(dream.id, by="ada") == 1
+    assert (await read_states(memory))[SAME] == "unverified"
+
+
+async def test_recall_shows_a_reflection_once_its_failures_come_back(memory):
+    await learn_git_failures(memory)
+    [reflection] = reflections_of(await consolidate(memory))
+    row = (await lesson_rows(memory))[reflection.survivor]
+    matches = await memory.recall(row["text"], 20)
+    assert reflection.survivor not in [match.lesson_id for match in matches]
+
+    await learn_failure(memory, CONFLICT, "later")
+    await consolidate(memory)
+    matches = await memory.recall(row["text"], 20)
+    assert reflection.survivor in [match.lesson_id for match in matches]
+    # What happened elsewhere is no rule: no prompt has it.
+    briefing = await memory.brief(row["text"], "loop")
+    assert reflection.survivor not in [match.lesson_id for match in briefing.chosen]
+
+
+async def test_an_empty_recall_says_that_a_dream_wrote_what_is_nearest(memory):
+    ids = await learn_git_failures(memory)
+    [reflection] = reflections_of(await consolidate(memory))
+    row = (await lesson_rows(memory))[reflection.survivor]
+    sql = 'update lesson set meta = \'{"outcome": "partial"}\' where id in '
+    cited = f"({', '.join(map(str, ids))})"
+    once = f"update lesson set seen = 1 where id in {cited}"
+    for statement in (sql + cited, once):
+        await memory.store.write(
+            memory.scope, lambda db, _, sql=statement: db.execute(sql) and None
+        )
+    matches = await memory.recall(row["text"], 20)
+    assert list(matches) == []
+    assert "a dream wrote it" in matches.silence
+
+
+async def test_a_reflection_that_hides_a_lesson_from_its_query_is_not_written(store):
+    """The reflection is nearer to the tasks of another lesson than this is itself."""
+
+    seen = "updates rejected when git push"
+
+    class Places(FixedEmbedder):
+        async def embed(self, texts: Any) -> Any:
+            near = (seen, "What went wrong")
+            return [(0.0, 1.0) if t.startswith(near) else (1.0, 0.0) for t in texts]
+
+    memory = Memory(store, Scope("ours"), Places(2))
+    await learn_git_failures(memory)
+    await memory.remember("k", seen, lesson="Weigh the parcel first.")
+    dream = await consolidate(memory)
+    [proposal] = [p for p in dream.proposals if p.action == "reflect"]
+    assert proposal.outcome == CROWDED_RECALL_OUTCOME
+    assert proposal.survivor == 0
+    assert dream.after == dream.before == 4
+
+
+async def test_a_periodic_dream_reflects_on_what_was_seen_today(memory):
+    ids = await learn_git_failures(memory)
+    old = "update lesson set last_seen = 1000"
+    await memory.store.write(memory.scope, lambda db, _: db.execute(old) and None)
+    dream = await consolidate(memory, mode="full")
+    assert dream.written == 0
+    assert "none was seen in the last 24 hours" in dream.silence
+
+    await learn_failure(memory, CONFLICT, "today")
+    [reflection] = reflections_of(await consolidate(memory, mode="full"))
+    assert reflection.members == tuple(ids)
+
+
+async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_path):
+    await learn_git_failures(memory)
+    await consolidate(memory)
+    await memory.export(tmp_path / "lessons.jsonl")
+    other = Memory(memory.store, Scope("ours", "other"))
+    file = tmp_path / "lessons.jsonl"
+    await other.import_(file, trust="operator", by="ada", why="our own")
+    rows = await lesson_rows(other)
+    [reflection] = [id for id in rows if rows[id]["error_type"] == "partial"]
+    [cited, *_] = [id for id in rows if rows[id]["text"] == REJECTED]
+    await delete_cited(other, cited)
+    assert reflection not in await lesson_rows(other)
+    assert len(await lesson_rows(memory)) == 4
