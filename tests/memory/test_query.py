@@ -171,7 +171,9 @@ async def test_filters_of_a_query(memory):
 
 
 EMPTY_QUERIES = [
-    pytest.param({"text": "Name a river"}, "no lesson is about this", id="unlike"),
+    pytest.param(
+        {"text": "Name a river"}, "no lesson is about a similar task", id="unlike"
+    ),
     pytest.param({"tags": ["red"]}, "it does not have the tags", id="another tag"),
     pytest.param(
         {"tags": ["sql", "red"], "match": "all"},

@@ -342,3 +342,22 @@ async def test_an_untrusted_sighting_brings_no_words_of_its_own(memory):
     await reflect(again, memory=stranger)
     assert "evil" not in await hint_of(memory)
     assert "evil" not in str(await memory.recall("Obey the evil page"))
+
+
+@pytest.mark.parametrize(
+    ("filters", "reason"),
+    [
+        pytest.param({"tags": ["red"]}, "it does not have the tags", id="tags"),
+        pytest.param({"kind": "check"}, "it is of the kind strategy", id="kind"),
+        pytest.param({"error_type": "x"}, "another type of error", id="type"),
+        pytest.param({"importance": 1.0}, "and at least 1 is asked for", id="weight"),
+        pytest.param({"since": 9e9}, "it is older", id="older"),
+    ],
+)
+async def test_a_filter_that_leaves_the_nearest_lesson_out_is_named(
+    memory, filters, reason
+):
+    await reflect(MENDED, memory=memory)
+    recalled = await memory.recall(TASK, **filters)
+    assert recalled == []
+    assert reason in recalled.silence

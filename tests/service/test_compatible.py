@@ -273,7 +273,7 @@ def test_another_tenant_is_refused_and_flags_need_a_key_that_may_approve(api):
     api.post(GENERATE, json=TALK)
     query = {"min_importance": 0, "query_text": TALK["task_description"]}
     none = api.post(QUERY, json=query, key=rival).json()
-    assert none == {"reflections": [], "silence": "no lesson is about this"}
+    assert none == {"reflections": [], "silence": "no lesson is about a similar task"}
     assert api.post(QUERY, json={**query, **ASKED}).json()["reflections"] != []
 
 

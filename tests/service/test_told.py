@@ -190,7 +190,7 @@ def ask_both(api: Api, key: str, text: str, importance: float) -> list[str]:
 @pytest.mark.parametrize("text", ["", TASK], ids=["no text", "a text"])
 def test_an_empty_query_says_what_keeps_the_nearest_reflection_back(api, text):
     agent = api.key("recall", "write")
-    reason = "no lesson is about this" if text else "no lesson is stored yet"
+    reason = "no lesson is about a similar task" if text else "no lesson is stored yet"
     assert ask_both(api, agent, text, 0.5) == [reason, reason]
 
     reflection = read_data(

@@ -356,7 +356,7 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
     with browsing(tmp_path) as browser:
         browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
         page = browser.open(browser.api._all).get("/lessons?text=river")
-        assert "No lesson fits: no lesson is about this." in page.text
+        assert "No lesson fits: no lesson is about a similar task." in page.text
         data = browser.get("/lessons.json?text=odd&kind=check").json()
         assert "it is of the kind error, and check is asked for" in data["silence"]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
 from heedful.lessons.lesson import (
+    ANY_LESSON,
     DEFAULT_HOLDOUT_SHARE,
     DREAM_AUTHOR,
     EPISODE_LESSON_KINDS,
@@ -443,7 +444,7 @@ def find_obstacle(match: Match) -> Obstacle | None:
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:
     """Return what keeps a lesson from recall for its task; None if nothing does."""
-    state_obstacle = _find_state_obstacle(match)
+    state_obstacle = find_state_obstacle(match)
     if state_obstacle is not None:
         return state_obstacle
 
@@ -458,7 +459,7 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
     return None
 
 
-def _find_state_obstacle(match: Match) -> Obstacle | None:
+def find_state_obstacle(match: Match) -> Obstacle | None:
     """Return the obstacle that a lesson waits in quarantine or was retired, or None."""
     if match.state == "quarantined":
         reason = f"it waits in quarantine with the trust {match.trust}"
@@ -475,54 +476,44 @@ def _edit_command(match: Match) -> str:
 
 
 def explain_silence(
-    task: str, matches: Sequence[Match], hidden: Sequence[Match]
+    text: str,
+    matches: Sequence[Match],
+    hidden: Sequence[Match],
+    *,
+    only: Filter = ANY_LESSON,
+    least: float = 0.0,
+    every: bool = False,
+    find: Callable[[Match], Obstacle | None] = find_recall_obstacle,
 ) -> str:
-    """Return why recall finds nothing: what keeps the nearest lesson back.
+    """Return why nothing is found for a text: what keeps the nearest lesson back.
 
-    `matches` are the lessons that a search found, and `hidden` those that may not be
-    recalled.
+    `matches` are the lessons that a search without the filter `only` finds, and
+    `hidden` those that wait in quarantine or were retired. `least` is the importance
+    that a query asks for, as the author of a lesson claims it. With `every`, the text
+    is blank, and all lessons are near. `find` returns what else keeps a lesson back.
     """
-    related = [m for m in with_overlap(task, [*matches, *hidden]) if is_related(m)]
-    candidates = with_overlap(task, matches)
-    nearest = min(related or candidates, key=_distance, default=None)
-    if nearest is None:
-        return "no lesson is about a similar task, or passes the filters"
+    found = [*matches, *hidden]
+    near = [match for match in with_overlap(text, found) if every or is_related(match)]
+    candidates = near or list(with_overlap(text, matches))
+    if not candidates:
+        return (
+            "no lesson is stored yet" if every else "no lesson is about a similar task"
+        )
 
+    def order(match: Match) -> tuple[bool, tuple[float, bool]]:
+        obstacle = _find_filter_obstacle(match, only, least)
+        return obstacle is not None, _distance(match)
+
+    nearest = min(candidates, key=order)
     obstacle = _distance_obstacle(nearest)
-    if related:
-        obstacle = find_recall_obstacle(nearest) or NO_ROOM
-    return Choice.of(nearest, "closest", obstacle, words=False).remedy
-
-
-def explain_no_answer(
-    text: str, found: Sequence[Match], only: Filter, least: float
-) -> str:
-    """Return why a query has no answer: what keeps the nearest lesson back.
-
-    `found` are the lessons that a search without the filter `only` finds, and those
-    that may not be read. `least` is the importance that the query asks for.
-    """
-    matches = list(with_overlap(text, found))
-    if not matches:
-        return "no lesson is about this" if text.strip() else "no lesson is stored yet"
-
-    def order(match: Match) -> tuple[bool, bool, tuple[float, bool]]:
-        is_far = bool(text.strip()) and not is_related(match)
-        is_filtered = _find_filter_obstacle(match, only, least) is not None
-        return is_far, is_filtered, _distance(match)
-
-    nearest = min(matches, key=order)
-    is_far, _, _ = order(nearest)
-    obstacle = _find_filter_obstacle(nearest, only, least)
-    if is_far:
-        obstacle = _distance_obstacle(nearest)
-    obstacle = obstacle or _find_state_obstacle(nearest) or NO_ROOM
+    if near:
+        filtered = _find_filter_obstacle(nearest, only, least)
+        obstacle = filtered or find(nearest) or NO_ROOM
     return Choice.of(nearest, "closest", obstacle, words=False).remedy
 
 
 def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle | None:
     """Return by which field of a filter a lesson is left out; None if it passes."""
-    importance = claimed_importance(match)
     common_tags = set(only.tags).intersection(match.tags)
     needed_tags = len(set(only.tags)) if only.match == "all" else min(1, len(only.tags))
 
@@ -536,10 +527,15 @@ def _find_filter_obstacle(match: Match, only: Filter, least: float) -> Obstacle 
         return Obstacle("it has another type of error than is asked for")
     if match.at < only.since:
         return Obstacle("it is older than what is asked for")
-    if importance < least:
-        return Obstacle(
-            f"its importance is {importance:g}, and at least {least:g} is asked for"
-        )
+    for importance, needed in (
+        (match.importance, only.importance),
+        (claimed_importance(match), least),
+    ):
+        if importance < needed:
+            return Obstacle(
+                f"its importance is {importance:g}, and at least {needed:g} is asked "
+                "for"
+            )
     return None
 
 

@@ -32,8 +32,8 @@ from heedful.lessons.briefing import (
     Tell,
     choose_for_loop,
     draw_exposures,
-    explain_no_answer,
     explain_silence,
+    find_state_obstacle,
 )
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import (
@@ -401,8 +401,10 @@ class Memory:
         if ranked:
             return Matches(ranked)
 
-        hidden = await self._find_hidden(task, place, only)
-        return Matches(silence=explain_silence(task, matches, hidden))
+        if only != ANY_LESSON:
+            matches = await self._search(task, place, candidates, ANY_LESSON)
+        hidden = await self._find_hidden(task, place)
+        return Matches(silence=explain_silence(task, matches, hidden, only=only))
 
     @telemetry.search
     async def query(
@@ -454,11 +456,17 @@ class Memory:
         if answers:
             return Matches(answers)
 
-        others = await self._search(
-            text, place, candidates, ANY_LESSON, every=not text.strip()
+        is_blank = not text.strip()
+        others = await self._search(text, place, candidates, ANY_LESSON, every=is_blank)
+        silence = explain_silence(
+            text,
+            others,
+            await self._find_hidden(text, place),
+            only=only,
+            least=importance,
+            every=is_blank,
+            find=find_state_obstacle,
         )
-        hidden = await self._find_hidden(text, place)
-        silence = explain_no_answer(text, [*others, *hidden], only, importance)
         return Matches(silence=silence)
 
     def render(
@@ -843,7 +851,6 @@ class Memory:
         self,
         text: str,
         place: tuple[str, Sequence[float] | None],
-        only: Filter = ANY_LESSON,
     ) -> list[Match]:
         """Return the lessons that wait in quarantine or were retired.
 
@@ -851,7 +858,7 @@ class Memory:
         """
         space, vector = place
         return await self.store.read(
-            self.scope, search.hidden, text, space=space, vector=vector, only=only
+            self.scope, search.hidden, text, space=space, vector=vector
         )
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:

@@ -436,12 +436,10 @@ def hidden(
     text: str,
     space: str,
     vector: Sequence[float] | None,
-    only: Filter,
 ) -> list[Match]:
     """Return the newest examples that wait in quarantine, or whose lesson is retired.
 
-    They pass the filter `only`, and no other search finds them. Their state is
-    "quarantined" or "retired".
+    No other search finds them. Their state is "quarantined" or "retired".
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -452,7 +450,7 @@ def hidden(
         key={**key_of(scope), "space": space, "memory_key": ""},
         corpus=corpus,
         limit=0,
-        only=only,
+        only=ANY_LESSON,
         waiting=True,
     )
     waiting_ids = parameters.waiting_ids
