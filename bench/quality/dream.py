@@ -11,7 +11,7 @@ Expected, written before the dream was first run with reflections: recall_change
 below 0 in either set; few reflections of the recorded lessons, because they name next
 to no tools, and no cures; of the sessions between 5 and 15.
 
-Read one by one, 22 of the first 29 reflections of the sessions helped nobody: a file
+Read one by one, 23 of the first 29 reflections of the sessions helped nobody: a file
 and its edits held them together. So an edit counts as no cure. Of the 7 that were left,
 one quoted a single cure and helped nobody, so two cures are needed.
 """
