@@ -402,3 +402,15 @@ async def test_an_imported_reflection_goes_with_what_it_cites_too(memory, tmp_pa
     await delete_cited(other, cited)
     assert reflection not in await lesson_rows(other)
     assert len(await lesson_rows(memory)) == 4
+
+
+async def test_what_a_revoked_key_sent_is_cited_no_more(memory):
+    await learn_failure(memory, REJECTED, "one", sources=("key:stolen",))
+    await learn_failure(memory, NO_STAT, "two")
+    await learn_failure(memory, CONFLICT, "two")
+    await learn_failure(memory, CONFLICT, "three")
+    [reflection] = reflections_of(await consolidate(memory))
+    removed = await memory.quarantine.revoke("key:stolen", by="ada")
+    assert reflection.survivor in removed.lesson_ids
+    assert reflection.survivor not in await lesson_rows(memory)
+    assert "git pull --rebase" not in str(await dump_tables(memory))
