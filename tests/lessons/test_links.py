@@ -100,6 +100,11 @@ def test_the_type_of_an_error_is_a_link_unless_it_is_a_tool() -> None:
     assert link_text("Run `make all`", error_type="make") == "tool make"
 
 
+@pytest.mark.parametrize("type", ["strategy", "partial", "success"])
+def test_the_kind_of_a_lesson_and_the_end_of_its_run_are_no_errors(type: str) -> None:
+    assert link_text("It costs 4.", error_type=type) == ""
+
+
 def test_equal_tasks_differ_only_in_particulars() -> None:
     first = link_text("x", tasks=("Fix ticket 12",))
     assert first == link_text("y", tasks=("Fix ticket 9041",)) == "task fix ticket <n>"

@@ -20,13 +20,18 @@ from mimetypes import MimeTypes
 from typing import Literal
 
 from heedful.lessons.action import QUOTED_TEXT_PATTERN
-from heedful.lessons.lesson import State, Trust
+from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State, Trust
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import SHELL_TOOLS
 
 LinkKind = Literal["error", "file", "package", "task", "tool"]
 MAX_LINK_CHARS = 120
+# The type of a lesson of a run in which no error has one: its kind, or how the run
+# ended.
+RUN_TYPES = frozenset(
+    ("strategy", "reflection", "success", "failure", "partial", "timeout", "error")
+)
 MAX_LINKED_LESSONS = 10_000  # the newest lessons of a scope that are compared
 LINK_DIGEST_CHARS = 8  # they tell long tasks with the same beginning apart
 # A link that more than this share of all lessons have relates none of them, unless at
@@ -197,7 +202,8 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     texts = _ADDRESS_PATTERN.sub(" ", texts)
     files = {_name(name) for name in _files_in(texts, command_words)}
     errors = {_name(name) for name in _errors_in(texts)}
-    if words.error_type:
+    is_of_run = words.kind in EPISODE_LESSON_KINDS
+    if words.error_type and not (is_of_run and words.error_type in RUN_TYPES):
         errors.add(_name(words.error_type))
     packages = _quoted_names(texts) & {_bare_name(word) for word in command_words}
 
