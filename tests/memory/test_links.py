@@ -218,6 +218,7 @@ async def test_an_empty_answer_says_why(memory: Memory) -> None:
 async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
     memory: Memory,
 ) -> None:
+    rule = 0
     for tool, wrong, right, task in (
         ("open", "kettle", "red kettle", "Show the kettle."),
         ("search", "A17", "A-17", "Where is my order?"),
