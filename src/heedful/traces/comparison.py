@@ -10,9 +10,9 @@ from heedful.lessons.words import count_common
 from heedful.traces.course import as_text, named_arguments
 from heedful.traces.episode import Event, call_arguments
 
-# Of two longer arguments only the parts that differ are shown.
+# Two longer arguments are shown by the parts that differ.
 MAX_WHOLE_ARGUMENT_CHARS = 180
-# Of two long texts with at most so many words, a row of more equal words is cut.
+# A row of more equal words is cut in two long texts of at most this many words.
 MAX_COMPARED_WORDS = 300
 MAX_EQUAL_WORDS = 4
 # A value with more words is a text, not a value that was chosen.
@@ -30,7 +30,7 @@ _CALL_WORD_PATTERN = re.compile(r"[^\W\d_]+")
 _QUOTED_VALUE_PATTERN = re.compile(
     r"(?P<name>=|--[\w-]+ )(?P<mark>[\"'])(?:\\.|(?!(?P=mark))[^\\])*(?P=mark)"
 )
-# Commands without their quotations are compared if they have so many words.
+# Commands without their quotations are compared if they have this many words.
 MIN_COMMAND_WORDS = 6
 # A text that is a patch, and its lines that change something or name a file.
 _PATCH_PATTERN = re.compile(r"(?:\A|\\n)(?:@@|\*\*\* (?:Update|Add|Delete) File)")
@@ -84,8 +84,9 @@ def differ_in_few_arguments(old: Mapping[str, str], new: Mapping[str, str]) -> b
 def begin_alike(old: Event, new: Event) -> bool:
     """Return whether two calls may serve one purpose.
 
-    They have the same arguments. Of several, they share one that is no flag; a single
-    one that is a text begins with the same word and shares a quarter of its words.
+    They have the same arguments. If there are several, they share one that is not a
+    flag; a single one that is a text begins with the same word and shares a quarter of
+    its words.
     """
     old_leaves = leaves(old)
     new_leaves = leaves(new)
@@ -185,7 +186,7 @@ def new_part(value: str, seen: str) -> str:
 def differing_parts(
     was: str | None, now: str | None, max_chars: int = MAX_WHOLE_ARGUMENT_CHARS
 ) -> tuple[str | None, str | None]:
-    """Return two texts; of long ones the parts that differ, with a word around them."""
+    """Return two texts, or the parts that differ of long ones, with a word around."""
     if not was or not now or max(len(was), len(now)) <= max_chars:
         return was, now
 

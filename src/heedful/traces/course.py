@@ -157,7 +157,7 @@ def call_failed(run: Course, call: int) -> bool:
 
 
 def call_worked(run: Course, call: int) -> bool:
-    """Return True if the call at a position has a result, and is no failure.
+    """Return True if the call at a position has a result, and is not a failure.
 
     A call that a person did not let run did not work, either.
     """
@@ -279,7 +279,7 @@ def _names(text: str) -> Iterator[str]:
 def _failure_text(event: Event, role: Role, text: str) -> str:
     """Return the text of the failure that an event reports, "" if it reports none.
 
-    `text` is what `event_text` returns, cut. Of a result that is marked as a failure,
+    `text` is what `event_text` returns, cut. If a result is marked as a failure,
     the error or the content counts, whichever says more than an exit status.
     """
     if role != "result":

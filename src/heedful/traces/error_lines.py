@@ -20,7 +20,7 @@ MAX_ERROR_LINES = 200
 MAX_ERROR_LINE_CHARS = 1_000
 # The characters of the line that names a failure.
 MAX_NAMING_LINE_CHARS = 400
-# In a text with at most so many lines, every line may be the error.
+# In a text with at most this many lines, every line may be the error.
 MAX_SHORT_TEXT_LINES = 40
 # Texts in an object may contain ends of lines.
 _DECODER = json.JSONDecoder(strict=False)
@@ -58,7 +58,7 @@ _ERROR_REASON_PATTERN = re.compile(
 _ERROR_PLACE_PATTERN = re.compile(
     r"\.\w{1,6}:\d+(?::\d+)?: (?!warning|note|info|:)\S", re.IGNORECASE
 )
-# A line that says of a command no more than with which status it ended.
+# A line that says only with which status a command ended.
 _STATUS_REPORT_PATTERN = re.compile(
     r"(?i)\b(?:exit(?:ed with)?|status) (?:code|status)[: ]{1,2}-?\d+\W*\Z"
 )
@@ -104,7 +104,7 @@ _LOG_TIME_PATTERN = re.compile(
 _CLOCK_PATTERN = re.compile(r"\A\d\d:\d\d:\d\d(?:[.,]\d+)? ")
 # A heading between rules: "=== short test summary ===".
 _BANNER_PATTERN = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
-# What stands before a message: the number and time of a step ("#12 0.345 "), a letter
+# What comes before a message: the number and time of a step ("#12 0.345 "), a letter
 # in a margin ("E   "), or marks.
 _MARGIN_PATTERN = re.compile(
     r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+"
@@ -139,7 +139,8 @@ def output(text: str) -> str:
 def _decode(text: str) -> tuple[Any, int]:
     """Return the object that begins a text, and its end; (None, 0) if there is none.
 
-    Of an object as Python prints it, which ends the text, return the list of its texts.
+    For an object as Python prints it, which ends the text, return the list of its
+    texts.
     """
     with suppress(ValueError, RecursionError):
         value, end = _DECODER.raw_decode(text)
@@ -175,7 +176,7 @@ def error_text(failure: str) -> str:
     """Return the words that name a failure, without margins and long ids.
 
     If its line gives no reason, the line before it may; a line that ends with a colon
-    has more, and one that names nothing may stand before the place that it is about.
+    has more, and one that names nothing may come before the place that it is about.
     """
     lines, position = _find_error(failure)
     if _ERROR_TAG_PATTERN.match(lines[0]):
@@ -280,9 +281,9 @@ def _rank_line(line: str, *, first: bool) -> int:
 def error_lines(lines: Iterable[str], others: bool = True) -> list[str]:
     """Return the error lines of a text, best first; of a short text, then the `others`.
 
-    Lines that differ only in digits count once. Of more than `MAX_ERROR_LINES` error
-    lines, the first and the last ones are returned. Takes one pass, and memory for
-    `MAX_ERROR_LINES` lines.
+    Lines that differ only in digits count once. If there are more than
+    `MAX_ERROR_LINES`, the first and the last ones are returned. Takes one pass, and
+    memory for `MAX_ERROR_LINES` lines.
 
     >>> error_lines(["Traceback (most recent call last):", "  f()", "KeyError: 'a'"])[0]
     "KeyError: 'a'"

@@ -92,7 +92,7 @@ def from_request(data: bytes, longest: int = MAX_INTEGER) -> Iterator[Span]:
     """Yield the spans of a protobuf `ExportTraceServiceRequest`.
 
     Spans are decoded one at a time, because a decoded span may need 200 times its
-    bytes. Of a span with more than `longest` bytes, nothing but `long` is set. Raises
+    bytes. Only `long` is set for a span with more than `longest` bytes. Raises
     InvalidInput, ImportError.
     """
     from google.protobuf.message import DecodeError

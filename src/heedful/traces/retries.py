@@ -2,10 +2,10 @@
 
 A retry is a call of the same tool that is like the failed one, that differs from it in
 few arguments, or whose new values another call had shown in between. Without such a
-call, it is one of another tool or program for the same thing. Of the steps in between,
-those are kept that can have made the difference: what showed a new value, a wait, or a
-step about something that the failed call or its error names. A look changes nothing,
-so it cannot make the same call work. Pure.
+call, it is one of another tool or program for the same thing. The steps in between are
+kept if they can have made the difference: what showed a new value, a wait, or a step
+about something that the failed call or its error names. A look changes nothing, so it
+cannot make the same call work. Pure.
 """
 
 import math
@@ -215,7 +215,7 @@ def _most_alike(run: Course, failed: int, later: Iterable[int]) -> int | None:
 
 
 def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
-    """Return how alike two calls of one tool are; 0 if one is no retry of the other."""
+    """Return how alike two calls of one tool are; 0 if one is not the other's retry."""
     old = run.events[failed]
     new = run.events[other]
     share = likeness(text_of_call(old), text_of_call(new))
@@ -287,7 +287,7 @@ def _result_text(run: Course, call: int) -> str:
 def _good_calls(run: Course, start: int, end: int) -> list[int]:
     """Return the calls of tools between two positions that did not fail.
 
-    Of a long way, only the last `MAX_DISTANCE_EVENTS` events count.
+    Only the last `MAX_DISTANCE_EVENTS` events of a long way count.
     """
     return [
         position
@@ -377,7 +377,7 @@ def _command(event: Event) -> str:
 def _has_name(pattern: re.Pattern[str], event: Event) -> bool:
     """Return whether the name of a tool has a shape.
 
-    Of a name such as "files.read_lines" each word may be the first one.
+    Each word of a name such as "files.read_lines" may be the first one.
     """
     name = re.sub(r"(?<=[a-z])(?=[A-Z])|[_.\-]+", " ", event.tool).lower()
     words = name.split()
@@ -484,8 +484,8 @@ def _user_spoke(run: Course, start: int, end: int) -> bool:
 def _is_wanted(run: Course, failed: int, works: int) -> bool:
     """Return whether the user wanted both calls: the first by the task, then another.
 
-    Then the first call was no mistake. What the user says about a value that the task
-    does not have is a fix.
+    Then the first call was not a mistake. What the user says about a value that the
+    task does not have is a fix.
     """
     changes = differences(run.events[failed], run.events[works])
     if changes and all(_is_of_chance(*change) for change in changes):
@@ -521,8 +521,8 @@ def _find_other_way(run: Course, failed: int) -> int | None:
     """Return a call of another tool or program for the same thing, None without one.
 
     It names what the failed call names; of several calls it is the first that has most
-    of these names. A look is no other way for a call that is none, nor is a change of
-    the thing.
+    of these names. A look is another way only for a call that looks, and a change of
+    the thing never is.
     """
     event = run.events[failed]
     names = _thing_names(event)
@@ -616,7 +616,7 @@ def _holds(text: str, other: str) -> bool:
 def was_dropped(run: Course, failed: int) -> bool:
     """Return whether the user answered a failure, and the call was not tried again.
 
-    Then the user asked for something else: the failure was nothing to be fixed.
+    Then the user asked for something else: there was nothing to fix.
     """
     result = run.result[failed] or failed
     later = [n for n in range(result + 1, len(run.events)) if run.roles[n] == "act"]

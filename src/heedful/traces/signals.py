@@ -191,7 +191,7 @@ def _whole_or_float(digits: str) -> float | int:
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
-    Takes linear time. Of each event 8,000 characters are used.
+    Takes linear time. Uses 8,000 characters of each event.
 
     >>> error = Event("tool_response", "Error: no such file")
     >>> calls = Event("tool_call", tool="read"), error

@@ -1,7 +1,7 @@
 """Whose words an event of a run has, and what an agent repeats of others. Pure.
 
 `Origins` names the sources of an event: the user, programs, tools or the network. With
-`find_quoted`, it says which words of the agent stood in results or prompts before, so
+`find_quoted`, it says which words of the agent were in results or prompts before, so
 that what is learnt from these words gets no more trust than their sources have. What
 was not kept is not known: `gap_of` and `Origins.unseen`.
 """

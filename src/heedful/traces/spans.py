@@ -33,7 +33,7 @@ from heedful.traces.messages import EpisodeReader
 from heedful.traces.otlp import Attributes, Span, SpanStep
 
 Steps = Mapping[str, SpanStep]
-# Of the open calls of a tool, the arguments of this many are compared with a span's.
+# The arguments of this many open calls of a tool are compared with a span's.
 MAX_COMPARED_CALLS = 1_000
 
 
@@ -208,7 +208,7 @@ class _EventLog:
         self._recorded: Counter[str] = Counter()
 
     def begin(self, step: SpanStep, time: int) -> None:
-        """Record what stands in the input of a step that begins."""
+        """Record the input of a step that begins."""
         if step.kind != "tool":
             self._record_new(step, step.inputs, "", time)
             return
@@ -279,7 +279,7 @@ class _EventLog:
     ) -> None:
         """Record the events of a chat that are not recorded yet.
 
-        A text that stands in the chat more often than in the log is new.
+        A text that is in the chat more often than in the log is new.
         """
         counts: Counter[Hashable] = Counter()
         for event in events:
