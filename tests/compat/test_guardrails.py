@@ -256,7 +256,7 @@ def test_bias_tags_may_be_plain_texts(store):
 
 def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
     tags = [{**TAG, "source": "a reviewer"}]
-    warnings = ["ignored: 'source' is no field of a bias tag (tag, severity)"]
+    warnings = ["ignored: 'source' is not a field of a bias tag (tag, severity)"]
     assert complete(store, "loop_001", POOR, bias_tags=tags)["warnings"] == warnings
     tracked = run_async(track_bias("loop_002", tags, store=store))
     assert tracked["warnings"] == warnings

@@ -152,7 +152,7 @@ RULES = [
     pytest.param(
         Episode(FLOWN, "error", task="x", tools=("walk",)),
         "The tool fly was not offered.",
-        "Call only tools that are offered: fly is none of them.",
+        "Call only tools that are offered: fly is not one of them.",
         id="a tool that was not offered",
     ),
     pytest.param(

@@ -415,8 +415,8 @@ def test_bias_tags_may_be_texts_and_their_other_fields_are_named(api):
         TAG,
     ]
     assert answer["warnings"] == [
-        "ignored: 'agent_version' is no field of this route",
-        "ignored: 'source' is no field of a bias tag (tag, severity)",
+        "ignored: 'agent_version' is not a field of this route",
+        "ignored: 'source' is not a field of a bias tag (tag, severity)",
     ]
 
 

@@ -214,7 +214,9 @@ def test_without_storing_no_model_is_asked_and_the_answer_says_so(api):
 
 def test_whether_a_request_waits_is_no_field_of_it(api):
     answer = generated(api, on_model_error="raise")
-    assert answer["warnings"] == ["ignored: 'on_model_error' is no field of this route"]
+    assert answer["warnings"] == [
+        "ignored: 'on_model_error' is not a field of this route"
+    ]
 
 
 async def test_a_queue_in_this_process_finds_what_a_killed_service_left(tmp_path):

@@ -99,7 +99,7 @@ class Completion:
     def warnings(self) -> list[str]:
         """A line for each field of a bias tag that is not stored."""
         return [
-            f"ignored: {name!r} is no field of a bias tag (tag, severity)"
+            f"ignored: {name!r} is not a field of a bias tag (tag, severity)"
             for name in dict.fromkeys(chain.from_iterable(self.tags))
             if name not in BIAS_TAG_FIELDS
         ]
@@ -205,7 +205,7 @@ def checks_of_missing_scores(
         return await evaluated(text, context, critics, evaluate=None)
 
     async def judge_summary(candidate: Any, context: Context) -> record.Evaluation:
-        """Judge the summary beside the output that it sums up, if that is known."""
+        """Judge the summary with the output that it sums up, if that is known."""
         if output is not None:
             context = replace(context, data=output)
         summary_critic = critic(SUMMARY_ROLE, judge)

@@ -2,7 +2,7 @@
 
 The words of a judge decide what went wrong: a conflict, an unverified claim, a factual
 error, or an answer that got better. They may quote a web page, so they have a model's
-trust at most, and "external" trust if they quote a text beside them. Only a quality
+trust at most, and "external" trust if they quote a text given with them. Only a quality
 that rose verifies a lesson.
 """
 
@@ -129,7 +129,7 @@ def learn_from_evaluation(
     if error is None:
         return None
 
-    # Texts beside the judge's own words, such as the page that was read.
+    # Texts other than the judge's own words, such as the page that was read.
     other_texts: list[str] = []
     for result in results:
         other_texts += [str(result[key]) for key in result.keys() - _JUDGED_KEYS]

@@ -214,7 +214,7 @@ class GuardedLoops:
 
         tags = []
         for key, tag in notes.items():
-            # A tag that was noted after the report is no part of it.
+            # A tag that was noted after the report is not part of it.
             is_reported = evaluation is not None and key in evaluation.keys
             if key.startswith(BIAS_PREFIX) and (pending or is_reported):
                 tags.append(tag)

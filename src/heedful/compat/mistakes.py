@@ -26,7 +26,7 @@ from heedful.validation import check_integer, check_share, check_texts, require
 MISTAKE_ERROR_TYPE = "mistake"
 # The number of words in both prompts, divided by the number in either.
 MIN_PROMPT_SIMILARITY = 0.7
-# The words of at most so many recalled examples are compared.
+# The words of at most this many recalled examples are compared.
 MAX_SIMILAR_EXAMPLES = 50
 # The characters of each prompt, mistake or correction in a formatted prompt.
 MAX_PROMPT_TEXT_CHARS = 1_000

@@ -40,7 +40,7 @@ _PARTICULAR_NAME_PATTERN = re.compile(
     r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|(?<!['’])\b[b-z]\b(?!['’])"
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
-# A hyphen or a slash between letters, which is no operator: "read-only", "and/or".
+# A hyphen or a slash between letters, which is not an operator: "read-only", "and/or".
 _HYPHEN_PATTERN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")
 # A replacement changes the meaning if both sides have at most this many words; a longer
 # one is another phrase. In scripts without spaces, two characters are three words.
@@ -122,7 +122,7 @@ MIN_MERGE_COSINE = 0.95
 MIN_MERGE_WORD_COSINE = 0.9
 WORD_VECTOR_DIMENSIONS = 1_024
 # A run in the mode "full" merges only lessons that were seen within this time and have
-# this importance, and it needs so many of them.
+# this importance, and it needs this many of them.
 LOOKBACK_SECONDS = 86_400.0
 MIN_PERIODIC_IMPORTANCE = 0.6
 MIN_PERIODIC_LESSONS = 3

@@ -41,7 +41,7 @@ MENDED_IMPORTANCE = 0.7  # of a lesson that says what worked
 DRAFT_BY_RULES = "rules"
 DEFAULT_CONFIDENCE = 0.5
 
-# What a model is shown. All events and signals together have at most so many tokens:
+# What a model is shown. All events and signals together have at most this many tokens:
 # with the other texts they fit a context of 4,096.
 EVENTS_BUDGET_TOKENS = 1_600
 MAX_DRAFT_SIGNALS = 8
@@ -198,8 +198,8 @@ def _decisive_events(
 ) -> dict[int, str]:
     """Return the texts of the decisive events by their positions.
 
-    Decisive are the events of signals, the answer, the last and the first event, in
-    this order. An event that exceeds the `budget`, in tokens, is left out.
+    The decisive events are those of signals, the answer, the last and the first event,
+    in this order. An event that exceeds the `budget`, in tokens, is left out.
     """
     events = study.episode.events
     last = len(events) - 1
@@ -262,7 +262,7 @@ async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft,
 def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -> str:
     """Return an instruction with the texts that its places, `{task_goal}` …, name.
 
-    They stand between the same marks as below, because they are data.
+    They are between the same marks as below, because they are data.
     """
     fault = study.episode.fault or Fault("")
     places = {
@@ -276,7 +276,7 @@ def _fill(instruction: str, study: Study, texts: Mapping[str, str], mark: str) -
     }
 
     def shown(place: re.Match[str]) -> str:
-        """Return what stands in a place; a name that is none of these stays."""
+        """Return the text for a place; a place with another name stays."""
         name = place[1]
         if name not in places:
             return place[0]

@@ -363,7 +363,7 @@ def _merge_matches(
 ) -> Iterator[Match]:
     """Yield the matches as after a merge, in which the lessons `gone` disappear.
 
-    Their examples become those of the survivor; their texts are found no more.
+    Their examples become those of the survivor; their texts can no longer be found.
     """
     for match in matches:
         if f"{match.kind}/{match.signature}" not in gone:

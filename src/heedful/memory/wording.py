@@ -58,7 +58,7 @@ MAX_SHOWN_TRIES = 3
 # The rule for next time, by the kind of the signal. `{call}` is a call in words,
 # `{error}` is empty or " with “…”", and `{words}` are what the rule says besides.
 _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
-    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
+    "unknown_tool": "Call only tools that are offered: {tool} is not one of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only "
     "repeat it.",
     "cause": "Do not repeat {call} without a change: it failed{error}.",
@@ -67,7 +67,7 @@ _SIGNAL_STRATEGIES: Mapping[Kind, str] = {
 _TWO_CAUSES_STRATEGY = (
     f"{_SIGNAL_STRATEGIES['cause']} Nor try {{words}}: it failed, too."
 )
-# Of calls whose error asks to wait, and of calls that worked after others had failed.
+# For calls whose error asks to wait, and for calls that worked after others had failed.
 _WAIT_STRATEGY = "When {call} fails{error}, wait {words}, then repeat the same call."
 _FIX_STRATEGY = "When {call} fails{error}, {words}"
 # The events of an agent and its tools.
@@ -121,7 +121,7 @@ def by_rules(study: Study) -> Draft:
 
 
 def _fault_origin(study: Study, fault: Fault) -> int:
-    """Return the position that the words of the final error are trusted like.
+    """Return the position of the event whose trust the words of the final error have.
 
     It is the last event if the events have these words. Otherwise their origin is
     unknown, for which the position after the last event stands.
@@ -234,7 +234,7 @@ def _ending_sentences(study: Study) -> Iterator[_Sentence]:
 def _final_judgement(study: Study) -> int | None:
     """Return the position of the last event if it judges a run that did not succeed.
 
-    It is said by another party than the agent, after the agent's last words or call.
+    It comes from another party than the agent, after the agent's last words or call.
     None if a signal is about it.
     """
     events = study.episode.events
@@ -391,10 +391,10 @@ def _shown_arguments(study: Study, step: int) -> list[tuple[str, str]]:
 
 
 def _changed_part(study: Study, step: int, value: str, max_chars: int) -> str:
-    """Return an argument; of a long one only what it changes.
+    """Return an argument, or only what a long one changes.
 
-    Of a patch, these are its changed lines. Of a text that was read or written before,
-    by a call with an argument in common, it is the part that differs.
+    For a patch, these are its changed lines. For a text that was read or written
+    before, by a call with an argument in common, it is the part that differs.
     """
     if len(value) <= max_chars:
         return value
@@ -442,8 +442,8 @@ def _split_steps_between(study: Study, signal: Signal) -> tuple[list[int], list[
     """Return the steps between a failed call and one that worked: helpful, and in vain.
 
     If the call that worked had failed before, the steps after which it failed with the
-    same error were in vain. The steps before its first failure are in neither list, nor
-    is an edit that a later one replaces.
+    same error were in vain. The steps before its first failure, and edits that a later
+    one replaces, are in neither list.
     """
     events = study.episode.events
     failed = study.failed_steps(signal)
@@ -475,7 +475,7 @@ def _describe_change(study: Study, first: int, step: int) -> tuple[str, str]:
     if events[first].tool != events[step].tool:
         return _describe_action(study, step), ""
 
-    # What the error names is told first.
+    # What the error names comes first.
     error = _error_of(study, first)
     changes = differences(events[first], events[step])
     changes.sort(key=lambda change: not _is_named(error, change[0]))

@@ -313,7 +313,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
 def _dream_to_undo(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return a dream that can be rolled back. Raises NotFound, RollbackRefused.
 
-    A dream cannot be rolled back twice, nor before a later dream that superseded one of
+    A dream cannot be rolled back twice, or before a later dream that superseded one of
     its lessons.
     """
     dreams = log(db, scope, limit=1, id=id)

@@ -153,7 +153,7 @@ class LenientRoute(Route):
                 return answer
 
             warnings = [
-                f"ignored: {name!r} is no field of this route" for name in unknown
+                f"ignored: {name!r} is not a field of this route" for name in unknown
             ]
             content = json.loads(bytes(answer.body))
             warnings += content.get("warnings", [])
@@ -281,7 +281,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     more.
 
     Rules write the lessons, and no request waits for a model. While `awaits_model` is
-    true, a job lets the model word them anew; the lessons note as `model_error` why its
+    true, a job lets the model reword them; the lessons note as `model_error` why its
     words are not used. If the key lacks the permission `approve`, the lessons wait in
     quarantine; the command `release` releases them, and `hint` says how to state whose
     words they have.

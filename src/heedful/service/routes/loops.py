@@ -231,7 +231,7 @@ async def loop(id: Id, caller: Reading) -> Document | Response:
 async def _loop_answer(
     stored_loop: StoredLoop, status: int = 200
 ) -> Document | Response:
-    """Return a whole loop; a large one is made an answer beside the event loop."""
+    """Return a whole loop; a large one becomes an answer outside the event loop."""
     if stored_loop.size <= MAX_INLINE_CHARS:
         return loop_record(stored_loop)
     content = await offload(_loop_json, stored_loop)

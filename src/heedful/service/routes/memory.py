@@ -184,7 +184,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     """Return how often an error was seen, its lessons, and if others are `grouped` with
     it.
 
-    The `entry` of a lesson is the id of its text in quarantine, or 0. Of a text with
+    The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
     several lines, `lines` are the errors that are known. `release` is the command that
     releases the lessons that wait in quarantine.
     """
@@ -324,7 +324,7 @@ async def related(id: Id, caller: Reading, limit: Limit = 10) -> schemas.Related
     """Return the links of a lesson, and the lessons that share some, nearest first.
 
     A lesson is linked to the tools, files, packages, errors and tasks that its words
-    name. What waits in quarantine has no links, whatever the key may. `silence` says
+    name. Words that wait in quarantine have no links, for any key. `silence` says
     why no lesson is related.
     """
     return await caller.memory.related(id, limit)

@@ -43,7 +43,7 @@ class Readiness:
     """The last answer of `/readyz`, and damage of the store that a request met."""
 
     def __init__(self) -> None:
-        # Whoever holds the lock asks the store and the job queue; others wait for it.
+        # The holder of the lock asks the store and the job queue; others wait for it.
         self.probing: asyncio.Lock = asyncio.Lock()
         # When they were asked last, in seconds of the monotonic clock.
         self.probed: float = float("-inf")
