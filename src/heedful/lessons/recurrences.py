@@ -105,7 +105,7 @@ def find_recurrences(
     mode: Mode,
     now: float,
 ) -> Recurrences:
-    """Return the reflections that these lessons give reason for, by the thing.
+    """Return the reflections that these lessons call for, by the thing.
 
     `lessons` may be cited, by id; `words` are those of all lessons in use, and `runs`
     the runs that saw each lesson. In the mode "full", one of the failures must have
@@ -145,7 +145,7 @@ def find_recurrences(
 def _failing_words(lesson: LessonWords) -> LessonWords:
     """Return the words that say what failed: without the cure, the task and the type.
 
-    The type of a lesson is a word of its caller, and names no thing.
+    The type of a lesson is a word of its caller and does not name a thing.
     """
     account = lesson.text.partition(MEND_HEADING)[0]
     if lesson.kind == "strategy":
@@ -188,8 +188,8 @@ def _cured_first(failure: Failure) -> tuple[bool, tuple[int, bool, int]]:
 def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
     """Return the failures that differ, those first that came back most often.
 
-    Lessons with one cure are about one failure, and so are those without a cure that
-    were seen in the same runs: they quote other lines of one output.
+    Lessons with one cure are about one failure. Those without a cure are about one
+    failure if they were seen in the same runs: they quote other lines of one output.
     """
     by_digest: dict[str, Failure] = {}
     for failure in sorted(failures, key=_cured_first):
@@ -203,7 +203,7 @@ def _distinct_failures(failures: Iterable[Failure]) -> list[Failure]:
 
 
 def _recur(failures: Sequence[Failure], mode: Mode, now: float) -> bool:
-    """Return True if failures with one thing give reason for a reflection."""
+    """Return True if failures with one thing call for a reflection."""
     runs = frozenset[str]().union(*(failure.runs for failure in failures))
     cured = [failure for failure in failures if failure.is_cured]
     newest = max(failure.lesson.last_seen for failure in failures)
@@ -241,7 +241,7 @@ def _reflect(link: Link, failures: Sequence[Failure], now: float) -> Recurrence:
 
 
 def _explain_silence(groups: Mapping[Link, Sequence[Failure]], mode: Mode) -> str:
-    """Return why no group of failures gives reason for a reflection."""
+    """Return why no group of failures calls for a reflection."""
     largest = max(groups, key=lambda link: len(groups[link]), default=None)
     if largest is None:
         return (

@@ -375,9 +375,9 @@ def _merge_matches(
 async def _find_recurrences(
     memory: Memory, material: _Material, gone: Collection[int], mode: Mode, now: float
 ) -> Recurrences:
-    """Return what recurs among the lessons of which no part waits in quarantine.
+    """Return what recurs among the lessons without a part in quarantine.
 
-    The lessons `gone` are left out, whose place others take, and those that a person
+    It leaves out the lessons `gone`, which others replace, and those that a person
     keeps apart.
     """
     citable = {
@@ -433,7 +433,7 @@ class _Draft:
         )
 
     def kept(self, names: Sequence[str]) -> set[str]:
-        """Return the lessons found before the reflection, and of others what it cites.
+        """Return the lessons found before the reflection, and the others that it cites.
 
         `names` are the first results of a query, the reflection among them.
         """

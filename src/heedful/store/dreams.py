@@ -173,7 +173,7 @@ def _carry_out(
 def _is_unchanged(db: Db, key: Plain, lesson: DreamLesson, is_member: bool) -> bool:
     """Return True if a lesson is as the dream read it.
 
-    A lesson that `is_member` gives way to another one, so it must not be pinned.
+    A lesson that `is_member` is replaced by another one, so it must not be pinned.
     """
     values = {name: getattr(lesson, name) for name in UNCHANGED_LESSON_FIELDS}
     values["member"] = is_member
@@ -190,8 +190,8 @@ def _write_reflection(
 ) -> list[Proposal]:
     """Write a reflection that cites the members; return the proposals with outcomes.
 
-    An earlier reflection about the same thing gives way to it, which is a proposal of
-    its own. A reflection that is stored already is only counted.
+    It replaces an earlier reflection about the same thing, which is a proposal of its
+    own. A reflection that is stored already is only counted.
     """
     key = key_of(scope)
     cited = [expected[id] for id in proposal.members]
@@ -287,7 +287,7 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     }
     restored: int = sum(row["back"] for row in db.all("undo_dream", scope, dream=id))
 
-    # A dream that rewords a lesson or reflects writes a new one, which gives way.
+    # The new lesson of a dream that reworded or reflected is superseded.
     for proposal in dream["proposals"]:
         if proposal["action"] not in ("reword", "reflect"):
             continue

@@ -547,7 +547,8 @@ when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarant
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
 end;
--- A reflection of a dream goes with a lesson that it cites, and when that says something else or may be recalled no more.
+-- A reflection of a dream is deleted with a lesson that it cites, or when that lesson gets other words or is not
+-- recalled any more.
 create trigger cited_gone after delete on lesson begin
   delete from lesson where tenant = old.tenant and project = old.project and kind = 'reflection' and signature in (
     select substr(child, 12) from link where tenant = old.tenant and project = old.project
