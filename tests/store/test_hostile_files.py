@@ -69,7 +69,9 @@ async def test_a_schema_that_is_not_heedfuls_is_refused_and_named(
     tmp_path, name, change
 ):
     with opened(make_hostile(tmp_path / "a.db", change)) as store:
-        with pytest.raises(StoreCorrupt, match=f"'{name}', which heedful did not make"):
+        with pytest.raises(
+            StoreCorrupt, match=f"'{name}', which this version of heedful did not make"
+        ):
             await store.write(Scope(), loops.begin, "1", Head(task="a"))
         with pytest.raises(StoreCorrupt, match="drop it if it is yours"):
             await store.read(Scope(), loops.read, "1")
@@ -117,7 +119,10 @@ def test_a_command_ends_and_names_what_is_not_heedfuls(tmp_path, face):
         check=False,
     )
     assert ended.returncode != 0
-    assert "the view 'loop', which heedful did not make" in ended.stderr + ended.stdout
+    assert (
+        "the view 'loop', which this version of heedful did not make"
+        in ended.stderr + ended.stdout
+    )
 
 
 async def test_tables_of_another_program_are_left_alone(tmp_path):

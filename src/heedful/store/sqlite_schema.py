@@ -91,9 +91,10 @@ def check_objects(
         if not is_allowed:
             kind = row["type"] if entry is None else entry.kind
             name = row["name"][:MAX_SHOWN_NAME_CHARS]
-            remedy = "drop it if it is yours, else restore a copy of the file"
             raise StoreCorrupt(
-                f"{path} has the {kind} {name!r}, which heedful did not make; {remedy}"
+                f"{path} has the {kind} {name!r}, which this version of heedful did "
+                "not make; drop it if it is yours, export with the version that made "
+                "it, or restore a copy of the file"
             )
 
 
