@@ -492,8 +492,10 @@ def explain_silence(
     that a query asks for, as the author of a lesson claims it. With `every`, the text
     is blank, and all lessons are near. `find` returns what else keeps a lesson back.
     """
-    found = [*matches, *hidden]
-    near = [match for match in with_overlap(text, found) if every or is_related(match)]
+    all_matches = [*matches, *hidden]
+    near = [
+        match for match in with_overlap(text, all_matches) if every or is_related(match)
+    ]
     candidates = near or list(with_overlap(text, matches))
     if not candidates:
         return (

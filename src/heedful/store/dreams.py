@@ -215,8 +215,8 @@ def _write_reflection(
         return [replace(proposal, survivor=answer.id, outcome=REFUSED_OUTCOME)]
 
     results = [replace(proposal, survivor=answer.id, outcome="done")]
-    about = {"kind": reflection.kind, "pattern": reflection.signature.pattern}
-    for row in db.select("*", "lesson", {**key, **about, "state": "unverified"}):
+    same_thing = {"kind": reflection.kind, "pattern": reflection.signature.pattern}
+    for row in db.select("*", "lesson", {**key, **same_thing, "state": "unverified"}):
         if row["id"] != answer.id:
             link = {"child": name_of(row), "relation": "became"}
             db.insert("link", {**key, **link, "parent": name_of(name), "dream": dream})

@@ -138,14 +138,14 @@ def _replaced_calls(
     db: Db, scope: Scope, id: int
 ) -> tuple[list[ReplacedCall], list[ReplacedCall]]:
     """Return the commands that runs replaced: those of one lesson, and the others."""
-    own: list[ReplacedCall] = []
+    own_calls: list[ReplacedCall] = []
     others: list[ReplacedCall] = []
     for row in db.all("trusted_rules", scope, id=id, limit=MAX_READ_EXAMPLES):
         call = ReplacedCall.of(row["text"])
         if call is not None:
-            calls = own if row["lesson_id"] == id else others
+            calls = own_calls if row["lesson_id"] == id else others
             calls.append(call)
-    return own, others
+    return own_calls, others
 
 
 def _rule_of(lesson: Row, example: Example) -> str:
