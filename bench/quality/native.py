@@ -250,6 +250,8 @@ async def serve(
 
 
 def _start(command: list[str], key: str, log: Path) -> subprocess.Popen[bytes]:
+    if shutil.which("setpriv"):  # on Linux, the server ends with a killed parent
+        command = ["setpriv", "--pdeathsig", "KILL", *command]
     with log.open("wb") as output:
         return subprocess.Popen(
             command,
