@@ -386,6 +386,37 @@ async def test_the_next_run_can_be_told_the_fix(memory: Memory):
     assert any("call ocr" in row.lesson for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("trust", "state"),
+    [
+        pytest.param(
+            {"user": "operator", "tool:pdf_text": "measured", "tool:ocr": "measured"},
+            "unverified",
+            id="all sources",
+        ),
+        pytest.param(
+            {"user": "operator", "tool:ocr": "measured"},
+            "quarantined",
+            id="one source is not trusted",
+        ),
+    ],
+)
+async def test_a_run_that_is_given_again_with_trust_waits_no_more(
+    tmp_path, trust, state
+):
+    scan = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
+    read = step("ocr", {"file": "lease-98.pdf"}, "The deposit is 2,400.")
+    run = run_of(scan, read)
+    first = await reflect(run, memory=Memory(str(tmp_path / "m.db")))
+    assert first is not None
+    assert first.state == "quarantined"
+
+    again = await reflect(run, memory=Memory(str(tmp_path / "m.db"), trust=trust))
+    assert again is not None
+    assert again.again
+    assert {answer.state for answer in again.stored} == {state}
+
+
 FAILURES = [
     pytest.param("pdf_text", "no text layer", id="as it was learnt"),
     pytest.param("pdf_text", "Exit code 2\nno text layer", id="after a status"),

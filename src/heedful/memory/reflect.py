@@ -70,7 +70,7 @@ from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 from heedful.store import dreams, episodes, exposures, lessons, patterns, versions
 from heedful.store.connection import Db, resumable, storable
-from heedful.store.quarantine import quarantined
+from heedful.store.quarantine import quarantined, release_trusted
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.traces.course import Course, given_to
@@ -240,6 +240,12 @@ async def reflect(
     study = await reflector.study(episode, trust)
     reflection = await reflector.lessons(study, by_rules(study), episode.digest)
     answers = await _read_answers(memory, reflection)
+    waiting = [answer.entry for answer in answers if answer.entry]
+    if waiting:
+        # The caller may trust sources that nobody trusted before.
+        trusted = {**study.stated, "user": study.task_trust}
+        await memory.store.write(memory.scope, release_trusted, waiting, trusted)
+        answers = await _read_answers(memory, reflection)
     return replace(reflection, stored=answers, again=True, busy=state != "reflected")
 
 

@@ -173,6 +173,33 @@ def state_trust(
     return released
 
 
+@resumable(result=list[int])
+def release_trusted(
+    db: Db, scope: Scope, ids: Sequence[int], trust: Mapping[str, Trust]
+) -> list[int]:
+    """Release those of the examples whose sources are all trusted; return their ids.
+
+    `trust` is the trust of sources for which there is no statement.
+    """
+    stated = {**trust, **statements(db, scope)}
+    released = [
+        id
+        for id in ids
+        if any(_is_trusted_now(db, id, source, stated) for source in stated)
+    ]
+    if released:
+        settle(
+            db,
+            scope,
+            ids=released,
+            action="release",
+            by="reflect",
+            why="the sources of the run are trusted now",
+            trust="model",
+        )
+    return released
+
+
 def _is_trusted_now(
     db: Db, example: int, source: str, stated: Mapping[str, Trust]
 ) -> bool:
