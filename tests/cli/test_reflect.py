@@ -272,3 +272,41 @@ def test_why_names_what_keeps_the_nearest_lesson_from_a_loop(desk, session):
             "heedful quarantine release 2 --by NAME",
         ),
     )
+
+
+ROOM_RUN = {
+    "outcome": "success",
+    "task": "Book a room.",
+    "events": [
+        {"type": "tool_call", "tool": "rooms", "arguments": {"room": "Aurora"}},
+        {"type": "tool_response", "tool": "rooms", "error": "no room 'Aurora'"},
+        {"type": "tool_call", "tool": "rooms", "arguments": {"room": "aurora-2"}},
+        {"type": "tool_response", "tool": "rooms", "content": "booked"},
+    ],
+}
+
+
+def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
+    desk.write("room.json", json.dumps(ROOM_RUN))
+    session(
+        ("reflect room.json --trust operator", 0),
+        ("quarantine release 1 2 --by ann", 0),
+        (
+            """before --tool rooms -- '{"room": "Aurora"}'""",
+            0,
+            "this failed once and has not worked since: ",
+            "call rooms `aurora-2` instead",
+        ),
+        ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no failure is known"),
+        ("""before --tool price -- '{"room": "Aurora"}'""", 1, "no failure is known"),
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["room", "'[1]'", "'{'", "null", """'{"room": "Aurora"}' more"""],
+    ids=["a word", "a list", "a part", "null", "more after the object"],
+)
+def test_before_refuses_arguments_that_are_no_json_object(session, arguments):
+    line = f"before --tool rooms -- {arguments}"
+    session((line, 2, "JSON after --tool NAME --", "must be a JSON object of arg"))

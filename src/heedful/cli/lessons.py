@@ -6,6 +6,7 @@ your own memory as well as the project's. Texts in quarantine are never printed.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -42,7 +43,7 @@ from heedful.cli.settings import (
     seconds_if_given,
     where,
 )
-from heedful.errors import UsageError
+from heedful.errors import InvalidInput, UsageError
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
@@ -257,15 +258,23 @@ def _origin(db: str) -> str:
 
 
 def before(
-    command: Annotated[list[str], Argument(help="The command, after --.")],
+    command: Annotated[
+        list[str],
+        Argument(help="The command, after --. With --tool, the arguments as JSON."),
+    ],
+    tool: Annotated[
+        str,
+        Option(metavar="NAME", help="Ask about a call of this tool, not a command."),
+    ] = "",
 ) -> int:
-    """Say how a command failed before, and what fixed it; nothing if it has worked
-    since.
+    """Say how a command or a call failed before, and what fixed it; nothing if it has
+    worked since.
 
-    Ask before a command runs. It exits with 0 if a failure is known, otherwise with 1.
+    Ask before it runs. It exits with 0 if a failure is known, otherwise with 1.
     """
     command_line = shlex.join(command) if len(command) > 1 else command[0]
-    answers = ask_all(lambda memory: memory.before("", command_line))
+    arguments = _read_arguments(command) if tool else command_line
+    answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, result) for db, result in answers if result]
     db, result = known_answers[0] if known_answers else answers[-1]
 
@@ -290,6 +299,18 @@ def before(
     no_failure = "no failure is known that has not worked since"
     answer(document, lines or no_failure, _origin(db))
     return 0 if result else 1
+
+
+def _read_arguments(words: Sequence[str]) -> Mapping[str, Any]:
+    """Return the arguments of a call, which are JSON. Raises InvalidInput."""
+    text = " ".join(words)
+    arguments: object = None
+    with suppress(ValueError, RecursionError):
+        arguments = json.loads(text)
+    if not isinstance(arguments, dict):
+        allowed = """a JSON object of arguments, such as '{"room": "Aurora"}'"""
+        raise InvalidInput("JSON after --tool NAME --", text, allowed)
+    return arguments
 
 
 def _errors_in(source: str) -> str:
