@@ -91,6 +91,22 @@ SHAPES = [
         id="another program for the same thing",
     ),
     pytest.param(
+        [
+            step("sh", "yarn test", "bash: yarn: command not found"),
+            step("sh", "pnpm test"),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="another program for one that a shell does not find",
+    ),
+    pytest.param(
+        [
+            step("sh", "yarn test", "zsh: command not found: yarn"),
+            step("sh", "pnpm test"),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="another program for one that zsh does not find",
+    ),
+    pytest.param(
         [MADE, step("rest", {"wait_s": 9}), step("sleep", {"s": 9}), WORKS],
         Retry(tries=(0,), between=(4,), works=6),
         id="a wait",
@@ -211,6 +227,11 @@ NO_RETRIES = [
         ],
         "",
         id="a look whose errors are thrown away is no other way",
+    ),
+    pytest.param(
+        [step("sh", "load page", "load: page: not found"), step("sh", "make page")],
+        "",
+        id="a program that did not find a file was found itself",
     ),
     pytest.param(
         [step("read", {"path": "a"}, BROKEN), step("read", {"path": "zz"})],

@@ -226,9 +226,26 @@ def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
         return share
     if differ_in_few_arguments(leaves(old), leaves(new)):
         return FEW_ARGUMENTS_LIKENESS
+    if _replaces_missing_program(run, failed, other):
+        return FEW_ARGUMENTS_LIKENESS
     if begin_alike(old, new) and _find_shown(run, failed, other):
         return FOUND_VALUE_LIKENESS
     return 0.0
+
+
+def _replaces_missing_program(run: Course, failed: int, other: int) -> bool:
+    """Return whether a command is the failed one with another program.
+
+    The error says that the first program is not found: a shell wrote "yarn: not found"
+    or "command not found: yarn".
+    """
+    program, _, rest = text_of_call(run.events[failed]).strip().partition(" ")
+    new_program, _, new_rest = text_of_call(run.events[other]).strip().partition(" ")
+    if not rest or rest != new_rest or program == new_program:
+        return False
+    name = re.escape(program.lower())
+    absence = rf"(?<!\S){name}: (?:command )?not found\b|\bnot found: {name}(?!\S)"
+    return re.search(absence, _result_text(run, failed)) is not None
 
 
 def _other_tries(
