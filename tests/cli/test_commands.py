@@ -37,7 +37,7 @@ GOOD = {
     ),
     "recall 'Say red'": ("rejected: blue", "examples spaces"),
     "recall --why 'Say red'": ("shown: lesson", "memory_key space waiting choices"),
-    "recall": ("nothing related", "examples silence spaces"),
+    "recall": ("nothing to show", "examples silence spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),

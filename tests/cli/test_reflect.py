@@ -236,9 +236,9 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(desk, sessio
     assert episode["untrusted"] == ["tool:price", "user"]
     assert "heedful trust set tool:price measured --waiting" in episode["hint"]
     session(
-        (f"recall '{KETTLE_TASK}'", 0, "nothing related: lesson 2 is not shown", back),
+        (f"recall '{KETTLE_TASK}'", 0, "nothing to show: lesson 2 is not shown", back),
         (f"recall --why '{KETTLE_TASK}'", 0, f"silent: lesson 2 is not shown: {back}"),
-        ("recall 'Sing a song'", 0, "nothing related: no lesson is about a similar"),
+        ("recall 'Sing a song'", 0, "nothing to show: no lesson is about a similar"),
         ("trust set tool:price measured --waiting", 0, "0 texts released"),
         ("trust set user operator --waiting", 0, "2 texts released"),
         (f"recall '{KETTLE_TASK}'", 0, rule),
@@ -310,3 +310,56 @@ def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
 def test_before_refuses_arguments_that_are_no_json_object(session, arguments):
     line = f"before --tool rooms -- {arguments}"
     session((line, 2, "JSON after --tool NAME --", "must be a JSON object of arg"))
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        pytest.param("trust list --db other.db", 3, id="list"),
+        pytest.param("trust unset user --db other.db", 3, id="unset"),
+        pytest.param("trust set user operator --waiting --db other.db", 3, id="set"),
+    ],
+)
+def test_trust_makes_no_database_that_is_not_there(desk, session, line, code):
+    session((line, code, "no database 'other.db' in reach"))
+    assert not (desk.folder / "other.db").exists()
+
+
+def test_trust_that_releases_nothing_names_the_source_that_holds_back(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    session(
+        ("reflect kettle.jsonl --db r.db", 0),
+        (
+            "trust set tool:price measured --waiting --db r.db",
+            0,
+            "0 texts released; texts still wait because of user",
+            "Next: heedful trust set user operator --waiting --db r.db",
+        ),
+        ("trust set user operator --waiting --db r.db", 0, "2 texts released"),
+        (
+            "trust set tool measured --waiting --db r.db",
+            0,
+            "0 texts released",
+            "!still wait",
+        ),
+    )
+
+
+def test_a_file_that_cannot_be_read_blames_no_model(desk, session):
+    desk.write("broken.json", '{"resourceSpans": [')
+    session(
+        ("reflect nosuch.json", 1, "failed: nosuch.json", "!model failed"),
+        ("reflect broken.json", 1, "failed: ", "!model failed"),
+    )
+
+
+def test_a_file_that_is_no_database_is_named(desk, session):
+    desk.write("run.json", '{"spans": []}' * 99)
+    session(("lessons --db run.json", 4, "run.json is damaged or not a database"))
+
+
+def test_recall_says_that_a_task_is_empty(session):
+    session(
+        ("recall ''", 2, "the task is empty"),
+        ("recall '  ' --why", 2, "the task is empty"),
+    )

@@ -392,6 +392,8 @@ def recall(
     if task == STANDARD_INPUT:
         stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
         task = stdin.decode("utf-8", "replace")
+    if not task.strip():
+        raise UsageError("the task is empty; say in words what the task is")
     if why:
         return _explain_recall(task, key)
 
@@ -415,7 +417,7 @@ def recall(
 
     document["silence"] = first.matches.silence
     lines = [
-        f"nothing related: {recalled.matches.silence}{_origin(db)}"
+        f"nothing to show: {recalled.matches.silence}{_origin(db)}"
         for db, recalled in answers
     ]
     return answer(document, lines, notices)

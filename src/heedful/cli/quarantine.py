@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from getpass import getuser
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
@@ -20,7 +21,14 @@ from heedful.cli.resources import ask, read
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope
-from heedful.lessons.trust import KEY_SOURCE_PREFIX, SOURCE_FORMS, RevocationResult
+from heedful.lessons.trust import (
+    KEY_SOURCE_PREFIX,
+    SOURCE_FORMS,
+    RevocationResult,
+    is_statable,
+    own_trust,
+    untrusted_sources,
+)
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
@@ -267,7 +275,7 @@ def list_trust() -> int:
     """List the trust of sources, of the settings too; `quarantine log` has by whom and
     why.
     """
-    trust_by_source = ask(lambda memory: memory.stated_trust(), new=True)
+    trust_by_source = ask(lambda memory: memory.stated_trust())
     rows = [
         {"source": source, "trust": trust} for source, trust in trust_by_source.items()
     ]
@@ -299,17 +307,36 @@ def set_trust(
     """
     checked_later: Any = trust  # Memory refuses another word
 
-    async def state(memory: Memory) -> Sequence[int]:
-        return await memory.set_trust(
+    async def state(memory: Memory) -> tuple[Sequence[int], Sequence[str]]:
+        released_ids = await memory.set_trust(
             source, checked_later, by=by or getuser(), why=why, waiting=waiting
         )
+        others = await _sources_of_waiting(memory) if waiting else []
+        return released_ids, others
 
-    released = ask(state, new=True)
+    # Without a database nothing waits: most likely, another one is meant.
+    released, others = ask(state, new=not waiting)
     words = f"{source} is trusted as {trust}"
+    then = following("trust", "list")
     if waiting:
         words += f"; {counted(len(released), 'text')} released"
+    if others and not released:
+        words += f"; texts still wait because of {', '.join(others)}"
+        other_trust = own_trust(others[0])
+        then = following("trust", "set", others[0], other_trust, waiting=True)
     document = {"source": source, "trust": trust, "released": released}
-    return answer(document, words, following("trust", "list"))
+    return answer(document, words, then)
+
+
+async def _sources_of_waiting(memory: Memory) -> Sequence[str]:
+    """Return the untrusted sources of the newest texts that wait in quarantine.
+
+    Only those are returned whose trust an operator may state.
+    """
+    entries = await memory.quarantine.waiting()
+    sources = chain.from_iterable(entry.source.split(", ") for entry in entries)
+    untrusted = untrusted_sources(sources, await memory.stated_trust())
+    return [source for source in untrusted if is_statable(source)]
 
 
 @trusts.command("unset")
@@ -319,6 +346,6 @@ def unset_trust(source: Source, by: Actor = "", why: Why = "") -> int:
     async def unset(memory: Memory) -> None:
         await memory.set_trust(source, None, by=by or getuser(), why=why)
 
-    ask(unset, new=True)
+    ask(unset)
     document = {"source": source, "trust": None}
     return answer(document, f"nothing is stated of {source} now")

@@ -131,7 +131,9 @@ def reflect(
     text = page("reflect", results=results, again=REFLECT_RETRY_HINT)
     answer(document, text, _counts(results), _next_commands(results))
 
-    if failed and not current_command().json:
+    # A file without an episode failed before any model was asked.
+    model_failed = any(result.error and result.episode for result in results)
+    if model_failed and not current_command().json:
         say(f"heedful: where a model failed, {REFLECT_RETRY_HINT}")
     return 1 if failed else 0
 

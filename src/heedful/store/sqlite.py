@@ -285,7 +285,7 @@ class Thread(Threads[Connection]):
         try:
             self._perform_with(self.connection(), items)
         except SQLITE_ERRORS as error:
-            raise translate_error(error) from error
+            raise translate_error(error, str(self._place.path)) from error
         finally:
             self._use_lock.release()
 
@@ -363,10 +363,11 @@ DAMAGED_FILE_FIX = "restore a copy, or move it away"
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
-def translate_error(error: BaseException) -> BaseException:
+def translate_error(error: BaseException, path: str = "") -> BaseException:
     """Return the HeedfulError for an error of SQLite or of the disk.
 
-    Other errors are returned unchanged.
+    It names the file `path` if the file is damaged. Other errors are returned
+    unchanged.
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
@@ -377,7 +378,8 @@ def translate_error(error: BaseException) -> BaseException:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
         translated: errors.StoreError = errors.StoreCorrupt(
-            f"{error}: the file is damaged or not a database; {DAMAGED_FILE_FIX}"
+            f"{path or 'the file'} is damaged or not a database ({error}); "
+            f"{DAMAGED_FILE_FIX}"
         )
     elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")
