@@ -378,7 +378,7 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
         translated: errors.StoreError = errors.StoreCorrupt(
-            f"{path or 'the file'} is damaged or not a database ({error}); "
+            f"{error}: {path or 'the file'} is damaged or not a database; "
             f"{DAMAGED_FILE_FIX}"
         )
     elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
