@@ -84,6 +84,12 @@ def test_a_text_links_what_it_names(text: str, links: str) -> None:
             id="two arguments",
         ),
         pytest.param(
+            "rooms with room “Aurora” failed with “none”. Later it worked with room "
+            "“aurora-2”.",
+            "tool rooms",
+            id="what a call did is no tool",
+        ),
+        pytest.param(
             "Bash `make` failed with “No rule”.", "tool bash, tool make", id="a shell"
         ),
         pytest.param(
@@ -119,3 +125,18 @@ def test_an_error_that_is_equally_rare_says_more_than_a_file() -> None:
     lessons = [words_of(f"app.py: KeyError {id}", id) for id in (1, 2)]
     [group] = cluster(lessons, limit=5).clusters
     assert str(group.link) == "error keyerror"
+
+
+def test_a_reflection_and_its_strategy_make_no_group() -> None:
+    lessons = [words_of("app.py: KeyError", id, failure="0f") for id in (1, 2)]
+    assert cluster(lessons, limit=5).clusters == ()
+
+
+def test_a_group_has_the_strategies_of_its_reflections() -> None:
+    lessons = [
+        words_of(f"app.py: KeyError {id}", id, failure=failure, tasks=(failure,))
+        for id, failure in enumerate(["book", "book", "pay", "pay"], 1)
+    ]
+    [group] = cluster(lessons, limit=5).clusters
+    assert str(group.link) == "error keyerror"
+    assert [lesson.id for lesson in group.lessons] == [1, 2, 3, 4]

@@ -240,3 +240,20 @@ async def test_rules_of_unlike_runs_are_not_related_for_being_rules(
     account, *others = related.related
     assert account.lesson.kind == "reflection"
     assert others == []
+
+
+async def test_runs_with_one_error_and_tool_are_one_group(memory: Memory) -> None:
+    for room, name in (("Aurora", "aurora-2"), ("Borealis", "b-7"), ("Comet", "c-1")):
+        events = (
+            Event("tool_call", tool="search", arguments={"room": room, "at": 9}),
+            Event("tool_response", error=f"LookupError: no room '{room}'"),
+            Event("tool_call", tool="search", arguments={"room": name, "at": 9}),
+            Event("tool_response", "booked"),
+        )
+        run = Episode(events, "success", task=f"Book {room}.")
+        assert await reflect(run, memory=memory, trust="operator")
+
+    [group] = (await memory.clusters()).clusters
+    assert str(group.link) == "error lookuperror"
+    kinds = [lesson.kind for lesson in group.lessons]
+    assert sorted(kinds) == ["reflection"] * 3 + ["strategy"] * 3

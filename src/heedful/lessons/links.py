@@ -12,7 +12,7 @@ import errno
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain
 from math import log
@@ -41,9 +41,10 @@ MIN_COMMON_LESSONS = 10
 # What a draft quotes from others: an error, a task, the value of an argument.
 _DRAFT_QUOTATION_PATTERN = re.compile(r"“[^“”]*”")
 # A call as drafts write it: "Bash `make`", "Read with path “a.py”".
-# "Call it with …, and with …" names no tool.
+# "Call it with …, and with …" and "Later it worked with …" name no tool.
 _DRAFTED_CALL_PATTERN = re.compile(
-    r"(?<![\w.:-])(?!(?:it|and) with )([\w.:-]+) (?:`([^`\n]+)`|with [\w.-]+ “)"
+    r"(?<![\w.:-])(?<!\bit )(?!(?:it|and) with )([\w.:-]+) "
+    r"(?:`([^`\n]+)`|with [\w.-]+ “)"
 )
 _ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
 _SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a shell is
@@ -86,6 +87,8 @@ class LessonWords:
     """The words of a lesson in use: its text, the text of its error, its tasks.
 
     A `drafted` text was written by heedful, which names the tool before each call.
+    `failure` is the digest of the failure that the lesson is about, "" if unknown: a
+    reflection and its strategy are about the same.
     """
 
     id: int
@@ -98,6 +101,7 @@ class LessonWords:
     error_type: str = ""
     tasks: tuple[str, ...] = ()
     drafted: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,22 +267,28 @@ def _nearness(related: RelatedLesson) -> tuple[float, int, int]:
 
 
 def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
-    """Return groups of at least two lessons by their rarest common link."""
-    lessons = [link_lesson(lesson) for lesson in words]
-    weights = weigh_links(lessons)
-    members: dict[Link, list[LinkedLesson]] = defaultdict(list)
-    for lesson in lessons:
+    """Return groups of lessons about at least two failures, by the rarest common link.
+
+    A reflection and its strategy count as one lesson, with the links of both.
+    """
+    lessons_of: dict[str | int, list[LinkedLesson]] = defaultdict(list)
+    for lesson in words:
+        lessons_of[lesson.failure or lesson.id].append(link_lesson(lesson))
+    lessons = [lesson for group in lessons_of.values() for lesson in group]
+    accounts = [_merge_links(group) for group in lessons_of.values()]
+    weights = weigh_links(accounts)
+
+    members: dict[Link, list[list[LinkedLesson]]] = defaultdict(list)
+    for account, group in zip(accounts, lessons_of.values(), strict=True):
         # Among equally rare links, one to an error says most, then one to a file.
-        common = [(-weights[link], link) for link in lesson.links if weights[link]]
+        common = [(-weights[link], link) for link in account.links if weights[link]]
         if common:
-            members[min(common)[1]].append(lesson)
+            members[min(common)[1]].append(group)
 
     clusters = [
-        Cluster(
-            link, tuple(sorted(group, key=lambda lesson: (-lesson.seen, lesson.id)))
-        )
-        for link, group in members.items()
-        if len(group) > 1
+        Cluster(link, tuple(sorted(chain.from_iterable(groups), key=_most_seen_first)))
+        for link, groups in members.items()
+        if len(groups) > 1
     ]
     clusters.sort(key=lambda group: (-len(group.lessons), -group.seen, group.link))
 
@@ -286,8 +296,19 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     if not lessons:
         silence = "no lesson is in use"
     elif not clusters:
-        silence = _no_common_link(sorted(_count_links(lessons)), lessons)
+        silence = _no_common_link(sorted(_count_links(accounts)), accounts)
     return Clusters(tuple(clusters[:limit]), compared=len(lessons), silence=silence)
+
+
+def _merge_links(lessons: Sequence[LinkedLesson]) -> LinkedLesson:
+    """Return the first of these lessons with the links of all."""
+    links = set(chain.from_iterable(lesson.links for lesson in lessons))
+    return replace(lessons[0], links=tuple(sorted(links)))
+
+
+def _most_seen_first(lesson: LinkedLesson) -> tuple[int, int]:
+    """Return a sort key that puts the lesson first that was seen most often."""
+    return -lesson.seen, lesson.id
 
 
 def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from heedful.errors import NotFound
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope, release_command
 from heedful.lessons.links import MAX_LINKED_LESSONS, LessonWords
+from heedful.lessons.signature import failure_of
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.store.connection import Db, Row, bulk, token
 
@@ -57,7 +58,8 @@ def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
     if subject is None and not unread:  # as many newer lessons are compared
         [subject] = read_words_of(db, scope, [id])
     if subject is None:
-        bare_row = {**row, "text": "", "error": "", "meta": "{}"}
+        no_words = dict.fromkeys(("text", "error", "signature", "pattern"), "")
+        bare_row = {**row, **no_words, "meta": "{}"}
         subject = _lesson_words(bare_row, ())
     return ScopeWords(subject=subject, lessons=lessons, unread=unread)
 
@@ -107,4 +109,5 @@ def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
         error_type=row["error_type"],
         tasks=tasks,
         drafted=is_drafted,
+        failure=failure_of(row["signature"], row["pattern"]),
     )

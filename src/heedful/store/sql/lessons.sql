@@ -104,7 +104,7 @@ order by id desc limit :limit;
 
 -- name: linked_lessons
 -- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
-select l.id, l.kind, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
+select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
        case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
        (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
         where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
