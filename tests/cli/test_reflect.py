@@ -363,3 +363,25 @@ def test_recall_says_that_a_task_is_empty(session):
         ("recall ''", 2, "the task is empty"),
         ("recall '  ' --why", 2, "the task is empty"),
     )
+
+
+def test_commands_about_what_waits_name_the_database(desk, session):
+    desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
+    release = "heedful quarantine release 2 --by NAME --db r.db"
+    done = session(("reflect kettle.jsonl --db r.db --json", 0))
+    [episode] = done.json["episodes"]
+    assert "trust set tool:price measured --waiting --db r.db;" in episode["hint"]
+    assert "trust set user operator --waiting --db r.db" in episode["hint"]
+    assert episode["release"] == "heedful quarantine release 1 2 --by NAME --db r.db"
+    session(
+        (f"recall '{KETTLE_TASK}' --db r.db", 0, f"external: {release}"),
+        (f"recall '{KETTLE_TASK}' --db r.db --json", 0, f"external: {release}"),
+        (f"recall --why '{KETTLE_TASK}' --db r.db", 0, f"external: {release}"),
+        (
+            "seen price 'Error: no such item' --db r.db",
+            0,
+            "Next: heedful quarantine release",
+            "--by NAME --db r.db",
+        ),
+        (f"recall '{KETTLE_TASK}' --db r.db", 0, "!--db r.db --db"),
+    )

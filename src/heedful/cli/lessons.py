@@ -25,6 +25,7 @@ from heedful.cli.output import (
     columns,
     counted,
     following,
+    name_database,
     page,
     progress,
     repeated,
@@ -196,7 +197,7 @@ def seen(
             "error"
         )
 
-    lines, notes = _seen_texts(result, pattern.pattern, error_type)
+    lines, notes = _seen_texts(result, pattern.pattern, error_type, db)
     document = {
         "seen": result.count,
         "signature": pattern.digest,
@@ -218,7 +219,7 @@ def seen(
 
 
 def _seen_texts(
-    result: Seen, pattern: str, error_type: str
+    result: Seen, pattern: str, error_type: str, db: str
 ) -> tuple[list[str], list[str]]:
     """Return the lines that show what was looked up, and the notes for the end."""
     lines = list(result.lines)
@@ -228,12 +229,12 @@ def _seen_texts(
 
     notes: list[str] = []
     if result.release:
-        notes = [QUARANTINE_NOTICE, f"Next: {result.release}"]
+        notes = [QUARANTINE_NOTICE, name_database(f"Next: {result.release}", db)]
     if result.group is not None:
         patterns_count = counted(len(result.group.members), "pattern")
         template = clean(result.group.template, MAX_LINE_TEXT_CHARS)
         lines.append(f"{patterns_count} merged as: {template}")
-        notes.append(following("patterns", "list", error_type))
+        notes.append(following("patterns", "list", error_type, db=db))
     return lines, notes
 
 
@@ -285,16 +286,17 @@ def before(
     for check in result.checks:
         warning = f"{check.about}: {check.text}"
         lines.append(clean(warning, len(warning)))
-    if result.release:
+    release = name_database(result.release, db)
+    if release:
         lines.append(
-            f"A failure of this is known, but it waits in quarantine: {result.release}"
+            f"A failure of this is known, but it waits in quarantine: {release}"
         )
 
     document = {
         "failures": result.failures,
         "waiting": result.waiting,
         "checks": result.checks,
-        "release": result.release,
+        "release": release,
     }
     no_failure = "no failure is known that has not worked since"
     answer(document, lines or no_failure, _origin(db))
@@ -415,11 +417,11 @@ def recall(
     if matches:
         return answer(document, page("recall", found=matches))
 
-    document["silence"] = first.matches.silence
-    lines = [
-        f"nothing to show: {recalled.matches.silence}{_origin(db)}"
-        for db, recalled in answers
+    silences = [
+        (db, name_database(recalled.matches.silence, db)) for db, recalled in answers
     ]
+    document["silence"] = silences[0][1]
+    lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
     return answer(document, lines, notices)
 
 
@@ -446,7 +448,8 @@ def _explain_recall(task: str, key: str) -> int:
     briefings = ask_all(brief)
     lines: list[str] = []
     for db, briefing in briefings:
-        lines += [*briefing.lines, _origin(db)]
+        lines += [name_database(line, db) for line in briefing.lines]
+        lines.append(_origin(db))
 
     _, first = briefings[0]
     others = {db: briefing.plain() for db, briefing in briefings[1:]}

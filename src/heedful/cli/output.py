@@ -7,6 +7,7 @@ document is printed, and nothing else; otherwise the texts or the table.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,12 @@ Column = str | Callable[[Any], Any]
 # The columns of a table by their heads.
 Columns = Mapping[str, Column]
 
+# The commands in the answers of memory: what waits, and what lets it be shown.
+MEMORY_COMMAND_PATTERN = re.compile(
+    r"\bheedful (?:quarantine list\b"
+    r"|(?:quarantine|lessons|proof|trust) [^;\n]*?(?:--by NAME|--waiting)\b)"
+    r"(?! --db)"
+)
 MAX_TABLE_ROWS = 50  # of a table that may be very long
 MAX_CELL_CHARS = 200
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
@@ -284,8 +291,6 @@ def following(*words: object, db: str | None = None, **options: object) -> str:
     The command ends with its options, and with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
     """
-    from heedful.store import shown  # slow to import, and --help needs no store
-
     command = ["heedful", *map(str, words)]
     for name, value in options.items():
         if value:
@@ -293,17 +298,34 @@ def following(*words: object, db: str | None = None, **options: object) -> str:
         if value and value is not True:
             command.append(str(value))
 
+    line = f"Next: {shlex.join(command)}"
+    return f"{line}{_db_option(db)}"
+
+
+def name_database(text: str, db: str | None = None) -> str:
+    """Return a text of memory whose commands end with --db, as in `following`.
+
+    Memory writes the commands that release, state, restore or edit what waits.
+    """
+    option = _db_option(db)
+    return MEMORY_COMMAND_PATTERN.sub(lambda command: f"{command[0]}{option}", text)
+
+
+def _db_option(db: str | None) -> str:
+    """Return the option --db with a space before it, or "" for the default."""
+    from heedful.store import shown
+
     db = db or current_command().options.get("db")
-    if db not in (None, "", "heedful.db"):
-        command += ["--db", shown(db)]
-    return f"Next: {shlex.join(command)}"
+    if db in (None, "", "heedful.db"):
+        return ""
+    return f" --db {shlex.quote(shown(db))}"
 
 
 def repeated() -> str:
     """Return the line `Next: heedful …` with the running command, but without
     --dry-run.
     """
-    from heedful.store import shown
+    from heedful.store import shown  # slow to import, and --help needs no store
 
     left_out = ("--dry-run", "--json")
     arguments = current_command().arguments

@@ -23,6 +23,7 @@ from heedful.cli.output import (
     counted,
     current_command,
     following,
+    name_database,
     page,
     progress,
     say,
@@ -60,6 +61,11 @@ class EpisodeResult:
     error: str = ""
 
     @property
+    def release(self) -> str:
+        """The command that releases what waits in quarantine; "" if nothing does."""
+        return name_database(self.reflected.release) if self.reflected else ""
+
+    @property
     def document(self) -> dict[str, Any]:
         """The result as JSON data."""
         document: dict[str, Any] = {
@@ -74,8 +80,8 @@ class EpisodeResult:
 
         if self.reflected is not None:
             document |= asdict(self.reflected)
-            document["release"] = self.reflected.release
-            document["hint"] = self.reflected.hint
+            document["release"] = self.release
+            document["hint"] = name_database(self.reflected.hint)
             document["importance"] = self.reflected.importance
             document["confidence"] = self.reflected.confidence
         return document
