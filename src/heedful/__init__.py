@@ -28,7 +28,7 @@ _NAMES = {
     "lessons.lesson_check": "LessonCheck",
     "lessons.links": "Cluster Clusters Link LinkedLesson Related RelatedLesson",
     "lessons.patterns": "Merge Seen Templates",
-    "lessons.proof": "Comparison Effect Proof",
+    "lessons.proof": "Comparison Effect Proof TrialProof",
     "lessons.signature": "signature",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
     "loop.decide": (
@@ -56,6 +56,7 @@ _NAMES = {
     "memory.reflect": "Reflected reflect reflect_waiting",
     "memory.sessions": "Learned Mistake learn_session",
     "memory.transfer": "Exported Imported",
+    "memory.trial": "Trial",
     "memory.vectors": "Spaces",
     "models": "open_model",
     "models.contract": "Answer Embedder Message Model",

@@ -13,7 +13,7 @@ from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Match, Out
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import Cluster, Clusters, Link, LinkedLesson, Related, RelatedLesson
 from heedful.lessons.patterns import Merge, Seen, Templates
-from heedful.lessons.proof import Comparison, Effect, Proof
+from heedful.lessons.proof import Comparison, Effect, Proof, TrialProof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult
 from heedful.loop import policies as policies
@@ -36,6 +36,7 @@ from heedful.memory.quarantine import Quarantine
 from heedful.memory.reflect import Reflected, reflect, reflect_waiting
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.memory.transfer import Exported, Imported
+from heedful.memory.trial import Trial
 from heedful.memory.vectors import Spaces
 from heedful.models import open_model
 from heedful.models.contract import Answer, Embedder, Message, Model
@@ -45,5 +46,5 @@ from heedful.store import open_store
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Event, Fault
 from heedful.traces.signals import Signal, repeated_step, signals
-__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Step', 'Stop', 'StopRule', 'Store', 'Templates', 'Trigger', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
+__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Step', 'Stop', 'StopRule', 'Store', 'Templates', 'Trial', 'TrialProof', 'Trigger', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

@@ -14,6 +14,7 @@ from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
+from heedful.memory.trial import Trial
 from heedful.store import exposures
 from heedful.store.connection import Actor
 from heedful.store.store import Effects, Store
@@ -459,6 +460,30 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
         ("proof", 0, "!retired", "!lesson 1"),  # nothing has come since
         (again, 3),
     )
+
+
+def test_proof_of_a_memory_on_trial(desk, session):
+    async def play() -> None:
+        with opened(desk.folder / "heedful.db") as store:
+            trial = Trial("mem0", store, holdout=0.5)
+            for number in range(60):
+                texts = await trial.offer(f"loop/{number}", ["a rule"])
+                await trial.end(f"loop/{number}", passed=bool(texts))
+            await trial.offer("running", ["a rule"])
+            await Trial("skills", store).offer("running", ["a skill"])
+
+    asyncio.run(play())
+    session(
+        ("proof", 0, "Next: heedful proof --source mem0", "--source skills"),
+        ("proof --source mem0", 0, "helps: shown", "passed 100 % against 0 %"),
+        ("proof --source skills", 0, "insufficient data", "missing: loops with"),
+        ("proof --source mem1", 2, "there are: mem0, skills"),
+    )
+    document = desk.heedful("proof --source mem0 --json").json
+    assert document["conclusion"] == "helps"
+    assert document["missing"] == 0
+    assert document["pending"] == 1
+    assert document["shown"] + document["withheld"] == 60
 
 
 def test_proof_counts_the_loops_that_run(desk, session):

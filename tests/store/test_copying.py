@@ -75,6 +75,7 @@ def source(tmp_path_factory) -> Path:
                 store=store,
                 id=f"loop {number}",
             )
+            await heedful.Trial("mem0", store, scope).offer(f"loop {number}", ["text"])
         await store.close()
 
     asyncio.run(scenario())

@@ -11,11 +11,12 @@ from typer import Option
 from heedful.cli.output import answer, counted, following, page
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
-from heedful.errors import UsageError
+from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.memory.trial import Trial
+from heedful.store import exposures, trials
 
 # The fields of a lesson that are shown with its proof.
 LESSON_FIELDS = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
@@ -27,13 +28,14 @@ class LessonEvidence:
     """What the store says about the lessons.
 
     It has the proof, the lessons by `kind/digest`, the number of ended loops, and the
-    share of lessons that is withheld.
+    share of lessons that is withheld. `sources` names the other memories on trial.
     """
 
     proof: proofs.Proof
     lessons: Mapping[str, StoredLesson]
     ended: int
     holdout: float
+    sources: Sequence[str]
 
 
 def proof(
@@ -44,14 +46,20 @@ def proof(
     ] = None,
     by: By = "",
     why: Why = "",
+    source: Annotated[
+        str, Option(help="A memory on trial, by the name that the program gave it.")
+    ] = "",
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
     It compares loops that were shown lessons with loops from which they were withheld:
     how often was the first attempt right? The intervals are valid however often you
     look. heedful retires a lesson that is proven to hurt. If an operator wrote or
-    pinned it, it stays until it is unpinned.
+    pinned it, it stays until it is unpinned. With `--source`, it is about another
+    memory, whose texts a program has on trial.
     """
+    if source:
+        return _prove_source(source)
     if restore is not None:
         return _restore(restore, by=by, why=why)
 
@@ -70,14 +78,16 @@ def proof(
         "pending": evidence.proof.pending,
         "ended": evidence.ended,
         "holdout": evidence.holdout,
+        "sources": evidence.sources,
     }
+    others = [following("proof", source=source) for source in evidence.sources]
 
     if not (comparisons or pooled.shown or pooled.withheld):
         words = "no lesson was put into the prompt of a loop yet"
         if evidence.proof.pending:
             running = counted(evidence.proof.pending, "loop")
             words = f"no loop with lessons has ended; {running} running"
-        return answer(document, words, following("recall", "TASK"))
+        return answer(document, words, following("recall", "TASK"), others)
 
     text = page(
         "proof",
@@ -88,7 +98,22 @@ def proof(
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )
-    return answer(document, text, _next_command(pairs))
+    return answer(document, text, _next_command(pairs), others)
+
+
+def _prove_source(source: str) -> int:
+    """Show whether a memory on trial helps. Raises UnknownName if it has no loops."""
+
+    async def read(memory: Memory) -> tuple[list[str], proofs.TrialProof]:
+        """Return the names of the memories on trial, and what is proven of this one."""
+        sources = await memory.store.read(memory.scope, trials.sources)
+        trial = Trial(source, memory.store, memory.scope)
+        return sources, await trial.prove()
+
+    sources, proven = ask(read)
+    if source not in sources:
+        raise UnknownName("memory on trial", source, sources)
+    return answer(asdict(proven), page("trial", proven=proven))
 
 
 def _lesson_document(
@@ -125,6 +150,7 @@ async def _read_evidence(memory: Memory) -> LessonEvidence:
         lessons=lessons,
         ended=past.ended,
         holdout=memory.holdout,
+        sources=await memory.store.read(memory.scope, trials.sources),
     )
 
 

@@ -621,6 +621,16 @@ def is_withheld(
     return _chance("withheld", seed, loop_id, coin) < share
 
 
+def is_source_withheld(
+    seed: str | int, loop_id: str, source: str, share: float
+) -> bool:
+    """Return True, with probability `share`, if a loop gets no texts of a source.
+
+    The result depends on the arguments only. Each source has a coin of its own.
+    """
+    return _chance("source", seed, loop_id, source) < share
+
+
 def _chance(*names: str | int) -> float:
     """Return an evenly distributed number, 0..1, that depends only on the names.
 

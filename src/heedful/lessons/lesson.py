@@ -406,6 +406,12 @@ DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 
 
+def check_holdout(holdout: object) -> None:
+    """Raise InvalidInput unless `holdout` is a share of at least 0 and below 1."""
+    is_share = isinstance(holdout, int | float) and 0 <= holdout < 1
+    require(is_share, "holdout", holdout, "a share of at least 0 and below 1")
+
+
 @dataclass(frozen=True, slots=True)
 class Exposure:
     """A lesson that recall chose for the prompt of a loop: shown or withheld.

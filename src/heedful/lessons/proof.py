@@ -135,6 +135,7 @@ MAX_COUNTED_CALLS = 10
 # How often an interval may miss the true gain at one of its ends: at both, 5 %.
 END_ERROR_LEVEL = 0.025
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
+MAX_FORECAST_LOOPS = 1_000_000  # a conclusion that needs more loops is not forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +308,7 @@ class _Table:
         recurrence = _effect(self.again, level, level, fewer=True)
         calls = _effect(self.calls, level, level, fewer=True, unit=MAX_COUNTED_CALLS)
 
-        conclusion: Conclusion = "insufficient data"
-        if uplift.low > 0:
-            conclusion = "helps"
-        elif uplift.high < 0:
-            conclusion = "hurts"
-        elif uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
-            conclusion = "no difference shown"
-
-        shown = sum(n for (_, was_shown, _), n in self.right.items() if was_shown)
+        shown = _count_shown(self.right)
         return Comparison(
             self.lesson,
             shown,
@@ -323,8 +316,94 @@ class _Table:
             uplift=uplift,
             recurrence=recurrence,
             calls=calls,
-            conclusion=conclusion,
+            conclusion=_conclude(uplift),
         )
+
+
+def _conclude(uplift: Effect) -> Conclusion:
+    """Return the conclusion that the interval of an uplift allows."""
+    if uplift.low > 0:
+        return "helps"
+    if uplift.high < 0:
+        return "hurts"
+    if uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
+        return "no difference shown"
+    return "insufficient data"
+
+
+def _count_shown(cells: Cells) -> int:
+    """Return the number of loops that were shown what is compared."""
+    return sum(n for (_, was_shown, _), n in cells.items() if was_shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialProof:
+    """What a trial proves about the texts of its `source`.
+
+    `shown` and `withheld` count the loops that ended, `pending` those that have not.
+    `uplift` compares the mean results of loops, 0..1. `missing` is about how many more
+    loops a conclusion needs if they go as those before: 0 if there is one, and None
+    without loops of both kinds, or if more than a million are missing.
+    """
+
+    source: str
+    shown: int
+    withheld: int
+    pending: int
+    uplift: Effect
+    conclusion: Conclusion
+    missing: int | None
+
+
+def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
+    """Return what the results of loops prove about the texts of a source.
+
+    The interval is valid at all times at once, with a probability of at least 95 %.
+    Loops without a holdout count only if there are no others.
+    """
+    cells = {cell: n for cell, n in results.items() if cell[0] > 0} or dict(results)
+    uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
+    shown = _count_shown(cells)
+    return TrialProof(
+        source=source,
+        shown=shown,
+        withheld=sum(cells.values()) - shown,
+        pending=pending,
+        uplift=uplift,
+        conclusion=_conclude(uplift),
+        missing=_missing_loops(cells),
+    )
+
+
+def _missing_loops(cells: Cells) -> int | None:
+    """Return how many more loops like these a conclusion needs; None if unknown."""
+    if _difference(cells) is None:
+        return None
+
+    loops = sum(cells.values())
+    enough = loops
+    while not _would_conclude(cells, enough / loops):
+        enough *= 2
+        if enough > MAX_FORECAST_LOOPS:
+            return None
+    if enough == loops:
+        return 0
+
+    too_few = enough // 2
+    while enough - too_few > max(1, loops // 10):
+        middle = (enough + too_few) // 2
+        if _would_conclude(cells, middle / loops):
+            enough = middle
+        else:
+            too_few = middle
+    return enough - loops
+
+
+def _would_conclude(cells: Cells, times: float) -> bool:
+    """Return whether this many times as many loops would allow a conclusion."""
+    more = {cell: round(times * n) for cell, n in cells.items()}
+    uplift = _effect(more, END_ERROR_LEVEL, END_ERROR_LEVEL)
+    return _conclude(uplift) != "insufficient data"
 
 
 def _effect(

@@ -49,6 +49,7 @@ from heedful.lessons.lesson import (
     Scope,
     Signature,
     Trust,
+    check_holdout,
     check_memory,
     check_source,
 )
@@ -142,8 +143,7 @@ class Memory:
     ) -> None:
         for source, level in (trust or {}).items():
             check_statement(source, level)
-        if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
-            raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
+        check_holdout(holdout)
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)

@@ -656,7 +656,8 @@ def clear(db: Db, scope: Scope) -> int:
     deleted = db.delete("lesson", key_of(scope))
 
     # Rows of other tables follow by cascades.
-    for table in "dream link exposure outcome taught episode span trace event".split():
+    tables = "dream link exposure outcome trial taught episode span trace event"
+    for table in tables.split():
         db.delete(table, key_of(scope))
     db.send("clear_lineage", {"scope": token(scope)})
     db.update("loop", key_of(scope), {"briefing": ""})
@@ -691,10 +692,10 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 def projects(db: Db, scope: Scope) -> list[Scope]:
     """Return the scopes of the tenant in which anything is stored.
 
-    That is, loops, lessons, exposures, episodes or traces.
+    That is, loops, lessons, exposures, trials, episodes or traces.
     """
     names = set[str]()
-    for table in ("loop", "lesson", "exposure", "episode", "trace"):
+    for table in ("loop", "lesson", "exposure", "trial", "episode", "trace"):
         rows = db.select("distinct project", table, {"tenant": scope.tenant})
         names.update(row["project"] for row in rows)
 

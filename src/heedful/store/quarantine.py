@@ -493,6 +493,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
     db.delete("event", through_key)
+    db.delete("trial", through_key)
 
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:

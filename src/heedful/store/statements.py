@@ -19,6 +19,7 @@ SQL_ROOMS = (
     "loops",
     "lessons",
     "exposures",
+    "trials",
     "patterns",
     "search",
     "dreams",

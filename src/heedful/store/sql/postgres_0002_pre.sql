@@ -64,6 +64,27 @@ alter table hardened enable row level security;
 create policy of_tenant on hardened using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- The texts that another memory (`source`) offered to a loop: shown, or withheld with the probability `share`. `texts` is a
+-- JSON list of their digests, or of the texts if the trial keeps them; a loop that was offered none is no evidence. `score`
+-- is the result of the loop in thousandths, null until it `ended`.
+create table trial (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  source text collate "C" not null,
+  loop text collate "C" not null,
+  shown boolean not null check (shown or share > 0),
+  share double precision not null check (share >= 0 and share < 1),
+  texts text collate "C" not null,
+  score bigint check (score between 0 and 1000),
+  via text collate "C" not null default '',
+  at double precision not null,
+  ended double precision,
+  primary key (tenant, project, source, loop)
+);
+alter table trial enable row level security;
+create policy of_tenant on trial using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
 -- Names that PostgreSQL made of the old words.
 do $$
 declare

@@ -187,6 +187,24 @@ create table hardened (
 ) without rowid;
 create index hardened_key on hardened (tenant, project, memory_key) where state = 'accepted';
 
+-- The texts that another memory (`source`) offered to a loop: shown, or withheld with the probability `share`. `texts` is a
+-- JSON list of their digests, or of the texts if the trial keeps them; a loop that was offered none is no evidence. `score`
+-- is the result of the loop in thousandths, null until it `ended`.
+create table trial (
+  tenant text not null,
+  project text not null,
+  source text not null,
+  loop text not null,
+  shown boolean not null check (shown or share > 0),
+  share real not null check (share >= 0 and share < 1),
+  texts text not null,
+  score integer check (score between 0 and 1000),
+  via text not null default '',
+  at real not null,
+  ended real,
+  primary key (tenant, project, source, loop)
+) without rowid;
+
 create view recallable as
 select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words
 from example e join corpus c on c.scope = e.scope where e.indexed;

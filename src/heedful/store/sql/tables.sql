@@ -308,6 +308,24 @@ create table outcome (
 create unique index outcome_n on outcome (tenant, project, n);
 create index outcome_via on outcome (tenant, via, at);
 
+-- The texts that another memory (`source`) offered to a loop: shown, or withheld with the probability `share`. `texts` is a
+-- JSON list of their digests, or of the texts if the trial keeps them; a loop that was offered none is no evidence. `score`
+-- is the result of the loop in thousandths, null until it `ended`.
+create table trial (
+  tenant text not null,
+  project text not null,
+  source text not null,
+  loop text not null,
+  shown boolean not null check (shown or share > 0),
+  share real not null check (share >= 0 and share < 1),
+  texts text not null,
+  score integer check (score between 0 and 1000),
+  via text not null default '',
+  at real not null,
+  ended real,
+  primary key (tenant, project, source, loop)
+) without rowid;
+
 -- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
 create table taught (
   tenant text not null,

@@ -1,0 +1,117 @@
+"""The texts that other memories offered to loops, and how these loops ended.
+
+A row stands for a loop and a source. What is decided first stays: a later offer to the
+same loop gets the stored decision, and adds only texts that are new.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from heedful.errors import Conflict, InvalidInput, NotFound
+from heedful.lessons.lesson import Scope
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    key_of,
+    resumable,
+)
+from heedful.store.exposures import ABANDONED_LOOP_SECONDS
+
+if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
+    from heedful.lessons.proof import Cells
+
+MAX_LOOP_TEXTS = 1_000  # different texts that one source may offer to one loop
+
+
+@resumable(result=bool)
+def offer(
+    db: Db,
+    scope: Scope,
+    source: str,
+    loop: str,
+    *,
+    texts: Sequence[str],
+    shown: bool,
+    share: float,
+) -> bool:
+    """Record that a source offers texts to a loop; return whether to show them.
+
+    `texts` are the texts as they are kept, or their digests. `shown` is what the coin
+    says; the decision of an earlier offer takes its place. An offer to a loop that has
+    ended is not recorded. Raises InvalidInput.
+    """
+    key = {**key_of(scope), "source": source, "loop": loop}
+    row = {
+        **key,
+        "shown": shown,
+        "share": share,
+        "texts": json.dumps(list(dict.fromkeys(texts))),
+        "via": db.actor.via,
+        "at": time.time(),
+    }
+    if db.insert_now("trial", row, CONFLICT_SKIP_SQL).rowcount:
+        return shown
+
+    (stored,) = db.select("shown, texts, ended", "trial", key)
+    known_texts = json.loads(stored["texts"])
+    all_texts = list(dict.fromkeys([*known_texts, *texts]))
+    if stored["ended"] is None and len(all_texts) > len(known_texts):
+        if len(all_texts) > MAX_LOOP_TEXTS:
+            allowed = f"at most {MAX_LOOP_TEXTS:,} for one loop and source"
+            raise InvalidInput("number of texts", len(all_texts), allowed)
+        db.update("trial", key, {"texts": json.dumps(all_texts)})
+
+    return bool(stored["shown"])
+
+
+@resumable(result=None)
+def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
+    """Record the result of a loop, in thousandths; the same result again is harmless.
+
+    Raises NotFound if the source offered nothing to the loop, and Conflict if the loop
+    ended with another result.
+    """
+    key = {**key_of(scope), "source": source, "loop": loop}
+    rows = db.select("score", "trial", key)
+    if not rows:
+        where = f"the trial {source!r} of {scope.tenant}/{scope.project}"
+        raise NotFound("loop", loop, where, "; offer its texts before it ends")
+
+    (stored_score,) = rows[0]
+    if stored_score is None:
+        db.update("trial", key, {"score": score, "ended": time.time()})
+    elif stored_score != score:
+        raise Conflict(
+            f"loop {loop!r} ended with the score {stored_score / 1000:g} in the trial "
+            f"{source!r}, not {score / 1000:g}; the first result stays"
+        )
+
+
+def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int]:
+    """Return how often each result occurred, and the number of loops still open."""
+    now = time.time()
+    times = {"day": ABANDONED_LOOP_SECONDS, "now": now}
+    cells = {}
+    for share, shown, score, n in db.all(
+        "trial_results", scope, source=source, **times
+    ):
+        cells[share, bool(shown), score / 1000] = n
+
+    (pending,) = db.all("trial_pending", scope, source=source, **times)
+    return cells, int(pending["n"])
+
+
+def offered(db: Db, scope: Scope, source: str, loop: str) -> tuple[str, ...]:
+    """Return what is kept of the texts that a source offered to a loop."""
+    key = {**key_of(scope), "source": source, "loop": loop}
+    rows = db.select("texts", "trial", key)
+    return tuple(json.loads(rows[0]["texts"])) if rows else ()
+
+
+def sources(db: Db, scope: Scope) -> list[str]:
+    """Return the names of the sources on trial, in order of the alphabet."""
+    return [row["source"] for row in db.all("trial_sources", scope)]

@@ -1,0 +1,356 @@
+"""A trial of texts that heedful did not make: one decision for each loop and source,
+stored before the texts are returned, and a proof from how the loops ended.
+"""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import heedful
+from heedful.errors import Conflict, InvalidInput, NotFound
+from heedful.lessons.briefing import is_source_withheld
+from heedful.memory.memory import Memory
+from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
+from heedful.store import exposures, open_store, trials
+from heedful.store.store import Store
+
+pytestmark = pytest.mark.both
+RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
+NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1)
+
+
+@pytest.fixture
+def trial(store: Store) -> heedful.Trial:
+    return heedful.Trial("mem0", store, holdout=0.5)
+
+
+async def decide_loops(trial: heedful.Trial, count: int) -> list[bool]:
+    """Offer the rules to `count` loops; return which were shown them."""
+    return [bool(await trial.offer(f"loop/{n}", RULES)) for n in range(count)]
+
+
+async def play(trial: heedful.Trial, count: int, helps: bool) -> None:
+    """Play loops that pass if they were shown the rules, or (not `helps`) if not."""
+    for number in range(count):
+        loop = f"played/{number}"
+        texts = await trial.offer(loop, RULES)
+        await trial.end(loop, passed=bool(texts) == helps)
+
+
+async def test_a_loop_gets_all_texts_or_none(trial):
+    shares = [await trial.offer(f"loop/{n}", RULES) for n in range(40)]
+    assert all(texts in ([], RULES) for texts in shares)
+    assert [] in shares
+    assert RULES in shares
+
+
+async def test_a_second_offer_gets_the_same_decision(trial, store):
+    first = await decide_loops(trial, 30)
+    assert await decide_loops(trial, 30) == first
+
+    other = heedful.Trial("mem0", store, holdout=0)
+    assert await decide_loops(other, 30) == first
+
+
+async def test_another_source_has_its_own_coin(trial, store):
+    other = heedful.Trial("skills", store, holdout=0.5)
+    pairs = zip(
+        await decide_loops(trial, 60), await decide_loops(other, 60), strict=True
+    )
+    assert set(pairs) == {(True, True), (True, False), (False, True), (False, False)}
+
+
+async def test_without_a_holdout_nothing_is_withheld(store):
+    trial = heedful.Trial("mem0", store, holdout=0)
+    assert all(await decide_loops(trial, 30))
+    assert (await trial.prove()).conclusion == "insufficient data"
+
+
+async def test_the_decision_is_stored_before_the_texts_are_returned(trial, store):
+    await trial.offer("loop/1", RULES)
+    again = heedful.Trial("mem0", store)
+    assert len(await again.offered("loop/1")) == len(RULES)
+    assert (await again.prove()).pending == 1
+
+
+async def test_texts_are_kept_as_digests(trial):
+    await trial.offer("loop/1", RULES)
+    records = await trial.offered("loop/1")
+    assert all(len(digest) == 16 for digest in records)
+    assert not set(records) & set(RULES)
+
+
+async def test_texts_are_kept_without_secrets_if_asked(store):
+    secret = "the key is AKIAIOSFODNN7EXAMPLE"  # the example of Amazon's own pages
+    trial = heedful.Trial("mem0", store, keep_texts=True)
+    await trial.offer("loop/1", [RULES[0], secret])
+    records = await trial.offered("loop/1")
+    assert records[0] == RULES[0]
+    assert "AKIAIOSFODNN7EXAMPLE" not in records[1]
+
+
+async def test_later_texts_are_added_to_those_of_the_loop(store):
+    trial = heedful.Trial("mem0", store, keep_texts=True)
+    await trial.offer("loop/1", RULES[:1])
+    await trial.offer("loop/1", RULES)
+    assert await trial.offered("loop/1") == tuple(RULES)
+
+    await trial.end("loop/1", passed=True)
+    await trial.offer("loop/1", ["too late"])
+    assert await trial.offered("loop/1") == tuple(RULES)
+
+
+async def test_texts_are_no_lessons_and_no_exposures_of_memory(trial, store):
+    await play(trial, 30, helps=True)
+    memory = Memory(store)
+    assert await memory.count() == 0
+    assert await memory.recall(RULES[0]) == []
+    proof = await memory.prove()
+    assert proof.pooled.shown == 0
+    assert proof.lessons == ()
+    past = await store.read(memory.scope, exposures.past, "played/1")
+    assert past.ended == 0
+
+
+async def test_a_loop_without_texts_does_not_count_but_may_end(trial):
+    assert await trial.offer("loop/1", []) == []
+    assert await trial.offer("loop/2", ["", " \n"]) == []
+    await trial.end("loop/1", passed=False)
+    proof = await trial.prove()
+    assert proof.shown + proof.withheld + proof.pending == 0
+
+
+@pytest.mark.parametrize(
+    ("helps", "conclusion"),
+    [
+        pytest.param(True, "helps", id="texts that help are said to hurt"),
+        pytest.param(False, "hurts", id="texts that hurt are said to help"),
+    ],
+)
+async def test_the_proof_says_which_way(trial, helps, conclusion):
+    await play(trial, 60, helps)
+    proof = await trial.prove()
+    assert proof.conclusion == conclusion
+    assert proof.missing == 0
+    assert proof.shown + proof.withheld == 60
+
+
+async def test_scores_count_as_they_are(trial):
+    for number in range(200):
+        texts = await trial.offer(f"loop/{number}", RULES)
+        await trial.end(f"loop/{number}", score=0.9 if texts else 0.2)
+    uplift = (await trial.prove()).uplift
+    assert uplift.shown == pytest.approx(0.9)
+    assert uplift.withheld == pytest.approx(0.2)
+    assert 0 < uplift.low <= 0.7 <= uplift.high
+
+
+async def test_too_few_loops_say_how_many_are_missing(trial):
+    for number in range(12):
+        texts = await trial.offer(f"loop/{number}", RULES)
+        await trial.end(f"loop/{number}", passed=bool(texts) or number % 2 == 0)
+    proof = await trial.prove()
+    assert proof.conclusion == "insufficient data"
+    assert proof.missing is not None
+    assert proof.missing > 0
+
+
+async def test_without_loops_of_both_kinds_nothing_is_forecast(trial):
+    assert (await trial.prove()).missing is None
+
+
+async def test_a_loop_that_does_not_end_within_a_day_counts_as_not_passed(
+    trial, monkeypatch
+):
+    await trial.offer("loop/1", RULES)
+    assert (await trial.prove()).pending == 1
+    monkeypatch.setattr(trials, "ABANDONED_LOOP_SECONDS", -1.0)
+    proof = await trial.prove()
+    assert proof.pending == 0
+    assert proof.shown + proof.withheld == 1
+    assert (proof.uplift.shown or 0) + (proof.uplift.withheld or 0) == 0
+
+
+async def test_the_same_result_again_is_harmless_and_another_a_conflict(trial):
+    await trial.offer("loop/1", RULES)
+    await trial.end("loop/1", passed=True)
+    await trial.end("loop/1", score=1)
+    with pytest.raises(Conflict, match="score 1 in the trial 'mem0', not 0"):
+        await trial.end("loop/1", passed=False)
+
+
+async def test_a_loop_that_was_offered_nothing_cannot_end(trial, store):
+    await heedful.Trial("skills", store).offer("loop/1", RULES)
+    with pytest.raises(NotFound, match="offer its texts before it ends"):
+        await trial.end("loop/1", passed=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("", id="an empty name"),
+        pytest.param("  ", id="a blank name"),
+        pytest.param("a\0b", id="NUL"),
+        pytest.param("a\nb", id="two lines"),
+        pytest.param("\ud800", id="half of a surrogate pair"),
+        pytest.param("x" * (MAX_NAME_CHARS + 1), id="a long name"),
+        pytest.param("AKIAIOSFODNN7EXAMPLE", id="a secret"),
+        pytest.param(7, id="a number"),
+    ],
+)
+async def test_names_of_sources_and_loops_are_short_printable_text(
+    trial, store, name: Any
+):
+    with pytest.raises(InvalidInput, match="source is"):
+        heedful.Trial(name, store)
+    with pytest.raises(InvalidInput, match="loop is"):
+        await trial.offer(name, RULES)
+    with pytest.raises(InvalidInput, match="loop is"):
+        await trial.end(name, passed=True)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param("Lengths are in metres.", id="one text in place of a list"),
+        pytest.param([{"memory": "x"}], id="records in place of texts"),
+        pytest.param(None, id="nothing"),
+        pytest.param(["x"] * (trials.MAX_LOOP_TEXTS + 1), id="too many texts"),
+        pytest.param(["x" * (MAX_OFFERED_CHARS + 1)], id="too long texts"),
+    ],
+)
+async def test_texts_are_a_bounded_list_of_text(trial, texts: Any):
+    with pytest.raises(InvalidInput, match="texts"):
+        await trial.offer("loop/1", texts)
+    assert await trial.offered("loop/1") == ()
+
+
+async def test_a_loop_has_a_bounded_number_of_texts(trial):
+    half = trials.MAX_LOOP_TEXTS // 2 + 1
+    await trial.offer("loop/1", [f"a{n}" for n in range(half)])
+    with pytest.raises(InvalidInput, match="for one loop and source"):
+        await trial.offer("loop/1", [f"b{n}" for n in range(half)])
+
+
+async def test_texts_may_have_characters_that_no_database_stores(store):
+    for keep in (False, True):
+        trial = heedful.Trial(f"kept {keep}", store, keep_texts=keep, holdout=0)
+        assert await trial.offer("loop/1", ["a\0b", "\ud800"]) == ["a\0b", "\ud800"]
+        assert len(await trial.offered("loop/1")) == 2
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param({}, id="no result"),
+        pytest.param({"passed": True, "score": 1.0}, id="two results"),
+        pytest.param({"passed": "yes"}, id="a text"),
+        pytest.param({"score": 1.01}, id="a score above 1"),
+        pytest.param({"score": float("nan")}, id="not a number"),
+    ],
+)
+async def test_a_result_is_passed_or_a_score(trial, result: Any):
+    await trial.offer("loop/1", RULES)
+    with pytest.raises(InvalidInput):
+        await trial.end("loop/1", **result)
+
+
+@pytest.mark.parametrize("holdout", [1, -0.1, "half"])
+async def test_the_holdout_is_a_share_below_1(store, holdout: Any):
+    with pytest.raises(InvalidInput, match="holdout"):
+        heedful.Trial("mem0", store, holdout=holdout)
+
+
+async def test_clearing_a_scope_deletes_its_trials_and_no_others(trial, store):
+    other = heedful.Trial("mem0", store, heedful.Scope("default", "other"))
+    await trial.offer("loop/1", RULES)
+    await other.offer("loop/1", RULES)
+    await Memory(store).clear()
+    assert await trial.offered("loop/1") == ()
+    assert len(await other.offered("loop/1")) == 2
+
+
+async def test_scopes_are_apart(trial, store):
+    await play(trial, 20, helps=True)
+    other = heedful.Trial("mem0", store, heedful.Scope("default", "other"))
+    proof = await other.prove()
+    assert proof.shown + proof.withheld == 0
+    with pytest.raises(NotFound):
+        await other.end("played/1", passed=True)
+
+
+async def test_an_export_has_no_trial(trial, store, tmp_path):
+    await play(trial, 5, helps=True)
+    path = tmp_path / "export.jsonl"
+    await Memory(store).export(str(path))
+    assert "mem0" not in path.read_text("utf-8")
+
+
+async def test_offers_at_the_same_time_get_one_decision(store):
+    loops = [f"loop/{n}" for n in range(10)]
+    several = [
+        heedful.Trial("mem0", store, holdout=holdout) for holdout in (0, 0.5, 0.9)
+    ]
+    for loop in loops:
+        offers = [trial.offer(loop, RULES) for trial in several]
+        decisions = await asyncio.gather(*offers)
+        assert decisions in ([RULES] * 3, [[]] * 3)
+
+
+@given(seed=NAMES, loop=NAMES, source=NAMES, share=st.floats(0, 0.99))
+def test_the_coin_depends_only_on_scope_loop_and_source(seed, loop, source, share):
+    coin = is_source_withheld(seed, loop, source, share)
+    assert coin == is_source_withheld(seed, loop, source, share)
+    # A larger holdout withholds from the same loops, and from more.
+    if coin:
+        assert is_source_withheld(seed, loop, source, 0.995)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
+def test_the_share_of_withheld_loops_is_near_the_holdout(share):
+    withheld = sum(
+        is_source_withheld("a\0b", f"loop/{n}", "mem0", share) for n in range(10_000)
+    )
+    assert withheld / 10_000 == pytest.approx(share, abs=0.02)
+
+
+PROGRAM = """
+import sys, heedful
+trial = heedful.Trial("mem0", sys.argv[1], holdout=float(sys.argv[2]))
+async def main():
+    for n in range(40):
+        print(len(await trial.offer(f"loop/{n}", ["a rule"])))
+heedful.run_sync(main())
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "two.db"
+    asyncio.run(open_store(str(path)).close())
+    return str(path)
+
+
+def test_two_processes_at_once_decide_the_same(file):
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, file, holdout],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for holdout in ("0.3", "0.7")
+    ]
+    outputs = []
+    for program in programs:
+        with closing(program.stdout) as output:  # type: ignore[type-var]
+            outputs.append(output.read())  # type: ignore[union-attr]
+        assert program.wait() == 0
+    assert outputs[0] == outputs[1]
+    assert set(outputs[0].split()) == {"0", "1"}
