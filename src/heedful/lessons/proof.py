@@ -124,6 +124,7 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 
 
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
+NO_CONCLUSION: Conclusion = "insufficient data"
 # One loop with or without a lesson: (the probability that it is withheld, whether it
 # was shown, whether the first attempt passed, whether the error recurred, model calls).
 Case = tuple[float, bool, bool, bool, int]
@@ -308,11 +309,11 @@ class _Table:
         recurrence = _effect(self.again, level, level, fewer=True)
         calls = _effect(self.calls, level, level, fewer=True, unit=MAX_COUNTED_CALLS)
 
-        shown = _count_shown(self.right)
+        shown_loops = _count_shown(self.right)
         return Comparison(
             self.lesson,
-            shown,
-            withheld=sum(self.right.values()) - shown,
+            shown_loops,
+            withheld=sum(self.right.values()) - shown_loops,
             uplift=uplift,
             recurrence=recurrence,
             calls=calls,
@@ -328,7 +329,7 @@ def _conclude(uplift: Effect) -> Conclusion:
         return "hurts"
     if uplift.low > -MIN_RELEVANT_UPLIFT and uplift.high < MIN_RELEVANT_UPLIFT:
         return "no difference shown"
-    return "insufficient data"
+    return NO_CONCLUSION
 
 
 def _count_shown(cells: Cells) -> int:
@@ -363,11 +364,11 @@ def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
     """
     cells = {cell: n for cell, n in results.items() if cell[0] > 0} or dict(results)
     uplift = _effect(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
-    shown = _count_shown(cells)
+    shown_loops = _count_shown(cells)
     return TrialProof(
         source=source,
-        shown=shown,
-        withheld=sum(cells.values()) - shown,
+        shown=shown_loops,
+        withheld=sum(cells.values()) - shown_loops,
         pending=pending,
         uplift=uplift,
         conclusion=_conclude(uplift),
@@ -376,34 +377,21 @@ def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
 
 
 def _missing_loops(cells: Cells) -> int | None:
-    """Return how many more loops like these a conclusion needs; None if unknown."""
+    """Return about how many more loops like these a conclusion needs; None if unknown.
+
+    Each try has a fifth more loops than the one before.
+    """
+    loops = sum(cells.values())
     if _difference(cells) is None:
         return None
 
-    loops = sum(cells.values())
-    enough = loops
-    while not _would_conclude(cells, enough / loops):
-        enough *= 2
-        if enough > MAX_FORECAST_LOOPS:
-            return None
-    if enough == loops:
-        return 0
-
-    too_few = enough // 2
-    while enough - too_few > max(1, loops // 10):
-        middle = (enough + too_few) // 2
-        if _would_conclude(cells, middle / loops):
-            enough = middle
-        else:
-            too_few = middle
-    return enough - loops
-
-
-def _would_conclude(cells: Cells, times: float) -> bool:
-    """Return whether this many times as many loops would allow a conclusion."""
-    more = {cell: round(times * n) for cell, n in cells.items()}
-    uplift = _effect(more, END_ERROR_LEVEL, END_ERROR_LEVEL)
-    return _conclude(uplift) != "insufficient data"
+    times = 1.0
+    while loops * times <= MAX_FORECAST_LOOPS:
+        more = {cell: round(times * n) for cell, n in cells.items()}
+        if _conclude(_effect(more, END_ERROR_LEVEL, END_ERROR_LEVEL)) != NO_CONCLUSION:
+            return sum(more.values()) - loops
+        times *= 1.2
+    return None
 
 
 def _effect(

@@ -45,7 +45,7 @@ def offer(
     ended is not recorded. Raises InvalidInput.
     """
     key = {**key_of(scope), "source": source, "loop": loop}
-    row = {
+    values = {
         **key,
         "shown": shown,
         "share": share,
@@ -53,19 +53,18 @@ def offer(
         "via": db.actor.via,
         "at": time.time(),
     }
-    if db.insert_now("trial", row, CONFLICT_SKIP_SQL).rowcount:
+    if db.insert_now("trial", values, CONFLICT_SKIP_SQL).rowcount:
         return shown
 
-    (stored,) = db.select("shown, texts, ended", "trial", key)
-    known_texts = json.loads(stored["texts"])
-    all_texts = list(dict.fromkeys([*known_texts, *texts]))
-    if stored["ended"] is None and len(all_texts) > len(known_texts):
+    (row,) = db.select("shown, texts, ended", "trial", key)
+    all_texts = list(dict.fromkeys([*json.loads(row["texts"]), *texts]))
+    if row["ended"] is None:
         if len(all_texts) > MAX_LOOP_TEXTS:
             allowed = f"at most {MAX_LOOP_TEXTS:,} for one loop and source"
             raise InvalidInput("number of texts", len(all_texts), allowed)
         db.update("trial", key, {"texts": json.dumps(all_texts)})
 
-    return bool(stored["shown"])
+    return bool(row["shown"])
 
 
 @resumable(result=None)
@@ -93,15 +92,17 @@ def end(db: Db, scope: Scope, source: str, loop: str, score: int) -> None:
 
 def evidence(db: Db, scope: Scope, source: str) -> tuple[Cells, int]:
     """Return how often each result occurred, and the number of loops still open."""
-    now = time.time()
-    times = {"day": ABANDONED_LOOP_SECONDS, "now": now}
-    cells = {}
-    for share, shown, score, n in db.all(
-        "trial_results", scope, source=source, **times
-    ):
-        cells[share, bool(shown), score / 1000] = n
-
-    (pending,) = db.all("trial_pending", scope, source=source, **times)
+    values = {
+        "source": source,
+        "day": ABANDONED_LOOP_SECONDS,
+        "now": time.time(),
+    }
+    results = db.all("trial_results", scope, **values)
+    cells = {
+        (row["share"], bool(row["shown"]), row["score"] / 1000): row["n"]
+        for row in results
+    }
+    (pending,) = db.all("trial_pending", scope, **values)
     return cells, int(pending["n"])
 
 
