@@ -38,7 +38,8 @@ class Context:
     the context that the caller passed with the task. A generator that samples should
     use `temperature` and `seed`. `examples` are recalled examples as chat turns (user:
     task, assistant: accepted output), `advice` recalled lessons without an output.
-    `began` is the loop's start in seconds since 1970.
+    `recalled` has the texts of a memory of others between delimiters. `began` is the
+    loop's start in seconds since 1970.
     """
 
     task: Any
@@ -52,6 +53,7 @@ class Context:
     seed: int = 0
     examples: tuple[Message, ...] = ()
     advice: tuple[Match, ...] = ()
+    recalled: str = ""
     began: float = 0.0
 
 

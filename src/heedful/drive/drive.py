@@ -37,6 +37,7 @@ from heedful.drive.generate import (
     produce,
     revised,
 )
+from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.lessons.briefing import PROMPT_FORMS, Briefing, Tell
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
@@ -44,6 +45,7 @@ from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
+from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.models.contract import Model
 from heedful.redact import redact
@@ -226,6 +228,7 @@ class Run(Generic[C]):
     feedback: Feedback | None = None
     memory_key: str | None = None
     tell: Tell = "both"
+    recall: RecallFunction | RecallOnTrial | None = None
     stage: StageHead | None = None
 
     def __post_init__(self) -> None:
@@ -257,6 +260,9 @@ class Run(Generic[C]):
         self._lease = journal.Lease(
             self.store, scope=scope, id=self.id, may_exist=may_exist
         )
+        if self.recall is not None:
+            self.recall = on_trial(self.recall, self._lease.store, self._lease.scope)
+        self._recalled = ""
         self._memory = None if memory is None else self._loop_memory(memory)
         self._journal = journal.Journal(
             self._lease.store,
@@ -426,6 +432,7 @@ class Run(Generic[C]):
 
                 try:
                     self._state = await work(self._state)
+                    await self._end_trial(self._state)
                 except BaseException:
                     # A write that raised may still have succeeded: only the journal
                     # knows.
@@ -461,8 +468,27 @@ class Run(Generic[C]):
         if self._memory is not None:
             answered = state.answer is not None
             await self._memory.open(state.loop, state.verdict, answered)
+        await self._recall_texts(state)
 
         return state
+
+    async def _recall_texts(self, state: _State) -> None:
+        """Ask the memory of others what to add to prompts.
+
+        An ended loop asks, too: an override may open it again.
+        """
+        if not isinstance(self.recall, RecallOnTrial):
+            return
+        loop = state.loop
+        under_way = state.answer or loop.attempts or loop.overrides or loop.extra.calls
+        context = self._context(state, len(loop.attempts) + 1)
+        self._recalled = await recall_texts(self.recall, context, not under_way)
+
+    async def _end_trial(self, state: _State) -> None:
+        """Record the result of an ended loop in the trial of the memory of others."""
+        has_ended = isinstance(state.verdict, decide.Done)
+        if has_ended and isinstance(self.recall, RecallOnTrial):
+            await end_trial(self.recall, state.loop)
 
     def _head(self) -> Head:
         """Return what the store holds of the loop besides its attempts."""
@@ -695,6 +721,7 @@ class Run(Generic[C]):
             seed=self.seed + number - 1,
             examples=briefing.examples if briefing else (),
             advice=briefing.advice if briefing else (),
+            recalled=self._recalled,
             began=self._began,
         )
 
@@ -787,6 +814,7 @@ async def run(
     feedback: Feedback | None = None,
     memory_key: str | None = None,
     tell: Tell = "both",
+    recall: RecallFunction | RecallOnTrial | None = None,
 ) -> Result[Any]:
     """Drive one task until a candidate passes or a rule stops the loop.
 
@@ -802,7 +830,9 @@ async def run(
     Loops with the same `memory_key` tell each other the rules that they broke; by
     default it is the module and the name of the function `generate`. `tell` is what
     memory adds to prompts: "rules", "examples" or "both". With "rules" it never stores
-    or shows outputs, only errors and fixes.
+    or shows outputs, only errors and fixes. `recall(task)` returns texts of another
+    memory that prompts show; they are on trial under the function's name, or as
+    `Trial.of` says.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be
     resumed.
@@ -827,5 +857,6 @@ async def run(
         feedback=feedback,
         memory_key=memory_key,
         tell=tell,
+        recall=recall,
     )
     return await loop.finish()

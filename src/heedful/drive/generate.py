@@ -69,8 +69,13 @@ class Writer:
 
 
 def _request_parts(context: Context) -> list[str]:
-    """Return what the last turn of a prompt says: rules, last answer, hint, task."""
+    """Return what the last turn of a prompt says.
+
+    That is: texts of others, rules, the last answer, the hint, the task.
+    """
     parts = []
+    if context.recalled:
+        parts.append(context.recalled)
 
     if context.advice:
         rules = [replace(rule, worked=None) for rule in context.advice]
@@ -171,12 +176,12 @@ async def produce(
 
 
 def whole_hint(context: Context) -> str:
-    """Return what memory tells about the task, followed by the last feedback."""
-    if not context.examples and not context.advice:
-        return context.hint
-
-    memory = as_text(context.examples, context.seed, context.advice)
-    return "\n\n".join(part for part in (memory, context.hint) if part)
+    """Return what memories tell about the task, followed by the last feedback."""
+    memory = ""
+    if context.examples or context.advice:
+        memory = as_text(context.examples, context.seed, context.advice)
+    parts = (context.recalled, memory, context.hint)
+    return "\n\n".join(part for part in parts if part)
 
 
 async def revised(

@@ -118,7 +118,8 @@ class RevocationResult:
     If the source is a key of a service, `loops`, `episodes` and `outcomes` are those
     that it wrote. `attempts` counts those of its loops, and in loops of others its
     first attempt with all that followed. `exposures` counts the lessons in prompts for
-    which it recalled. `loop_ids` and `lesson_ids` name at most 50 of them.
+    which it recalled, and the offers of its trials. `loop_ids` and `lesson_ids` name at
+    most 50 of them.
     """
 
     examples: int = 0

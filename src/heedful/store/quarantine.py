@@ -493,7 +493,6 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
     db.delete("event", through_key)
-    db.delete("trial", through_key)
 
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:
@@ -501,12 +500,13 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             db.send("count_outcome", {**key, **dict(row), "times": -1})
         db.delete("outcome", {**key, "loop": row["loop"]})
 
+    exposures = db.delete("exposure", through_key) + db.delete("trial", through_key)
     removed = RevocationResult(
         loops=len(loops),
         attempts=attempts,
         episodes=len(episodes),
         outcomes=len(outcomes),
-        exposures=db.delete("exposure", through_key),
+        exposures=exposures,
         loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
     )
     return removed, sources
