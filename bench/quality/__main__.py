@@ -23,6 +23,7 @@ from bench.quality import (
     learn,
     logo,
     mended,
+    particulars,
     recall,
     reflect,
     sessions,
@@ -52,6 +53,7 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "sessions": sessions.run,
     "harden": harden.run,
     "logo": logo.run,
+    "particulars": particulars.run,
     "unlike": unlike.run,
     "learn": learn.run,
 }
