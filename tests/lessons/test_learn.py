@@ -61,6 +61,7 @@ def test_one_verified_lesson_for_each_distinct_finding_that_was_mended():
         before={},
         after={"quality": 0.9},
         evidence="[13]",
+        fix="write the unit",
     )
     assert dates.example == Example(
         "How heavy?",

@@ -37,6 +37,7 @@ from heedful.lessons.lesson import (
     Scope,
 )
 from heedful.lessons.ranking import MAX_PROMPT_RULES, MIN_PROMPT_WORD_SHARE
+from heedful.lessons.signature import MAX_COMPARED_SIGHTINGS
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
@@ -726,3 +727,102 @@ async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(stor
     for task in TASKS[:2]:
         await ask(task * 1_000)
     assert [FIX in hint for hint in agent.hints] == [False, True, True]
+
+
+def route(answer: Any, at: Context) -> Sequence[Finding]:
+    """Find a wrong queue, and name the right one, which the task says."""
+    queue = at.task.split()[-1]
+    wrong = Finding("queue", f"{answer!r} is not the queue", fix=f"use queue {queue}")
+    return [] if answer == queue else [wrong]
+
+
+async def route_tasks(store: Store, *tasks: str) -> list[str]:
+    """Run a loop for each task, first with a wrong answer; return their first hints."""
+    hints: list[str] = []
+    for task in tasks:
+
+        def answer(task: str, hint: str) -> str:
+            is_retry = "last answer was not accepted" in hint
+            if not is_retry:
+                hints.append(hint)
+            return task.rsplit(maxsplit=1)[-1] if is_retry else f"other_{task[0]}"
+
+        await run(
+            task,
+            generate=answer,
+            checks=[route],
+            memory=Memory(store, holdout=0.0),
+            memory_key="route",
+            store=store,
+        )
+    return hints
+
+
+def rules_in(hint: str) -> list[str]:
+    """Return the rules of a hint, without the heading and the worked example."""
+    parts = hint.split("how to put it right ")[1:]
+    return [part.split("\n")[1] for part in parts]
+
+
+@pytest.mark.both
+async def test_a_particular_of_one_task_is_told_to_no_other(store):
+    hints = await route_tasks(store, "a card", "b cash", "c loan", "d rent", "e visa")
+    rule = "… is not the queue. use queue …"
+    assert list(map(rules_in, hints)) == [[], [rule], [rule], [rule], [rule]]
+
+
+@pytest.mark.both
+async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
+    hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
+    masked = "… is not the queue. use queue …"
+    told = [rules_in(hint)[:1] for hint in hints]
+    confirmed = "… is not the queue. use queue card"
+    assert told[:3] == [[], [masked], [confirmed]]
+    assert "use queue …" in told[3][0]
+
+
+@pytest.mark.both
+async def test_a_rule_that_a_person_has_written_is_told_as_it_stands(store):
+    await route_tasks(store, "a card", "b cash")
+    memory = Memory(store, holdout=0.0)
+    oldest = min(lesson["id"] for lesson in await memory.top())
+    await memory.edit(oldest, "Use queue card on Mondays", by="ana")
+    hints = await route_tasks(store, "c loan")
+    assert rules_in(hints[0]) == ["Use queue card on Mondays"]
+
+
+@pytest.mark.both
+async def test_a_value_stays_unknown_after_more_tasks_than_are_compared(store):
+    tasks = [f"task {n} queue_{n}" for n in range(2 * MAX_COMPARED_SIGHTINGS)]
+    hints = await route_tasks(store, *tasks)
+    assert "queue_" not in "".join(rules_in(hints[-1]))
+
+
+async def test_two_findings_that_read_the_same_are_one_rule(store):
+    def name(answer: Any, at: Context) -> Sequence[Finding]:
+        right = at.task.split()[-1]
+        wrong = Finding("name", f"greet {right} by name", key=f"{right} is not greeted")
+        return [] if answer == f"Dear {right}" else [wrong]
+
+    hints: list[str] = []
+
+    def answer(task: str, hint: str) -> str:
+        hints.append(hint)
+        is_retry = "last answer was not accepted" in hint
+        return f"Dear {task.rsplit(maxsplit=1)[-1]}" if is_retry else "Hello"
+
+    memory = Memory(store, holdout=0.0)
+    whys: list[str] = []
+    for task in ("write to Anna", "mail to Bert", "greet Cleo"):
+        result = await run(
+            task,
+            generate=answer,
+            checks=[name],
+            memory=memory,
+            memory_key="greet",
+            store=store,
+        )
+        assert result.briefing is not None
+        whys = [choice.why for choice in result.briefing.choices]
+    assert rules_in(hints[-2]) == ["greet … by name"]
+    assert "another rule says the same" in " ".join(whys)

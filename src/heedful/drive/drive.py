@@ -230,6 +230,7 @@ class Run(Generic[C]):
     tell: Tell = "both"
     recall: RecallFunction | RecallOnTrial | None = None
     stage: StageHead | None = None
+    judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_options(
@@ -294,6 +295,7 @@ class Run(Generic[C]):
             evidence="measured" if judges else "none",
             memory_key=self.memory_key or "",
             checks=names,
+            judges=self.judges or judges,
             tell=self.tell,
         )
 

@@ -19,7 +19,7 @@ import json
 import logging
 import random
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.learn import learn, outcome_of
 from heedful.lessons.lesson import Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
+from heedful.lessons.signature import declared_by
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.loop.stop import counts_scope
@@ -406,8 +407,9 @@ class LoopMemory:
     because the prompt may have influenced the attempt, and lessons after the entry,
     because only the holder of the lease may teach. When a loop is opened again, `open`
     writes what a crash prevented. `memory_key`, the names of the `checks` and `tell`
-    are as in `Memory.brief`. The lessons of a `large` loop are found while the event
-    loop goes on.
+    are as in `Memory.brief`; `judges` are the functions that judge,
+    if they are known. The lessons of a `large` loop are found while the event loop goes
+    on.
     """
 
     memory: Memory
@@ -417,6 +419,7 @@ class LoopMemory:
     briefing: Briefing | None = None
     memory_key: str = ""
     checks: tuple[str, ...] = ()
+    judges: Sequence[Callable[..., Any]] = ()
     tell: Tell = "both"
     unwritten: Briefing | None = None
     large: bool = False
@@ -521,6 +524,7 @@ class LoopMemory:
                 outputs=self.tell != "rules",
                 memory_key=briefing.memory_key,
                 checks=self.checks,
+                declare=functools.partial(declared_by, self.judges),
             )
             lessons = [self._sign_lesson(lesson, loop, briefing) for lesson in learnt]
 

@@ -53,6 +53,8 @@ PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
+SAME_RULE_REASON = "another rule says the same"
+PARTICULARS_REASON = "its findings have only particulars of their tasks"
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The coin depends on earlier loops only, so it stays fair.
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20
@@ -374,7 +376,12 @@ def choose_for_loop(
             group.append(match)
             continue
 
-        reason = match.cause.rests(checks, match.verified) if before is None else ""
+        reason = ""
+        if before is None:
+            same = any(rule.lesson == match.lesson for rule in rules)
+            reason = SAME_RULE_REASON if same else ""
+            reason = match.cause.rests(checks, match.verified) or reason
+            reason = reason if match.lesson else PARTICULARS_REASON
         if reason:
             others.append((match, Obstacle(reason)))
         else:

@@ -13,7 +13,7 @@ compares the outcomes of loops that were shown a lesson with those of other loop
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from heedful.lessons.lesson import (
@@ -26,7 +26,12 @@ from heedful.lessons.lesson import (
     clip,
 )
 from heedful.lessons.lesson_check import LESSON_CHECK_PREFIX
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import (
+    CHANGE_LABEL,
+    Declared,
+    mask_finding,
+    signature,
+)
 from heedful.lessons.words import difference
 from heedful.loop.record import (
     Attempt,
@@ -57,6 +62,7 @@ def learn(
     outputs: bool = True,
     memory_key: str = "",
     checks: Sequence[str] = (),
+    declare: Callable[[], Declared] = Declared,
 ) -> tuple[Lesson, ...]:
     """Return the lessons of a loop that has ended.
 
@@ -71,7 +77,7 @@ def learn(
     With a `memory_key`, the lessons about findings say which rule of this key the loop
     broke; then a loop that did not pass has an unverified lesson for each error, and a
     task or answer that is too long for an example is left out. `checks` are the names
-    of the loop's checks.
+    of the loop's checks, and what they `declare` is no particular of the task.
     """
     if not loop.attempts:
         return ()
@@ -95,6 +101,9 @@ def learn(
     lessons = []
     for correction in corrections[:MAX_LOOP_LESSONS]:
         example = correction.example(task)
+        if memory_key:
+            rule = correction.rule(loop, task, declare())
+            example = replace(example, rule=rule)
         text = correction.text(example, quotes_change=not quotes_outputs)
         if not quotes_outputs:
             example = replace(example, task=clip(task), accepted="", rejected="")
@@ -193,7 +202,21 @@ class _Correction:
             before=before,
             after=after,
             evidence=clip(self.finding.evidence),
+            fix=clip(self.finding.fix),
         )
+
+    def rule(self, loop: Loop, task: str, declared: Declared) -> str:
+        """Return what the finding says without particulars of the task and answers."""
+        answers = [attempt.candidate.text or "" for attempt in loop.attempts]
+        text = mask_finding(
+            self.finding.message,
+            self.finding.fix,
+            task=task,
+            answers=answers,
+            accepted=self.accepted.candidate.text or "" if self.accepted else "",
+            declared=declared,
+        )
+        return clip(text)
 
     def text(self, example: Example, quotes_change: bool) -> str:
         """Return what was wrong, and the fix; without a fix, the change if it is short.
@@ -204,7 +227,7 @@ class _Correction:
         if self.accepted is not None:
             line = difference(example.rejected, redact(example.accepted))
             if 0 < len(line) <= MAX_QUOTED_CHANGE_CHARS and "\n" not in line:
-                change = f"Accepted: {line}"
+                change = f"{CHANGE_LABEL}{line}"
 
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())

@@ -111,8 +111,9 @@ class Example:
     """A task, its rejected output, what was wrong with that, and the accepted output.
 
     `rejected` and `wrong` are empty if the first output was accepted. `before` and
-    `after` are the scores of the two outputs. `evidence` is that of the finding,
-    `context` is text around the task.
+    `after` are the scores of the two outputs. `evidence` and `fix` are those of the
+    finding, `rule` is what it says without particulars of the task, `context` is text
+    around the task.
     """
 
     task: str
@@ -124,6 +125,8 @@ class Example:
     after: Mapping[str, float] = field(default_factory=dict)
     evidence: str = ""
     context: str = ""
+    fix: str = ""
+    rule: str = ""
 
     @property
     def deltas(self) -> dict[str, float]:

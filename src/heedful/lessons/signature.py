@@ -4,18 +4,24 @@ The occurrences of one error differ in numbers, ids, paths, hosts, times and add
 These particulars are masked, so all occurrences have the same pattern. An assertion
 keeps its expression and its expected value; only the actual value is masked. So does a
 sentence that corrects a value: "4.2, not 12". A claim keeps all its figures.
+
+A rule is what a finding says with the particulars of its task masked.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from itertools import chain
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from heedful.lessons.lesson import Signature, digest_of, short_digest
-from heedful.lessons.words import compiled
+from heedful.lessons.lesson import Example, Signature, clip, digest_of, short_digest
+from heedful.lessons.words import INDEX_STOP_WORDS, compiled
 
 # A longer text is read at its two ends, which is where errors are named.
 MAX_SIGNATURE_CHARS = 4_096
@@ -301,6 +307,13 @@ _ERROR_NUMBER_PATTERN = (
 _MAX_CODE_DISTANCE_CHARS = 24
 
 
+def particulars(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has a number, a time, an address, a path or a host."""
+    for match in compiled(_PARTICULAR_PATTERN).finditer(text):
+        if match.lastgroup != "WORD":
+            yield match.span()
+
+
 def _mask(match: re.Match[str]) -> str:
     """Return what stands for a particular in a pattern; a number of an error stays."""
     if match.lastgroup == "WORD":
@@ -383,3 +396,381 @@ def bare_digest(words: str) -> str:
     pieces = compiled(_QUOTED_PATTERN).split(words)
     pieces[::2] = [piece.casefold() for piece in pieces[::2]]
     return digest_of("words", "".join(pieces).rstrip("."))
+
+
+# Rules. A finding is constant text around values: "the right queue is " and a queue.
+# The values are particulars, and another task must not be told them. From a single
+# failure, constant is what the check declares: a literal of its code, or a parameter.
+# Of a text without such parts, a message keeps its words, but no number, path or value
+# of an answer; a fix keeps what stands in no task and no answer. A second task confirms
+# the rest: what the findings of both have in common is the rule.
+
+MASK = "…"
+# In the text of a lesson, before the change that put an answer right.
+CHANGE_LABEL = "Accepted: "
+# A check's text is a template if the check declares this share of its words.
+MIN_DECLARED_SHARE = 1 / 3
+# An answer of this length is a value, so its plain words are particulars; a longer one
+# has the words of any text.
+MAX_SHORT_ANSWER_CHARS = 100
+# The sightings whose findings are compared, the newest ones.
+MAX_COMPARED_SIGHTINGS = 5
+
+# How far functions that call each other, and records in records, are followed.
+MAX_DEPTH = 4
+MAX_LIST_ITEMS = 100
+# What a literal leaves open: "%s", "%.2f", "{}", "{name!r}".
+_PLACEHOLDER_PATTERN = r"%[-+#0 ]?\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}"
+
+_WORDS_PATTERN = r"\w+"
+# A name, path, date or number is one token: "fix/login", "2024-05-19", "1,204.5".
+_TOKEN_PATTERN = r"\s+|[-~/.@#$]*\w+(?:[-./@\\:,']{1,3}\w+)*|[^\w\s]"
+# A quotation, or what stands between blanks without the signs around it.
+_CHUNK_PATTERN = (
+    r"(?<!\w)(['\"`])[^'\"`\n]+\1(?!\w)|[^\s.,;:!?()\[\]'\"`](?:\S*[\w%$€])?"
+)
+_REPEATED_MASK_PATTERN = rf"{MASK}(?:\W*{MASK})+|(['\"`]){MASK}\1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What checks declare: `texts` of their code, the values of their `parameters`, and
+    `lists` of values of which one may be meant.
+    """
+
+    texts: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
+    lists: frozenset[tuple[str, ...]] = frozenset()
+
+
+NOTHING_DECLARED = Declared()
+
+
+def mask_finding(
+    message: str,
+    fix: str,
+    *,
+    task: str,
+    answers: Sequence[str],
+    accepted: str,
+    declared: Declared = NOTHING_DECLARED,
+) -> str:
+    """Return message and fix of a single finding with the particulars masked.
+
+    `answers` are the outputs of its loop; `accepted` is the accepted one, or "". A text
+    of which only masks and stop words remain is left out.
+    """
+    loop_words = _LoopWords(task, answers, accepted, declared)
+    texts = [
+        loop_words.mask(clip(message).rstrip(". "), is_fix=False),
+        loop_words.mask(clip(fix), is_fix=True),
+    ]
+    return ". ".join(filter(_has_words, texts))
+
+
+def with_rule(example: Example, text: str) -> Example:
+    """Return the example of a finding with its fix and rule.
+
+    Older examples have neither; then they are read from the `text` of their lesson.
+    """
+    if example.rule or example.fix:
+        return example
+
+    message = example.wrong.rstrip(". ")
+    fix = text.removeprefix(f"{message}.").partition(CHANGE_LABEL)[0].strip()
+    rule = mask_finding(
+        message,
+        fix,
+        task=example.task,
+        answers=[example.rejected, example.accepted],
+        accepted=example.accepted,
+    )
+    return replace(example, fix=fix, rule=rule)
+
+
+def constant_rule(sightings: Sequence[Example]) -> str:
+    """Return what the findings of one rule have in common, newest sighting first.
+
+    With the sightings of one task only, nothing is confirmed: the result is the first
+    one's `rule`. It is so, too, if the findings differ in most of their words.
+    """
+    by_task = {sighting.task: sighting for sighting in reversed(sightings)}
+    findings = [_tokens_of(sighting) for sighting in by_task.values()]
+    if len(findings) < 2:
+        return sightings[0].rule
+
+    common = findings[-1]
+    for tokens in findings[:-1]:
+        if tokens != common:
+            common = _common_tokens(common, tokens)
+
+    text = compiled(_REPEATED_MASK_PATTERN).sub(MASK, "".join(common)).strip()
+    kept = len(_words(text))
+    if kept < MIN_DECLARED_SHARE * min(len(_words("".join(f))) for f in findings):
+        return sightings[0].rule
+    return text
+
+
+def _tokens_of(sighting: Example) -> list[str]:
+    texts = [sighting.wrong.rstrip(". "), sighting.fix]
+    return compiled(_TOKEN_PATTERN).findall(". ".join(filter(None, texts)))
+
+
+def _common_tokens(tokens: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the tokens that both have, with a mask where they differ."""
+    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
+
+    common: list[str] = []
+    matcher = SequenceMatcher(None, tokens, others, autojunk=False)
+    for kind, start, end, _, _ in matcher.get_opcodes():
+        common += tokens[start:end] if kind == "equal" else [MASK]
+    return common
+
+
+class _LoopWords:
+    """The texts of a loop in which the particulars of a finding stand."""
+
+    def __init__(
+        self, task: str, answers: Sequence[str], accepted: str, declared: Declared
+    ) -> None:
+        accepted_values = set(_values_of(accepted))
+        # A check may look the answer up, or be made for this very task.
+        general = {text for text in declared.parameters if not _places(text, task)}
+        self.constants = [
+            text
+            for text in declared.texts | general
+            if text.strip() not in accepted_values and _words(text)
+        ]
+        self.lists = declared.lists
+        self.loop_words = set(_words(" ".join([task, *answers]))) - INDEX_STOP_WORDS
+        # The keys of an object are those of every answer, so they are no values.
+        values = chain.from_iterable(map(_values_of, answers))
+        short_values = [text for text in values if len(text) <= MAX_SHORT_ANSWER_CHARS]
+        self.answer_words = set(_words(" ".join(short_values))) - INDEX_STOP_WORDS
+        self.loop_text = "\n".join([task, *answers])
+
+    def mask(self, text: str, is_fix: bool) -> str:
+        """Return a text of the finding with its particulars masked."""
+        sentences = [constant for constant in self.constants if " " in constant]
+        is_sentence = _mark(text, sentences)
+        words = [match.span() for match in compiled(_WORDS_PATTERN).finditer(text)]
+        declared = sum(all(is_sentence[start:end]) for start, end in words)
+        if not declared or declared < MIN_DECLARED_SHARE * len(words):
+            return _cover(text, self._particulars(text, is_fix), merge=True)
+
+        is_constant = _mark(text, [*self.constants, *self._members_in(text)])
+        return _cover(text, self._holes(text, is_constant, is_fix))
+
+    def _members_in(self, text: str) -> Iterator[str]:
+        """Yield the members of lists that are no choice of this very task.
+
+        They are so if the text names the whole list, or if neither the task nor an
+        answer has them.
+        """
+        for members in self.lists:
+            is_whole = len(members) > 1 and all(_places(m, text) for m in members)
+            for member in members:
+                if is_whole or not any(_places(member, self.loop_text)):
+                    yield member
+
+    def _holes(
+        self, text: str, is_constant: bytearray, is_fix: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Yield what fills a template; in a fix, only what the loop's texts have."""
+        for hole in re.finditer(rb"\0+", is_constant):
+            start, end = hole.span()
+            filled = text[start:end]
+            words = set(_words(filled))
+            if words and (not is_fix or words & self.loop_words):
+                yield (
+                    start + len(filled) - len(filled.lstrip()),
+                    start + len(filled.rstrip()),
+                )
+
+    def _particulars(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
+        """Yield the particulars of a text of which the check declares nothing."""
+        for match in compiled(_CHUNK_PATTERN).finditer(text):
+            words = set(_words(match[0])) - INDEX_STOP_WORDS
+            is_name = match[1] or _is_name(match[0], text[: match.start()])
+            if words & self.answer_words or (
+                words and is_name and words <= self.loop_words
+            ):
+                yield match.span()
+        if not is_fix:
+            yield from particulars(text)
+
+
+def _mark(text: str, constants: Sequence[str]) -> bytearray:
+    """Return for each character of a text if it belongs to one of the constants."""
+    marks = bytearray(len(text))
+    for constant in constants:
+        for start, end in _places(constant.strip(), text):
+            marks[start:end] = b"\1" * (end - start)
+    return marks
+
+
+def _values_of(answer: str) -> Iterator[str]:
+    """Yield an answer, or the values in it if it is an object or a list in JSON."""
+    if answer.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            yield from list(_leaves(json.loads(answer)))
+            return
+    yield answer.strip()
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers of decoded JSON."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield str(value)
+
+
+def _words(text: str) -> list[str]:
+    return compiled(_WORDS_PATTERN).findall(text.lower())
+
+
+def _has_words(text: str) -> bool:
+    """Return True if a text says more than stop words."""
+    return not INDEX_STOP_WORDS.issuperset(_words(text))
+
+
+def _is_name(chunk: str, before: str) -> bool:
+    """Return True for a word with digits, inner signs, or capitals in a sentence."""
+    is_first = not before.strip() or before.rstrip()[-1] in ".:!?"
+    has_capital = chunk[1:] != chunk[1:].lower() or not (
+        is_first or chunk[0] == chunk[0].lower()
+    )
+    return has_capital or not chunk.isalpha()
+
+
+def _places(part: str, text: str) -> list[tuple[int, int]]:
+    """Return where a text stands in another as words of its own."""
+    if not part or part not in text:
+        return []
+    # Not within a name: "fix" does not stand in "fix/login".
+    before = r"(?<!\w)(?<!\w[-./@:])" if part[0].isalnum() else ""
+    after = r"(?!\w)(?![-./@:]\w)" if part[-1].isalnum() else ""
+    pattern = f"{before}{re.escape(part)}{after}"
+    return [match.span() for match in re.finditer(pattern, text)]
+
+
+def _cover(text: str, spans: Iterable[tuple[int, int]], merge: bool = False) -> str:
+    """Return a text with masks; `merge` those that only stop words or signs part."""
+    parts: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        if end <= done:
+            continue
+        between = text[done : max(start, done)]
+        if not (merge and parts) or _has_words(between):
+            parts += [between, MASK]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def declared_by(checks: Iterable[Callable[..., object]]) -> Declared:
+    """Return what these checks declare, with the functions of their modules."""
+    reader = _DeclarationReader()
+    for check in checks:
+        reader.read(check, MAX_DEPTH)
+    return Declared(
+        texts=frozenset(reader.texts),
+        parameters=frozenset(reader.parameters),
+        lists=frozenset(reader.lists),
+    )
+
+
+class _DeclarationReader:
+    """Collects texts and lists from checks; each object is read once."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.parameters: set[str] = set()
+        self.lists: set[tuple[str, ...]] = set()
+        self._seen: dict[int, Any] = {}
+
+    def read(self, value: Any, depth: int) -> None:
+        """Read a check, or a value that belongs to one."""
+        if isinstance(value, str | int | float):
+            self.parameters.add(str(value))
+            return
+        if depth == 0 or id(value) in self._seen:
+            return
+
+        self._seen[id(value)] = value
+        if isinstance(value, partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.read(part, depth)
+        elif isinstance(value, MethodType):
+            self.read(value.__func__, depth)
+            self.read(value.__self__, depth)
+        elif isinstance(value, FunctionType):
+            self._read_function(value, depth - 1)
+        elif isinstance(value, list | tuple | set | frozenset):
+            self._read_items(value, depth)
+        elif callable(value) or is_dataclass(value):
+            self._read_object(value, depth - 1)
+
+    def _read_function(self, function: FunctionType, depth: int) -> None:
+        """Read literals, defaults, captured values, and constants of the module."""
+        names = self._read_code(function.__code__)
+        values = [
+            *(function.__defaults__ or ()),
+            *(function.__kwdefaults__ or {}).values(),
+        ]
+        for cell in function.__closure__ or ():
+            try:
+                values.append(cell.cell_contents)
+            except ValueError:  # not assigned yet
+                continue
+
+        module = function.__globals__
+        for name in names & module.keys():
+            value = module[name]
+            is_function = isinstance(value, FunctionType)
+            if not is_function or value.__globals__ is module:
+                values.append(value)
+        for value in values:
+            if not isinstance(value, type):
+                self.read(value, depth)
+
+    def _read_code(self, code: CodeType) -> set[str]:
+        """Read the literals of a function; return the names that it uses.
+
+        Its numbers are not read: most are positions and counts.
+        """
+        names = set(code.co_names)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                names |= self._read_code(constant)
+            elif isinstance(constant, str):
+                self.texts |= {
+                    constant,
+                    *compiled(_PLACEHOLDER_PATTERN).split(constant),
+                }
+            elif isinstance(constant, tuple | frozenset):
+                self._read_items(constant, depth=1)
+        return names
+
+    def _read_items(self, items: Iterable[Any], depth: int) -> None:
+        """Read a list of values, or read each item of any other list."""
+        values = list(items)[:MAX_LIST_ITEMS]
+        if all(isinstance(value, str | int | float) for value in values):
+            self.lists.add(tuple(map(str, values)))
+            return
+        for value in values:
+            self.read(value, depth - 1)
+
+    def _read_object(self, value: Any, depth: int) -> None:
+        """Read the fields of a record or of an object that is called."""
+        if isinstance(value, type):
+            return
+        names = [field.name for field in fields(value)] if is_dataclass(value) else []
+        for name in names or getattr(value, "__dict__", {}):
+            self.read(getattr(value, name, None), depth)
+        for kind in type(value).__mro__[:-1]:
+            for method in vars(kind).values():
+                if isinstance(method, FunctionType):
+                    self._read_function(method, depth)

@@ -630,6 +630,7 @@ class StageRunner:
             memory_key=stage.memory_key,
             tell="both" if stage.writer else "rules",
             stage=head,
+            judges=stage.checks,
         )
 
     def _limit_words(self) -> str:

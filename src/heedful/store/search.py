@@ -18,6 +18,11 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY_LESSON, Cause, Example, Filter, Match, Scope
+from heedful.lessons.signature import (
+    MAX_COMPARED_SIGHTINGS,
+    constant_rule,
+    with_rule,
+)
 from heedful.lessons.words import coverage, weights, words
 from heedful.store.connection import (
     MAX_ROWS,
@@ -683,6 +688,9 @@ def by_database(parameters: SearchParameters, query: Rows) -> list[int]:
     return parameters.read(id for (id,) in rows)
 
 
+# The newest examples of a scope in which other words for the same mistake are looked
+# for.
+MAX_RECENT_EXAMPLES = 200
 # The characters of the example of a rule: two of them fit into the budget of a prompt.
 MAX_RULE_EXAMPLE_CHARS = 600
 
@@ -691,10 +699,12 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
     A rule has no accepted output and no score, but a `cause`, and an example if that is
-    short.
+    short. Its text has no particulars of a task, unless somebody has written it.
     """
     matches = []
-    for row in db.all("by_cause", scope, memory_key=memory_key):
+    rows = db.all("by_cause", scope, memory_key=memory_key)
+    texts = _rule_texts(db, scope, memory_key, rows)
+    for row in rows:
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
@@ -706,7 +716,7 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
             Match,
             row,
             cause=from_row(Cause, row),
-            lesson=row["text"],
+            lesson=texts[row["rule"]],
             example=Example(example.task, ""),
             worked=worked,
             cosine=None,
@@ -717,6 +727,46 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
         )
         matches.append(match)
     return matches
+
+
+def _rule_texts(
+    db: Db, scope: Scope, memory_key: str, rows: Sequence[Row]
+) -> dict[str, str]:
+    """Return the texts of rules by their names, each by the newest findings.
+
+    Findings of one check that read the same without particulars are compared. If
+    somebody has written the text of a lesson, it stays.
+    """
+    if not rows:
+        return {}
+
+    values = {
+        "ids": json.dumps(sorted({row["lesson_id"] for row in rows})),
+        "most": MAX_COMPARED_SIGHTINGS,
+        "scope": token(scope),
+        "memory_key": memory_key,
+        "recent": MAX_RECENT_EXAMPLES,
+    }
+    written = {row["lesson_id"] for row in rows if row["trust"] == "operator"}
+    patterns = dict[int, tuple[str, str]]()
+    alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
+    for row in db.run("sightings_of_rules", values):
+        example = example_of(row)
+        if example.wrong:
+            sighting = with_rule(example, row["lesson"])
+            name = row["error_type"], sighting.rule
+            patterns.setdefault(row["lesson_id"], name)
+            alike[name].append(sighting)
+        elif row["is_author"]:
+            written.add(row["lesson_id"])
+
+    texts = {row["rule"]: row["text"] for row in rows}
+    for row in rows:
+        pattern = patterns.get(row["lesson_id"])
+        if pattern and row["lesson_id"] not in written:
+            sightings = alike[pattern][:MAX_COMPARED_SIGHTINGS]
+            texts[row["rule"]] = constant_rule(sightings)
+    return texts
 
 
 # The characters of a blank task. A blank task gets no vector.

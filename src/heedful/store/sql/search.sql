@@ -55,6 +55,20 @@ join example e on e.id = coalesce(
 where l.state in ('unverified', 'verified')
 order by c.loops * c.severity desc, c.at desc, c.rule limit 50;
 
+-- name: sightings_of_rules
+-- The newest examples of each lesson, the one that has its words, and the newest of the key: the same mistake may have
+-- other words. Examples that are not searched wait or were taken out.
+select e.lesson_id, e.record, e.lesson, l.error_type, case when e.id = l.author then 1 else 0 end as is_author
+from example e join lesson l on l.id = e.lesson_id
+where e.id in (
+  select x.id from json_each(:ids) i join example x on x.id in (
+    select id from example where lesson_id = cast(i.value as integer) and indexed order by id desc limit :most)
+  union select author from lesson where id in (select cast(value as integer) from json_each(:ids))
+  union select newest.id from (
+    select id, memory_key from example where scope = :scope and indexed order by at desc, id desc limit :recent
+  ) newest where newest.memory_key = :memory_key)
+order by e.id desc;
+
 -- name: count_spaces
 select coalesce(v.space, '') as space, count(*) as n
 from lesson l cross join example e left join vector v on v.example = e.id
