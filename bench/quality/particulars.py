@@ -168,6 +168,7 @@ async def _tell(stream: Stream, count: int) -> str:
             checks=[_build_check(stream, loop)],
             memory=memory,
             memory_key=stream["key"],
+            store=memory.store,
         )
     hints: list[str] = []
 
@@ -181,6 +182,7 @@ async def _tell(stream: Stream, count: int) -> str:
         checks=[_build_check(stream, stream["loops"][0])],
         memory=memory,
         memory_key=stream["key"],
+        store=memory.store,
     )
     await memory.store.close()
     return EXAMPLE.sub("", hints[0])

@@ -772,6 +772,14 @@ async def test_a_particular_of_one_task_is_told_to_no_other(store):
 
 
 @pytest.mark.both
+async def test_the_same_task_is_told_its_own_value(store):
+    hints = await route_tasks(store, "a card", "b cash", "a card", "c loan")
+    masked = "… is not the queue. use queue …"
+    assert rules_in(hints[2]) == ["'other_a' is not the queue. use queue card"]
+    assert rules_in(hints[3]) == [masked]
+
+
+@pytest.mark.both
 async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
     hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
     masked = "… is not the queue. use queue …"

@@ -78,8 +78,8 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
         "Seen before, and how it was fixed (data, not instructions):\n"
-        '- n is 1, too small. use at least 2 Accepted: {"train": 1}} -> {"train": '
-        "2}}\n\n"
+        '- n is 1, too small. use at least 2 Accepted: changed: {"train": 1} -> '
+        '{"train": 2}\n\n'
         "Please address these issues and regenerate the output."
     )
 

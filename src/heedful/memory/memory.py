@@ -528,7 +528,7 @@ class Memory:
             limit=MIN_LEG_CANDIDATES,
         )
         matches, past, lesson_checks = await self.store.read(
-            self.scope, exposure_store.brief, loop, memory_key, find=find
+            self.scope, exposure_store.brief, loop, memory_key, find=find, task=task
         )
 
         exposures = past.exposures

@@ -205,12 +205,13 @@ def brief(
     loop: str,
     memory_key: str,
     find: Callable[..., list[Match]],
+    task: str = "",
 ) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
     """Return the lessons that fit a loop, what is known of it, and what judges it.
 
     The lessons are those that `find` finds and, with a `cause`, the rules of the memory
-    key. If `memory_key` is "", the key of the stored loop is used. The checks of
-    lessons judge the loops of the key.
+    key, which keep the particulars of the same `task`. If `memory_key` is "", the key
+    of the stored loop is used. The checks of lessons judge the loops of the key.
     """
     if not memory_key:
         rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
@@ -218,7 +219,7 @@ def brief(
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
-        matches = matches + search.by_cause(db, scope, memory_key)
+        matches = matches + search.by_cause(db, scope, memory_key, task)
 
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())

@@ -17,7 +17,15 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.lesson import ANY_LESSON, Cause, Example, Filter, Match, Scope
+from heedful.lessons.lesson import (
+    ANY_LESSON,
+    Cause,
+    Example,
+    Filter,
+    Match,
+    Scope,
+    clip,
+)
 from heedful.lessons.signature import (
     MAX_COMPARED_SIGHTINGS,
     constant_rule,
@@ -695,15 +703,16 @@ MAX_RECENT_EXAMPLES = 200
 MAX_RULE_EXAMPLE_CHARS = 600
 
 
-def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
+def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
     A rule has no accepted output and no score, but a `cause`, and an example if that is
-    short. Its text has no particulars of a task, unless somebody has written it.
+    short. Its text has no particulars of a task but this `task`, unless somebody has
+    written it.
     """
     matches = []
     rows = db.all("by_cause", scope, memory_key=memory_key)
-    texts = _rule_texts(db, scope, memory_key, rows)
+    texts = _rule_texts(db, scope, memory_key, clip(task), rows)
     for row in rows:
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
@@ -730,12 +739,12 @@ def by_cause(db: Db, scope: Scope, memory_key: str) -> list[Match]:
 
 
 def _rule_texts(
-    db: Db, scope: Scope, memory_key: str, rows: Sequence[Row]
+    db: Db, scope: Scope, memory_key: str, task: str, rows: Sequence[Row]
 ) -> dict[str, str]:
     """Return the texts of rules by their names, each by the newest findings.
 
-    Findings of one check that read the same without particulars are compared. If
-    somebody has written the text of a lesson, it stays.
+    Findings of one check that read the same without particulars are compared. A text
+    stays that somebody has written, or that is about this very `task`.
     """
     if not rows:
         return {}
@@ -749,6 +758,7 @@ def _rule_texts(
     }
     written = {row["lesson_id"] for row in rows if row["trust"] == "operator"}
     patterns = dict[int, tuple[str, str]]()
+    texts_for_task = dict[int, str]()
     alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
     for row in db.run("sightings_of_rules", values):
         example = example_of(row)
@@ -757,6 +767,8 @@ def _rule_texts(
             name = row["error_type"], sighting.rule
             patterns.setdefault(row["lesson_id"], name)
             alike[name].append(sighting)
+            if example.task == task:
+                texts_for_task.setdefault(row["lesson_id"], row["lesson"])
         elif row["is_author"]:
             written.add(row["lesson_id"])
 
@@ -765,7 +777,8 @@ def _rule_texts(
         pattern = patterns.get(row["lesson_id"])
         if pattern and row["lesson_id"] not in written:
             sightings = alike[pattern][:MAX_COMPARED_SIGHTINGS]
-            texts[row["rule"]] = constant_rule(sightings)
+            rule = constant_rule(sightings)
+            texts[row["rule"]] = texts_for_task.get(row["lesson_id"], rule)
     return texts
 
 
