@@ -542,9 +542,9 @@ class _LoopWords:
             if text.strip() not in accepted_values and _words(text)
         ]
         self.lists = declared.lists
-        self.loop_words = set(_words(" ".join([task, *answers]))) - INDEX_STOP_WORDS
         # The keys of an object are those of every answer, so they are no values.
-        values = chain.from_iterable(map(_values_of, answers))
+        values = list(chain.from_iterable(map(_values_of, answers)))
+        self.loop_words = set(_words(" ".join([task, *values]))) - INDEX_STOP_WORDS
         short_values = [text for text in values if len(text) <= MAX_SHORT_ANSWER_CHARS]
         self.answer_words = set(_words(" ".join(short_values))) - INDEX_STOP_WORDS
         self.loop_text = "\n".join([task, *answers])
