@@ -148,7 +148,9 @@ def test_a_lesson_shows_its_check_and_an_action_its_warning(tmp_path):
             api.post("/v1/reflections", json=body)
 
         lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
-        assert f"heedful harden {lesson}" in browser.get(f"/lessons/{lesson}").text
+        words = browser.get(f"/lessons/{lesson}").text
+        assert f"heedful harden {lesson} --db " in words
+        assert "--by NAME --db " in words
         api.post(f"/v1/reflections/{lesson}/check", json={})
         page = browser.get(f"/lessons/{lesson}")
         assert "this call has &#39;npm&#39;" in page.text

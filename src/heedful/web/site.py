@@ -17,6 +17,7 @@ import hashlib
 import json
 import re
 import secrets
+import shlex
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -54,6 +55,7 @@ from heedful.service.middleware import (
 )
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
+from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
@@ -310,6 +312,17 @@ class Visit:
     def link(self, path: str, /, **query: Any) -> str:
         """Return the address of a page in this project, which others can open, too."""
         return address(path, **{"project": self.caller.scope.project, **query})
+
+    def command(self, line: str) -> str:
+        """Return a command of heedful with --db, unless the database is the default.
+
+        `heedful demo` makes its own database.
+        """
+        db = self.caller.setup.store.url
+        finds_itself = db in (DEFAULT_DATABASE_FILE, ":memory:")
+        if finds_itself or line.startswith("heedful demo"):
+            return line
+        return f"{line} --db {shlex.quote(shown(db))}"
 
     @cached_property
     def page(self) -> str:
