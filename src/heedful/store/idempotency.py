@@ -81,6 +81,7 @@ def keep_answer(
     The run that answers knows the first `effect_count` effects of the call. Raises
     LeaseLost if another process has stored more of them, or the answer.
     """
+    _lock(db, call)
     read_call(db, scope, call).check_effects(effect_count)
     before = time.time() - ANSWER_LIFE_SECONDS
     db.send("forget_answers", {"tenant": call.tenant, "before": before})
@@ -103,9 +104,19 @@ def write_effect(
         "now": now,
         "before": now - ANSWER_LIFE_SECONDS,
     }
+    _lock(db, call)
     is_stored = bool(db.run("insert_answer", values).fetchall())
     if not is_stored:
         raise _being_answered()
+
+
+def _lock(db: Db, call: IdempotentCall) -> None:
+    """Let no other transaction store anything under the key of a call.
+
+    An effect and an answer have different numbers, so neither would see the other.
+    """
+    values = {"tenant": call.tenant, "caller": call.caller, "once": call.once}
+    db.send("lock_answer", values)
 
 
 def _being_answered() -> LeaseLost:

@@ -25,6 +25,10 @@ select n, digest, record from answer
 where tenant = :tenant and caller = :caller and once = :once and at > :after
 order by n;
 
+-- name: lock_answer
+-- Until the end of the transaction, nobody else stores anything of a call with this key. In SQLite one transaction writes.
+select /*postgres pg_advisory_xact_lock(hashtextextended('answer ' || :tenant || ' ' || :caller || ' ' || :once, 0)) */ /*sqlite :tenant || :caller || :once */;
+
 -- name: insert_answer
 -- An expired answer is replaced. Nothing is stored beside what another request with the same key has stored.
 insert into answer (tenant, caller, once, n, digest, record, at)
