@@ -51,6 +51,7 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         (b"[]", 1, "of a known format"),
         (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
         (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
+        (b'{"events": [{"type": "toolcall"}]}', 1, "must be spelt 'tool_call'"),
         (b'{"events": NaN}', 1, "NaN is not JSON"),
         (
             b'{\n"events": []\n}\n{\n}',
@@ -68,6 +69,7 @@ def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
         "an empty list",
         "plain text",
         "an error on a later line",
+        "a misspelt type of an event",
         "NaN",
         "two documents",
         "no UTF-8",

@@ -227,3 +227,22 @@ def test_a_stored_loop_brings_its_task_and_verdict(task, text):
     fault = episode_of(stored_loop).fault
     assert fault is not None
     assert fault.category == "attempts"
+
+
+@pytest.mark.parametrize(
+    ("type", "meant"),
+    [
+        ("toolcall", "tool_call"),
+        ("Tool_Call", "tool_call"),
+        ("tool_reponse", "tool_response"),
+        ("user_messages", "user_message"),
+    ],
+)
+def test_a_misspelt_type_of_an_event_is_refused(type: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=f"it must be spelt '{meant}'; the known"):
+        Episode((Event("tool_call"), Event(type)))
+
+
+@pytest.mark.parametrize("type", ["", "summary", "tool_message", "human_message"])
+def test_another_word_is_a_type_of_an_event(type: str) -> None:
+    assert Episode((Event(type),)).events[0].type == type

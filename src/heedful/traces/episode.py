@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal
 
+from heedful.errors import InvalidInput
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 from heedful.validation import check_integer, require
@@ -28,6 +30,17 @@ EPISODE_OUTCOMES: tuple[Ended, ...] = (
     "timeout",
     "error",
 )
+EVENT_TYPES = (
+    "tool_call",
+    "tool_response",
+    "llm_call",
+    "llm_response",
+    "error_event",
+    "system_event",
+    "user_message",
+)
+# A word that is so alike to a type is that type with a mistake in it.
+MIN_MISSPELT_LIKENESS = 0.85
 # Events with words of a model.
 MODEL_WORD_EVENTS = frozenset({"llm_response", "tool_call"})
 Origin = Literal["", "tool", "external"]
@@ -86,7 +99,7 @@ class Episode:
     `fault` is the error that ended the run, if any. `tools` are the names of the tools
     that were offered, empty if unknown. `omitted` is the number of events that were
     left out of a long run. `source` is "loop", or the format of the file. Raises
-    InvalidInput.
+    InvalidInput for an unknown outcome, and for a misspelt type of an event.
     """
 
     events: tuple[Event, ...]
@@ -108,6 +121,9 @@ class Episode:
             self.outcome,
             f"one of {', '.join(EPISODE_OUTCOMES)}",
         )
+        if not self.source:  # a reader checks the types of its own format
+            for event in self.events:
+                check_event_type(event.type)
 
     @property
     def digest(self) -> str:
@@ -129,6 +145,21 @@ class Episode:
             parts, sort_keys=True, default=json_default, separators=(",", ":")
         )
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+@lru_cache(1_000)
+def check_event_type(type: str) -> None:
+    """Raise InvalidInput for a misspelt type of an event, such as "toolcall".
+
+    Any word that is not so alike to a known type is allowed.
+    """
+    if type in EVENT_TYPES:
+        return
+    alike = get_close_matches(type.lower(), EVENT_TYPES, 1, MIN_MISSPELT_LIKENESS)
+    if alike:
+        known = ", ".join(EVENT_TYPES)
+        allowed = f"spelt {alike[0]!r}; the known types are {known}"
+        raise InvalidInput("type of an event", type, allowed)
 
 
 def _event_values(event: Event) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from heedful.traces.episode import (
     Fault,
     Limits,
     Origin,
+    check_event_type,
     json_data,
 )
 from heedful.validation import check_integer, require
@@ -556,6 +557,7 @@ def _read_event(value: Mapping[str, Any]) -> Event:
 
     kind = text_field(fields, "type")
     require(kind, "type of an event", fields.get("type"), "text, such as tool_call")
+    check_event_type(kind)
 
     arguments = fields.get("arguments")
     if not isinstance(arguments, str | Mapping | None):
