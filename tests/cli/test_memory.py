@@ -142,6 +142,26 @@ FIX = "Raise the limit:\n  - limit = 10\n  + limit = " + "9" * 300 + "\nand rest
 LOG = b"INFO all is well\n" * 6_000  # more than a pipe holds
 
 
+def test_an_error_with_other_names_names_the_nearest_lesson(desk, session):
+    remember(
+        desk, "LookupError", "no room 'Aurora' in Berlin", lesson="List the rooms."
+    )
+    remember(desk, "Timeout", "no answer", lesson="Wait.")
+    error = """seen LookupError "no room 'Borealis' in Oslo\""""
+    session(
+        (
+            error,
+            1,
+            "seen: 0\n",
+            "not seen; lesson 1 is about something like it",
+            "Next: heedful lessons --related 1",
+        ),
+        ("lessons --related 1", 0, "List the rooms."),
+        (f"{error} --json", 1, '"nearest": 1'),
+        ("seen OSError 'disk is full'", 1, "seen: 0\n", "!something like it"),
+    )
+
+
 def test_fixes_are_shown_whole(desk, session):
     remember(desk, "Timeout", "no answer", lesson=FIX)
     indented = FIX.replace("\n", "\n  ")

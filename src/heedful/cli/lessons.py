@@ -59,6 +59,7 @@ MAX_CLUSTER_LINES = 5  # lessons that are printed of each group
 # In a longer file, only the error lines are looked up.
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
+MAX_RECALLED_ERROR_CHARS = 2_000  # of an error that was not seen
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
@@ -198,6 +199,13 @@ def seen(
         )
 
     lines, notes = _seen_texts(result, pattern.pattern, error_type, db)
+    nearest = 0
+    if error_text.strip() and not result:
+        nearest_db, nearest = _nearest_lesson(error_text)
+        db = nearest_db or db
+    if nearest:
+        notes.append(f"not seen; lesson {nearest} is about something like it")
+        notes.append(following("lessons", related=nearest, db=db))
     document = {
         "seen": result.count,
         "signature": pattern.digest,
@@ -205,6 +213,7 @@ def seen(
         "group": result.group,
         "lessons": result.lessons,
         "lines": result.lines,
+        "nearest": nearest or None,
     }
 
     lessons_with_text = [lesson for lesson in result.lessons if lesson["text"]]
@@ -249,6 +258,20 @@ def _best_seen(answers: Sequence[tuple[str, Seen]]) -> tuple[str, Seen]:
         if any(lesson["text"] for lesson in result.lessons):
             return db, result
     return (seen_answers or answers)[0]
+
+
+def _nearest_lesson(error_text: str) -> tuple[str, int]:
+    """Return the id of the lesson that recall finds for an error, after its database.
+
+    The id is 0 if recall finds none.
+    """
+    text = error_text[:MAX_RECALLED_ERROR_CHARS]
+    answers = ask_all(lambda memory: memory.recall(text, 1))
+    matches = [(db, match) for db, found in answers for match in found]
+    if not matches:
+        return "", 0
+    db, nearest = max(matches, key=lambda entry: entry[1].relevance)
+    return db, nearest.lesson_id
 
 
 def _origin(db: str) -> str:
