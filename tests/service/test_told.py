@@ -4,15 +4,20 @@ may approve says whose words a run has.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from heedful.errors import ModelUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import own_trust
 from heedful.memory.memory import Memory
+from heedful.models.contract import Model
+from heedful.models.function import Function
 from heedful.service.jobs import TASKS, Tools
 from heedful.store.keys import KEY_PERMISSIONS
+from heedful.testing import ScriptedModel
 from tests.service.support import Api, Project, problem, read_data
 
 pytestmark = pytest.mark.both
@@ -57,9 +62,9 @@ def project(api: Api) -> Project:
     return Project(api, "main", "recall", "write")
 
 
-def reflect_on(api: Api, digest: str) -> None:
+def reflect_on(api: Api, digest: str, model: Model | None = None) -> None:
     """Do the job that reflects on a run."""
-    tools = Tools(store=api.setup.store)
+    tools = Tools(store=api.setup.store, model=model)
     work: Any = TASKS["reflect"].run(tools, Scope("acme", "main"), digest=digest)
     api.run(work)
 
@@ -92,6 +97,69 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
     assert answer["items"][0]["lesson"] == RULE
     assert RULE in answer["text"]
     assert answer["silence"] == ""
+
+
+ANSWER = {
+    "reflection": "The price of the kettle failed with Error: no such item, and the "
+    "price of the red kettle was 41.90.",
+    "strategy": "When price of the kettle answers no such item, call price with the "
+    "red kettle.",
+}
+EMPTY_ANSWER = {"reflection": "Be careful.", "strategy": "Check your work."}
+
+
+def state_trust_of(api: Api, hint: str) -> None:
+    """State the trust of all sources that the hint names, as its commands do."""
+    memory = memory_of(api)
+    [key] = [name for name in hint.split() if name.startswith("key:")]
+    for source in ("tool:price", "user", key):
+        api.run(memory.set_trust(source, own_trust(source), by="ada", waiting=True))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(None, id="before the reflection"),
+        pytest.param(ANSWER, id="while the model answers"),
+        pytest.param(EMPTY_ANSWER, id="while the model writes what is refused"),
+    ],
+)
+def test_trust_that_is_stated_before_the_lesson_is_stored_counts(api, project, answer):
+    sent = project.post("episodes", RUN, 202)
+    if answer is None:
+        state_trust_of(api, sent["hint"])
+        reflect_on(api, sent["digest"])
+    else:
+        memory = memory_of(api)
+        [key] = [name for name in sent["hint"].split() if name.startswith("key:")]
+
+        async def answer_late(messages: Any) -> str:
+            for source in ("tool:price", "user", key):
+                level = own_trust(source)
+                await memory.set_trust(source, level, by="ada", waiting=True)
+            return json.dumps(answer)
+
+        reflect_on(api, sent["digest"], Function(answer_late))
+
+    recalled = project.post("recall", {"task": TASK, "form": "text"})
+    assert recalled["silence"] == ""
+    assert "red kettle" in recalled["text"]
+
+
+def test_the_rules_lesson_is_stored_before_a_model_is_asked(api, project):
+    sent = project.post("episodes", RUN, 202)
+    state_trust_of(api, sent["hint"])
+    down = ScriptedModel(ModelUnavailable("no answer"), forever=True)
+    with pytest.raises(ModelUnavailable):
+        reflect_on(api, sent["digest"], down)
+    assert len(down.prompts) == 1
+    assert RULE in project.post("recall", {"task": TASK, "form": "text"})["text"]
+
+    good = ScriptedModel(json.dumps(ANSWER))
+    reflect_on(api, sent["digest"], good)
+    assert len(good.prompts) == 1
+    [lesson] = project.post("recall", {"task": TASK})["items"]
+    assert lesson["lesson"] == ANSWER["strategy"]
 
 
 def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):

@@ -81,20 +81,21 @@ class Study:
         """
         episode = remove_lessons(episode)
         run = trace.course(episode)
-
-        if episode.source == LOOP_SOURCE:
-            trust = "model"
-        elif trust == "external":
-            trust = stated.get("user", trust)
-
-        return cls(
+        study = cls(
             episode=episode,
             course=run,
             signals=signals_of(run),
             origins=origins.Origins(run),
-            task_trust=trust,
-            stated=stated,
         )
+        return study.with_trust(trust, stated)
+
+    def with_trust(self, trust: Trust, stated: Mapping[str, Trust]) -> Study:
+        """Return the study with other trust, as the arguments of `of` state it."""
+        if self.episode.source == LOOP_SOURCE:
+            trust = "model"
+        elif trust == "external":
+            trust = stated.get("user", trust)
+        return replace(self, task_trust=trust, stated=stated)
 
     @property
     def asked(self) -> str:
