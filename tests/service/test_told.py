@@ -16,6 +16,7 @@ from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.service.jobs import TASKS, Tools
+from heedful.store.exposures import rulings
 from heedful.store.keys import KEY_PERMISSIONS
 from heedful.testing import ScriptedModel
 from tests.service.support import Api, Project, problem, read_data
@@ -144,6 +145,41 @@ def test_trust_that_is_stated_before_the_lesson_is_stored_counts(api, project, a
     recalled = project.post("recall", {"task": TASK, "form": "text"})
     assert recalled["silence"] == ""
     assert "red kettle" in recalled["text"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param("reflect vouch state", id="before the tool is stated"),
+        pytest.param("reflect state vouch", id="after the tool is stated"),
+        pytest.param("vouch state reflect", id="before the reflection"),
+        pytest.param("state vouch reflect", id="after the tool, before the reflection"),
+    ],
+)
+def test_a_run_that_is_sent_again_as_the_operators_is_trusted(api, project, order):
+    sent = project.post("episodes", RUN, 202)
+    approver = api.key("write", "approve", projects=[project.name])
+    path = "/v1/episodes?trust=operator"
+    for step in order.split():
+        if step == "reflect":
+            reflect_on(api, sent["digest"])
+        elif step == "vouch":
+            for _ in range(2):
+                again = api.post(path, json=RUN, key=approver).json()
+                assert "heedful trust set user" not in again["hint"]
+        else:
+            own = api.run(
+                memory_of(api).set_trust("tool:price", "measured", by="b", waiting=True)
+            )
+            assert bool(own) == (order == "reflect vouch state")
+
+    recalled = project.post("recall", {"task": TASK, "form": "text"})
+    assert recalled["silence"] == ""
+    assert RULE in recalled["text"]
+    stated = api.run(memory_of(api).stated_trust())
+    assert stated[f"episode:{sent['digest'][:16]}"] == "operator"
+    rows = api.run(memory_of(api).store.read(Scope("acme", "main"), rulings, 9))
+    assert [row for row in rows if row["action"] == "trust"]
 
 
 def test_the_rules_lesson_is_stored_before_a_model_is_asked(api, project):

@@ -49,6 +49,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     initial_state,
     lowest_trust,
+    run_source,
     trust_hint,
     untrusted_sources,
 )
@@ -458,7 +459,7 @@ class _Reflector:
                 usage = getattr(failed, "usage", None) or usage
                 error = f"{type(failed).__name__}: {failed}"
 
-        study, draft = await self.with_trust_of_now(study, draft, trust)
+        study, draft = await self.with_trust_of_now(study, draft, digest, trust)
         reflection = await self.lessons(study, draft, digest)
         lesson = reflection.lesson
         if error:
@@ -494,7 +495,7 @@ class _Reflector:
             )
             return replace(before, error=reason)
 
-        study, draft = await self.with_trust_of_now(study, draft, trust)
+        study, draft = await self.with_trust_of_now(study, draft, digest, trust)
         version = await self.lessons(study, draft, digest, by_stored_words=False)
         replaced = {
             lesson.kind: lesson.signature.digest
@@ -545,16 +546,16 @@ class _Reflector:
         return await asyncio.to_thread(Study.of, episode, trust, stated)
 
     async def with_trust_of_now(
-        self, study: Study, draft: Draft, trust: Trust
+        self, study: Study, draft: Draft, digest: str, trust: Trust
     ) -> tuple[Study, Draft]:
         """Return both with the trust that is stated now, maybe since the study."""
         if self.memory is None:
             return study, draft
         stated = await self.memory.stated_trust()
-        if stated == study.stated:
+        if stated == study.stated and run_source(digest) not in stated:
             return study, draft
 
-        study = await asyncio.to_thread(study.with_trust, trust, stated)
+        study = study.with_trust(trust, stated, digest)
         if draft.by == DRAFT_BY_RULES:
             return study, by_rules(study)
         level = model_trust(study)
@@ -693,7 +694,7 @@ class _LessonWriter:
             importance=importance,
             tags=_distinct_tags(tags),
             meta=self._meta(kind),
-            source=f"episode:{self.digest[:16]}",
+            source=run_source(self.digest),
             sources=sources_of(study, self.reflector.keys, self.vouched, kind),
             parents=self.parents,
         )
