@@ -365,9 +365,9 @@ def test_two_who_store_one_result_at_once_store_it_once(store):
     result = run_async(engine.generate_reflection(slow_query()))
 
     async def store_twice() -> list[Any]:
-        one = engine.store_reflection(result, "t", "p")
+        answer = engine.store_reflection(result, "t", "p")
         other = engine.store_reflection(result, "t", "p")
-        return list(await asyncio.gather(one, other))
+        return list(await asyncio.gather(answer, other))
 
     first, second = run_async(store_twice())
     assert first["reflection_id"] == second["reflection_id"]

@@ -168,10 +168,10 @@ def test_a_run_that_is_sent_again_as_the_operators_is_trusted(api, project, orde
                 again = api.post(path, json=RUN, key=approver).json()
                 assert "heedful trust set user" not in again["hint"]
         else:
-            own = api.run(
+            released_ids = api.run(
                 memory_of(api).set_trust("tool:price", "measured", by="b", waiting=True)
             )
-            assert bool(own) == (order == "reflect vouch state")
+            assert bool(released_ids) == (order == "reflect vouch state")
 
     recalled = project.post("recall", {"task": TASK, "form": "text"})
     assert recalled["silence"] == ""
