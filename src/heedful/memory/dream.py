@@ -156,7 +156,9 @@ class Dreams:
         it.
         """
         check_integer("id", id, least=0)
-        return await self._store.write(self._scope, dream_store.undo, id, by, why)
+        return await self._store.write(
+            self._scope, dream_store.undo, id, by=by, why=why
+        )
 
 
 async def consolidate(

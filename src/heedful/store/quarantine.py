@@ -168,7 +168,7 @@ def state_trust(
     released = [
         entry.id
         for entry in quarantined(db, scope)
-        if _is_trusted_now(db, scope, entry.id, source, stated)
+        if _is_trusted_now(db, scope, entry.id, source=source, stated=stated)
     ]
     if released:
         settle(db, scope, ids=released, action="release", by=by, why=why, trust="model")
@@ -187,7 +187,10 @@ def release_trusted(
     released = [
         id
         for id in ids
-        if any(_is_trusted_now(db, scope, id, source, stated) for source in stated)
+        if any(
+            _is_trusted_now(db, scope, id, source=source, stated=stated)
+            for source in stated
+        )
     ]
     if released:
         settle(
