@@ -373,16 +373,12 @@ class ModelTimeout(ModelError):
 class MalformedAnswer(ModelError):
     """The answer is not what was asked for.
 
-    `answer` is its text, `usage` its Usage or None. `reason` says what is wrong with it
-    without any word of it, for logs.
+    `answer` is its text, `usage` its Usage or None.
     """
 
-    def __init__(
-        self, what: str, answer: str = "", usage: Any = None, reason: str = ""
-    ) -> None:
+    def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
         self.usage: Any = usage
-        self.reason: str = reason
         super().__init__(f"{what}; it began: {_shorten(answer)}")
 
 

@@ -449,8 +449,8 @@ async def test_the_same_failure_is_answered_with_the_other_tool(memory, tool, er
     ],
 )
 async def test_a_lesson_is_found_by_what_the_user_typed_first(memory, prompt, task):
-    message = (Event("user_message", prompt),)
+    asked = (Event("user_message", prompt),)
     refused = step("pdf_text", {"file": "lease-98.pdf"}, error="no text layer")
-    await reflect(run_of(message, refused), memory=memory, trust="operator")
+    await reflect(run_of(asked, refused), memory=memory, trust="operator")
     matches = await memory.query("Get it done.", waiting=True, importance=0.1)
     assert {match.example.task for match in matches} == {task}

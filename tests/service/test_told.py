@@ -4,21 +4,15 @@ may approve says whose words a run has.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from heedful.errors import ModelUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import own_trust
 from heedful.memory.memory import Memory
-from heedful.models.contract import Model
-from heedful.models.function import Function
 from heedful.service.jobs import TASKS, Tools
-from heedful.store.exposures import rulings
 from heedful.store.keys import KEY_PERMISSIONS
-from heedful.testing import ScriptedModel
 from tests.service.support import Api, Project, problem, read_data
 
 pytestmark = pytest.mark.both
@@ -63,9 +57,9 @@ def project(api: Api) -> Project:
     return Project(api, "main", "recall", "write")
 
 
-def reflect_on(api: Api, digest: str, model: Model | None = None) -> None:
+def reflect_on(api: Api, digest: str) -> None:
     """Do the job that reflects on a run."""
-    tools = Tools(store=api.setup.store, model=model)
+    tools = Tools(store=api.setup.store)
     work: Any = TASKS["reflect"].run(tools, Scope("acme", "main"), digest=digest)
     api.run(work)
 
@@ -98,104 +92,6 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
     assert answer["items"][0]["lesson"] == RULE
     assert RULE in answer["text"]
     assert answer["silence"] == ""
-
-
-ANSWER = {
-    "reflection": "The price of the kettle failed with Error: no such item, and the "
-    "price of the red kettle was 41.90.",
-    "strategy": "When price of the kettle answers no such item, call price with the "
-    "red kettle.",
-}
-EMPTY_ANSWER = {"reflection": "Be careful.", "strategy": "Check your work."}
-
-
-def state_trust_of(api: Api, hint: str) -> None:
-    """State the trust of all sources that the hint names, as its commands do."""
-    memory = memory_of(api)
-    [key] = [name for name in hint.split() if name.startswith("key:")]
-    for source in ("tool:price", "user", key):
-        api.run(memory.set_trust(source, own_trust(source), by="ada", waiting=True))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(None, id="before the reflection"),
-        pytest.param(ANSWER, id="while the model answers"),
-        pytest.param(EMPTY_ANSWER, id="while the model writes what is refused"),
-    ],
-)
-def test_trust_that_is_stated_before_the_lesson_is_stored_counts(api, project, answer):
-    sent = project.post("episodes", RUN, 202)
-    if answer is None:
-        state_trust_of(api, sent["hint"])
-        reflect_on(api, sent["digest"])
-    else:
-        memory = memory_of(api)
-        [key] = [name for name in sent["hint"].split() if name.startswith("key:")]
-
-        async def answer_late(messages: Any) -> str:
-            for source in ("tool:price", "user", key):
-                level = own_trust(source)
-                await memory.set_trust(source, level, by="ada", waiting=True)
-            return json.dumps(answer)
-
-        reflect_on(api, sent["digest"], Function(answer_late))
-
-    recalled = project.post("recall", {"task": TASK, "form": "text"})
-    assert recalled["silence"] == ""
-    assert "red kettle" in recalled["text"]
-
-
-@pytest.mark.parametrize(
-    "order",
-    [
-        pytest.param("reflect vouch state", id="before the tool is stated"),
-        pytest.param("reflect state vouch", id="after the tool is stated"),
-        pytest.param("vouch state reflect", id="before the reflection"),
-        pytest.param("state vouch reflect", id="after the tool, before the reflection"),
-    ],
-)
-def test_a_run_that_is_sent_again_as_the_operators_is_trusted(api, project, order):
-    sent = project.post("episodes", RUN, 202)
-    approver = api.key("write", "approve", projects=[project.name])
-    path = "/v1/episodes?trust=operator"
-    for step in order.split():
-        if step == "reflect":
-            reflect_on(api, sent["digest"])
-        elif step == "vouch":
-            for _ in range(2):
-                again = api.post(path, json=RUN, key=approver).json()
-                assert "heedful trust set user" not in again["hint"]
-        else:
-            released_ids = api.run(
-                memory_of(api).set_trust("tool:price", "measured", by="b", waiting=True)
-            )
-            assert bool(released_ids) == (order == "reflect vouch state")
-
-    recalled = project.post("recall", {"task": TASK, "form": "text"})
-    assert recalled["silence"] == ""
-    assert RULE in recalled["text"]
-    stated = api.run(memory_of(api).stated_trust())
-    assert stated[f"episode:{sent['digest'][:16]}"] == "operator"
-    rows = api.run(memory_of(api).store.read(Scope("acme", "main"), rulings, 9))
-    assert [row for row in rows if row["action"] == "trust"]
-
-
-def test_the_rules_lesson_is_stored_before_a_model_is_asked(api, project):
-    sent = project.post("episodes", RUN, 202)
-    state_trust_of(api, sent["hint"])
-    down = ScriptedModel(ModelUnavailable("no answer"), forever=True)
-    with pytest.raises(ModelUnavailable):
-        reflect_on(api, sent["digest"], down)
-    assert len(down.prompts) == 1
-    assert RULE in project.post("recall", {"task": TASK, "form": "text"})["text"]
-
-    good = ScriptedModel(json.dumps(ANSWER))
-    reflect_on(api, sent["digest"], good)
-    assert len(good.prompts) == 1
-    [lesson] = project.post("recall", {"task": TASK})["items"]
-    assert lesson["lesson"] == ANSWER["strategy"]
 
 
 def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):

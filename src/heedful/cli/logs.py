@@ -27,20 +27,10 @@ Content = Annotated[
 ]
 
 
-class ReasonFormatter(logging.Formatter):
-    """Adds the fields `error` and `reason` of a record to its line."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line of a record, with the kind of its error and the reason."""
-        line = super().formatMessage(record)
-        facts = [getattr(record, name, "") for name in ("error", "reason")]
-        return ": ".join([line, *filter(None, facts)])
-
-
 def log_to_stderr() -> None:
     """Print the messages of the service, and warnings of its server, on stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(ReasonFormatter(SERVICE_LOG_FORMAT))
+    handler.setFormatter(logging.Formatter(SERVICE_LOG_FORMAT))
 
     for name, level in SERVICE_LOG_LEVELS.items():
         logger = logging.getLogger(name)

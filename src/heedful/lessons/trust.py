@@ -52,8 +52,6 @@ LOCAL_TOOLS = SHELL_TOOLS | frozenset(
 _SERVER_TOOL_PREFIX = "mcp__"
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
-# The beginning of the source of all that a run teaches.
-RUN_SOURCE_PREFIX = "episode:"
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8
 # words with what users wrote in another run (6 words: up to 1.5 %).
 MIN_QUOTATION_WORDS = 8
@@ -185,11 +183,6 @@ def check_statement(source: object, trust: object) -> None:
             why = "; what comes from the network waits for a release"
         raise InvalidInput("source", source, f"{SOURCE_FORMS}{why}")
     check_trust(trust)
-
-
-def run_source(digest: str) -> str:
-    """Return the source of the lessons of the run with this digest."""
-    return f"{RUN_SOURCE_PREFIX}{digest[:16]}"
 
 
 def is_statable(source: str) -> bool:

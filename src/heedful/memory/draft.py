@@ -314,7 +314,7 @@ class _AnswerReader:
         if confidence is None:
             confidence = DEFAULT_CONFIDENCE
 
-        trust = model_trust(self.study)
+        trust = self._trust()
         return Draft(
             tuple(supported[:MAX_REFLECTION_SENTENCES]),
             strategy,
@@ -352,18 +352,17 @@ class _AnswerReader:
         unsupported = tuple(find_unsupported(rule, self.evidence))
         return Claim(rule, unsupported=unsupported, part="strategy")
 
+    def _trust(self) -> Trust:
+        """Return the trust of what the model wrote: it may quote all that it was shown.
 
-def model_trust(study: Study) -> Trust:
-    """Return the trust of what a model wrote: it may quote all that it was shown.
-
-    The origin of the error that ended the run is unknown, and so is that of what was
-    pasted into a prompt. The position after the last event stands for a text of unknown
-    origin.
-    """
-    last = len(study.episode.events)
-    if study.episode.fault is None and not origins.pasted(study.course):
-        last -= 1
-    return study.floor([last])
+        The origin of the error that ended the run is unknown, and so is that of what
+        was pasted into a prompt. The position after the last event stands for a text of
+        unknown origin.
+        """
+        last = len(self.study.episode.events)
+        if self.study.episode.fault is None and not origins.pasted(self.study.course):
+            last -= 1
+        return self.study.floor([last])
 
 
 def _read_tags(tags: object) -> tuple[str, ...]:

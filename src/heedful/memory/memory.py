@@ -23,13 +23,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelTimeout,
-    ModelUnavailable,
-    PromptTooLong,
-)
+from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.briefing import (
@@ -112,23 +106,15 @@ MIN_LEG_CANDIDATES = 30
 MIN_QUERY_CANDIDATES = 200
 # A signature is computed from this much of an error's text.
 MAX_SIGNED_CHARS = 10_000
-MAX_LOGGED_REASON_CHARS = 300  # of the text of an error
 
 
 def log_failure(event: str, error: Exception) -> None:
-    """Log the type of an error, where it was raised, and the reason if it is known.
+    """Log the type of an error and where it was raised.
 
-    The text of most errors is left out, because it may quote data.
+    Its text is left out, because it may quote data.
     """
-    reason = ""
-    if isinstance(error, MalformedAnswer):
-        reason = error.reason
-    elif isinstance(error, ModelUnavailable | ModelTimeout | PromptTooLong):
-        reason = redact(str(error))[:MAX_LOGGED_REASON_CHARS]
-
     frames = "".join(traceback.format_tb(error.__traceback__))
-    fields = {"error": type(error).__name__, "reason": reason, "traceback": frames}
-    _log.warning(event, extra=fields)
+    _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
 
 
 class Memory:

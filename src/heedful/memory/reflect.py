@@ -6,9 +6,7 @@ an episode that waits in the store. A lesson gets the lowest trust of its source
 takes the words of a stored lesson about the same failure, unless its own are better.
 
 A service does not wait for a model: it stores the words of the rules and keeps the
-episode (`keep` with `awaits`, or `reflect_waiting` with `awaits_model`), and a job lets
-the model reword the lessons (`reword`). The trust of sources is read after the model
-has answered, because a person may state it meanwhile.
+episode (`keep` with `awaits`), and a job lets the model reword the lessons (`reword`).
 """
 
 from __future__ import annotations
@@ -49,7 +47,6 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     initial_state,
     lowest_trust,
-    run_source,
     trust_hint,
     untrusted_sources,
 )
@@ -62,7 +59,6 @@ from heedful.memory.draft import (
     Score,
     by_model,
     by_outcome,
-    model_trust,
 )
 from heedful.memory.essentials import keep_essentials
 from heedful.memory.memory import Memory, log_failure, write_lessons
@@ -260,15 +256,13 @@ async def reflect_waiting(
     digest: str = "",
     model: Model | None = None,
     prompts: Mapping[str, str] = OUTCOME_PROMPTS,
-    awaits_model: bool = False,
 ) -> Reflected | None:
     """Reflect on the oldest episode that waits or must be tried again, if any.
 
     Episodes that were tried since `before`, in seconds since 1970, are skipped, so a
     host can call this until it returns None. `digest` selects one episode. If the model
     fails, the error is raised and the episode waits; if its answer is refused, the
-    rules write the reflection. With `awaits_model` and no `model`, the lessons of a new
-    failure await the words of a model. Raises ModelError, StoreError.
+    rules write the reflection. Raises ModelError, StoreError.
     """
     memory = Memory.of(memory, None)
     reflector = _Reflector(
@@ -285,8 +279,7 @@ async def reflect_waiting(
 
     reflector = replace(reflector, keys=tuple(entry.via.split()))
     episode, trust = await asyncio.to_thread(from_stored_episode, entry)
-    draft = entry.record if awaits_model else None
-    return await reflector.write(memory, episode, entry.digest, trust, draft)
+    return await reflector.write(memory, episode, entry.digest, trust)
 
 
 async def reword(
@@ -400,26 +393,18 @@ class _Reflector:
         )
 
     async def write(
-        self,
-        memory: Memory,
-        episode: Episode,
-        digest: str,
-        trust: Trust,
-        draft: Mapping[str, Any] | None = None,
+        self, memory: Memory, episode: Episode, digest: str, trust: Trust
     ) -> Reflected:
         """Reflect on the episode and store the lessons; record a failure to try again.
 
         Meanwhile the lease on the episode is renewed, so that no other process works on
-        it. With `draft`, the record of the episode, the lessons of a failure that
-        memory has not seen before await the words of a model.
+        it.
         """
         renewal = asyncio.create_task(_renew_claim(memory, digest))
         answers = None
         try:
             reflection = await self.reflect(episode, digest, trust)
-            if reflection.known:
-                draft = None
-            answers = await _write_lessons(memory, digest, reflection, draft)
+            answers = await _write_lessons(memory, digest, reflection)
         finally:
             renewal.cancel()
             # Not only errors: the task may also have been cancelled.
@@ -459,7 +444,6 @@ class _Reflector:
                 usage = getattr(failed, "usage", None) or usage
                 error = f"{type(failed).__name__}: {failed}"
 
-        study, draft = await self.with_trust_of_now(study, draft, digest, trust)
         reflection = await self.lessons(study, draft, digest)
         lesson = reflection.lesson
         if error:
@@ -495,7 +479,6 @@ class _Reflector:
             )
             return replace(before, error=reason)
 
-        study, draft = await self.with_trust_of_now(study, draft, digest, trust)
         version = await self.lessons(study, draft, digest, by_stored_words=False)
         replaced = {
             lesson.kind: lesson.signature.digest
@@ -544,22 +527,6 @@ class _Reflector:
 
         stated = await self.memory.stated_trust()
         return await asyncio.to_thread(Study.of, episode, trust, stated)
-
-    async def with_trust_of_now(
-        self, study: Study, draft: Draft, digest: str, trust: Trust
-    ) -> tuple[Study, Draft]:
-        """Return both with the trust that is stated now, maybe since the study."""
-        if self.memory is None:
-            return study, draft
-        stated = await self.memory.stated_trust()
-        if stated == study.stated and run_source(digest) not in stated:
-            return study, draft
-
-        study = study.with_trust(trust, stated, digest)
-        if draft.by == DRAFT_BY_RULES:
-            return study, by_rules(study)
-        level = model_trust(study)
-        return study, replace(draft, trust=level, rule_trust=level)
 
     async def lessons(
         self, study: Study, draft: Draft, digest: str, *, by_stored_words: bool = True
@@ -694,7 +661,7 @@ class _LessonWriter:
             importance=importance,
             tags=_distinct_tags(tags),
             meta=self._meta(kind),
-            source=run_source(self.digest),
+            source=f"episode:{self.digest[:16]}",
             sources=sources_of(study, self.reflector.keys, self.vouched, kind),
             parents=self.parents,
         )

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import lowest_trust, run_source, source_trust
+from heedful.lessons.trust import lowest_trust, source_trust
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.course import Course
@@ -81,27 +81,20 @@ class Study:
         """
         episode = remove_lessons(episode)
         run = trace.course(episode)
-        study = cls(
+
+        if episode.source == LOOP_SOURCE:
+            trust = "model"
+        elif trust == "external":
+            trust = stated.get("user", trust)
+
+        return cls(
             episode=episode,
             course=run,
             signals=signals_of(run),
             origins=origins.Origins(run),
+            task_trust=trust,
+            stated=stated,
         )
-        return study.with_trust(trust, stated)
-
-    def with_trust(
-        self, trust: Trust, stated: Mapping[str, Trust], digest: str = ""
-    ) -> Study:
-        """Return the study with other trust, as the arguments of `of` state it.
-
-        If an operator vouches for the run with this digest, the task has his trust.
-        """
-        trust = stated.get(run_source(digest), trust)
-        if self.episode.source == LOOP_SOURCE:
-            trust = "model"
-        elif trust == "external":
-            trust = stated.get("user", trust)
-        return replace(self, task_trust=trust, stated=stated)
 
     @property
     def asked(self) -> str:

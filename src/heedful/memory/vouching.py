@@ -16,7 +16,7 @@ from heedful.lessons.trust import (
     QUARANTINE_TRUST,
     untrusted_sources,
 )
-from heedful.memory.draft import DRAFT_BY_RULES, Draft, model_trust
+from heedful.memory.draft import DRAFT_BY_RULES, Draft
 from heedful.memory.study import Study
 from heedful.memory.wording import by_rules
 from heedful.traces import sources as origins
@@ -54,7 +54,12 @@ def vouched_draft(study: Study, draft: Draft) -> Draft:
     if draft.by == DRAFT_BY_RULES:
         return by_rules(vouched)
 
-    trust = model_trust(vouched)
+    # A model may quote all that it was shown. The position after the last event stands
+    # for a text of unknown origin.
+    last = len(study.episode.events)
+    if study.episode.fault is None and not origins.pasted(study.course):
+        last -= 1
+    trust = vouched.floor([last])
     return replace(draft, trust=trust, rule_trust=trust)
 
 

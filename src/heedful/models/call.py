@@ -122,7 +122,7 @@ async def ask_for_json(
 
     cost = f"asked {usage.calls} times, {usage.tokens} tokens"
     message = f"{who} of model {model.name!r} gave no judgement ({cost}): {reason}"
-    raise MalformedAnswer(message, text, usage, reason=complaint)
+    raise MalformedAnswer(message, text, usage)
 
 
 def without_fence(text: str) -> str:

@@ -142,24 +142,18 @@ class Tools(Resources):
 async def reflect(tools: Tools, scope: Scope, *, digest: str) -> None:
     """Reflect on the episode with this digest. Raises NotFound, ModelError, StoreError.
 
-    Rules write the lessons at once; then the model rewords them, if there is one.
     Raises LeaseLost if another worker reflects on the episode.
     """
     if not tools.enabled:
         return
 
     memory = tools.memory(scope)
-    has_model = tools.model is not None
-    reflection = await reflect_waiting(
-        memory, before=inf, digest=digest, awaits_model=has_model
+    episode = await reflect_waiting(
+        memory, before=inf, digest=digest, model=tools.model
     )
-    if reflection is None:
-        await _check_reflected(tools, scope, digest)
-    await reword(tools, scope, digest=digest)
+    if episode is not None:
+        return
 
-
-async def _check_reflected(tools: Tools, scope: Scope, digest: str) -> None:
-    """Raise NotFound for an unknown episode, LeaseLost for one without its lessons."""
     state = await tools.store.read(scope, episodes.state, digest)
     if state is None:
         raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")

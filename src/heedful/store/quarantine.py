@@ -21,11 +21,9 @@ from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     QUARANTINE_TRUST,
-    RUN_SOURCE_PREFIX,
     Action,
     QuarantinedLesson,
     RevocationResult,
-    run_source,
 )
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -168,7 +166,7 @@ def state_trust(
     released = [
         entry.id
         for entry in quarantined(db, scope)
-        if _is_trusted_now(db, scope, entry.id, source=source, stated=stated)
+        if _is_trusted_now(db, entry.id, source, stated)
     ]
     if released:
         settle(db, scope, ids=released, action="release", by=by, why=why, trust="model")
@@ -187,10 +185,7 @@ def release_trusted(
     released = [
         id
         for id in ids
-        if any(
-            _is_trusted_now(db, scope, id, source=source, stated=stated)
-            for source in stated
-        )
+        if any(_is_trusted_now(db, id, source, stated) for source in stated)
     ]
     if released:
         settle(
@@ -205,78 +200,30 @@ def release_trusted(
     return released
 
 
-@resumable(result=list[int])
-def vouch(
-    db: Db, scope: Scope, digest: str, by: str, waiting: Mapping[str, Trust]
-) -> list[int]:
-    """Record that an operator wrote the task of a stored run, which others sent.
-
-    Returns the ids of the examples that this releases; `waiting` is the trust of other
-    sources. Does nothing if the run was stored with this trust, or is vouched for.
-    """
-    source = run_source(digest)
-    rows = db.select("record", "episode", {**key_of(scope), "digest": digest})
-    trust_of_run = [json.loads(row["record"]).get("trust") for row in rows]
-    if trust_of_run in ([], ["operator"]) or source in statements(db, scope):
-        return []
-    return state_trust(
-        db,
-        scope,
-        source,
-        trust="operator",
-        by=by,
-        why="sent the run again as the operator's",
-        waiting=waiting,
-    )
-
-
 def _is_trusted_now(
-    db: Db, scope: Scope, example: int, source: str, stated: Mapping[str, Trust]
+    db: Db, example: int, source: str, stated: Mapping[str, Trust]
 ) -> bool:
     """Return True if a session's example depends on `source`, and may be released.
 
     This is so if each tool or document whose text it has is trusted now, and each key
     of a service through which it came. The source "tool" stands for all local tools.
-    If an operator vouches for all of its runs, the user and the keys are trusted.
     """
     rows = db.select("source", "origin", {"example": example})
     names = {row["source"] for row in rows}
     keys = {name for name in names if name.startswith(KEY_SOURCE_PREFIX)}
     sources = names - keys
-    tools = {name for name in sources if not name.startswith(RUN_SOURCE_PREFIX)}
-    runs = sources - tools
+    tools = {name for name in sources if not name.startswith("episode:")}
 
     # A caller may name a single source as it likes; only a session has several.
     of_session = len(sources) > len(tools) > 0
-    if not of_session or (source != "tool" and source not in names):
+    if not of_session or (source != "tool" and source not in tools | keys):
         return False
-    if _are_vouched(db, scope, runs, stated):
-        tools.discard("user")
-        keys.clear()
     # A person decides about what was derived from another example.
     if db.select("parent", "lineage", {"child": example}):
         return False
     return QUARANTINE_TRUST.isdisjoint(
         trusts.source_trust(name, stated) for name in tools | keys
     )
-
-
-def _are_vouched(
-    db: Db, scope: Scope, runs: Collection[str], stated: Mapping[str, Trust]
-) -> bool:
-    """Return True if an operator vouches for each of these runs.
-
-    A session has the name that its sender likes. If it is named like the digest of a
-    run, nobody vouches for what it teaches.
-    """
-    names = [run.removeprefix(RUN_SOURCE_PREFIX) for run in runs]
-    sessions = [
-        row
-        for name in names
-        for column in ("session", "name")
-        for row in db.select("id", "episode", {**key_of(scope), column: name})
-    ]
-    return not sessions and stated.keys() >= set(runs)
 
 
 @resumable(result=None)

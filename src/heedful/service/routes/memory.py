@@ -48,7 +48,6 @@ from heedful.service.wire import (
     lesson_to_wire,
 )
 from heedful.store import editions, episodes, exposures, loops, records
-from heedful.store import quarantine as quarantine_store
 from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -498,9 +497,6 @@ async def receive_episode(
     """Store a finished run, so that a worker reflects on it; a repeated call stores
     nothing more.
 
-    With `trust=operator` it also raises the trust of a run that was sent without it,
-    and releases what waits for nothing else.
-
     200 if heedful has already reflected on the run, else 202. Lessons from the text of
     tools, documents and users wait in quarantine: `hint` names the argument and the
     commands that say whose words these are, "" if a release alone helps.
@@ -521,15 +517,7 @@ async def receive_episode(
     if state != "reflected":
         await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
 
-    memory = caller.memory
-    if trust == "operator":
-        # The run may be stored already, as one that others sent.
-        digest = episode.digest
-        await caller.write(
-            quarantine_store.vouch, digest, by=caller.by, waiting=memory.trust
-        )
-
-    stated = await memory.stated_trust()
+    stated = await caller.memory.stated_trust()
     sources = await offload(
         unstated_sources, episode, trust, stated, caller.actor.via or ""
     )
