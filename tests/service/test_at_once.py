@@ -31,6 +31,7 @@ select
   (select count(*) from occurrence), (select count(*) from example),
   (select count(*) from ruling), (select count(*) from refused),
   (select count(*) from exposure), (select count(*) from outcome),
+  (select count(*) from trial), (select count(*) from trial where ended is not null),
   (select count(*) from episode), (select count(*) from event),
   (select count(*) from trace), (select count(*) from span),
   (select count(*) from audit where action <> 'key.create')
@@ -255,6 +256,13 @@ OTHER_CALLS = {
             Request("POST", "/v1/quarantine/1/release", {"why": "read"}),
             Request("POST", "/v1/recall", {"task": "a number", "loop": "2"}),
         ],
+    ),
+    "texts offered": Case(
+        Request("POST", "/v1/trials/offers", example_of("POST /v1/trials/offers"))
+    ),
+    "the end of a trial": Case(
+        Request("POST", "/v1/trials/results", example_of("POST /v1/trials/results")),
+        [Request("POST", "/v1/trials/offers", example_of("POST /v1/trials/offers"))],
     ),
     "a generated reflection": Case(
         Request(

@@ -27,7 +27,7 @@ from heedful.lessons.action import ActionHistory
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import Clusters, Related
 from heedful.lessons.patterns import Merge, Seen
-from heedful.lessons.proof import Proof
+from heedful.lessons.proof import Proof, TrialProof
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
@@ -433,6 +433,54 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def prove(self) -> Proof:
         """Return the proof for all lessons together, and for the 200 most exposed."""
         return _read(Proof, await self.call("GET", "proof", limit=200))
+
+    async def offer(
+        self,
+        source: str,
+        loop: str,
+        texts: Sequence[str],
+        *,
+        holdout: float = records.DEFAULT_HOLDOUT_SHARE,
+        keep_texts: bool = False,
+    ) -> list[str]:
+        """Return the texts of a memory that a loop is to be shown: all, or none.
+
+        This is `Trial.offer` of `Trial(source, holdout=…, keep_texts=…)`. Raises
+        InvalidInput.
+        """
+        body = {
+            "source": source,
+            "loop": loop,
+            "texts": list(texts),
+            "holdout": holdout,
+            "keep_texts": keep_texts,
+        }
+        answer = await self.call("POST", "trials", "offers", body=body)
+        return _read(list[str], answer["texts"])
+
+    async def end_trial(
+        self,
+        source: str,
+        loop: str,
+        passed: bool | None = None,
+        *,
+        score: float | None = None,
+    ) -> None:
+        """Record how a loop ended, as `Trial.end` does; the same again is harmless.
+
+        Raises InvalidInput, NotFound for a loop that the source offered nothing, and
+        Conflict if it ended with another result.
+        """
+        body = {"source": source, "loop": loop, "passed": passed, "score": score}
+        await self.call("POST", "trials", "results", body=body)
+
+    async def prove_trial(self, source: str) -> TrialProof:
+        """Return whether the texts of a memory on trial help, as `Trial.prove` does.
+
+        Raises NotFound if the memory offered no text.
+        """
+        answer = await self.call("GET", "trials", "proof", source=source)
+        return _read(TrialProof, answer)
 
     async def reflect(self, episode: Episode) -> Plain:
         """Send a finished run for reflection; return its `digest` and its `state`.

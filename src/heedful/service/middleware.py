@@ -317,6 +317,9 @@ class Admission:
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 MAX_IDEMPOTENCY_KEY_CHARS = 255
+# The store may not keep the texts in these answers. A repeated call makes its answer
+# again, from its stored effects.
+UNSTORED_ANSWER_PATHS = ("/v1/trials/offers",)
 
 
 async def answer_once(
@@ -394,14 +397,16 @@ async def _first_answer(
     """Run a call, store its answer, and return it.
 
     Returns the answer of another process if that was faster. The answer of a failed
-    call is not stored: a repeat of the call runs again. Raises LeaseLost if another
+    call is not stored, nor that of a path in `UNSTORED_ANSWER_PATHS`: a repeat of the
+    call runs again. Raises LeaseLost if another
     process is answering the call, and Problem 422 if it is another call.
     """
     try:
         with effects:
             own_answer = await _collect(app, scope, receive)
 
-        if own_answer["status"] < 300:
+        is_stored = scope["path"] not in UNSTORED_ANSWER_PATHS
+        if is_stored and own_answer["status"] < 300:
             own_answer = _without_secrets(own_answer)
             await store.write(
                 Place(call.tenant),

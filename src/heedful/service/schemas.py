@@ -32,6 +32,7 @@ from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
 from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
+from heedful.store.trials import MAX_LOOP_TEXTS
 from heedful.traces.episode import Ended
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
@@ -591,6 +592,36 @@ class ProofAnswer:
     pending: int
     ended: int
     holdout: float
+
+
+class TrialOffer(Body):
+    """The texts that a memory on trial, the `source`, would show a loop.
+
+    `holdout` is the share of loops from which they are withheld, below 1. With
+    `keep_texts`, the store keeps the texts without secrets; otherwise their digests.
+    """
+
+    source: Name
+    loop: Name
+    texts: Annotated[list[Text], Field(max_length=MAX_LOOP_TEXTS)]
+    holdout: Annotated[float, Field(ge=0, lt=1)] = lessons.DEFAULT_HOLDOUT_SHARE
+    keep_texts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferAnswer:
+    """The texts that the loop is to be shown: all that were offered, or none."""
+
+    texts: list[str]
+
+
+class TrialResult(Body):
+    """How a loop of a trial ended: whether it `passed`, or its `score`, 0..1."""
+
+    source: Name
+    loop: Name
+    passed: bool | None = None
+    score: Share | None = None
 
 
 QuarantineRow = Annotated[

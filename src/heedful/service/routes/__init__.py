@@ -12,6 +12,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     operations.router,
     operations.keys_router,
     memory.router,
+    memory.trials_router,
     memory.lessons,
     memory.quarantine,
     memory.episodes_router,

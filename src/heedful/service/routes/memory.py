@@ -1,5 +1,5 @@
-"""Routes for the memory of a project: recall, proof, lessons, quarantine, episodes and
-traces.
+"""Routes for the memory of a project: recall, proof, trials of other memories, lessons,
+quarantine, episodes and traces.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, NotFound
 from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons import lesson, ranking
@@ -21,10 +21,12 @@ from heedful.lessons.briefing import explain_unshown
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
+from heedful.lessons.proof import TrialProof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
 from heedful.memory.reflect import to_stored_episode
+from heedful.memory.trial import Trial
 from heedful.memory.vouching import unstated_sources
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -57,6 +59,9 @@ ETag = Annotated[
     str | None, Header(description="The ETag of the lesson.", max_length=200)
 ]
 Word = Annotated[str, Query(max_length=200)]
+Source = Annotated[
+    str, Query(min_length=1, max_length=200, description="The memory on trial.")
+]
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"], route_class=Route)
 # Fields of a recall that a recall for a loop refuses: the briefing of a loop decides
@@ -174,6 +179,51 @@ async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
         ended=past.ended,
         holdout=memory.holdout,
     )
+
+
+trials_router: APIRouter = APIRouter(
+    prefix="/v1/trials", tags=["trials"], route_class=Route
+)
+
+
+@trials_router.post("/offers")
+async def offer(body: schemas.TrialOffer, caller: Writing) -> schemas.OfferAnswer:
+    """Offer a loop the texts of a memory that heedful did not make; return what to
+    show it.
+
+    A coin decides about all of them, once for each loop and source; this is stored
+    before the answer. A loop that is offered no text does not count.
+    """
+    trial = Trial(
+        body.source,
+        caller.setup.store,
+        caller.scope,
+        holdout=body.holdout,
+        keep_texts=body.keep_texts,
+    )
+    return schemas.OfferAnswer(texts=await trial.offer(body.loop, body.texts))
+
+
+@trials_router.post("/results")
+async def end_trial(body: schemas.TrialResult, caller: Writing) -> Document:
+    """Report how a loop of a trial ended; 409 if another result was reported.
+
+    The body has `passed` or a `score`, not both. 404 for a loop that the source offered
+    nothing.
+    """
+    trial = Trial(body.source, caller.setup.store, caller.scope)
+    await trial.end(body.loop, body.passed, score=body.score)
+    return {"source": body.source, "loop": body.loop}
+
+
+@trials_router.get("/proof")
+async def prove_trial(caller: Reading, source: Source) -> TrialProof:
+    """Return whether the texts of a memory on trial help; 404 if it offered none."""
+    proven = await Trial(source, caller.setup.store, caller.scope).prove()
+    if not proven.shown + proven.withheld + proven.pending:
+        where = f"project {caller.scope.project}"
+        raise NotFound("memory on trial", source, where, "; offer its texts first")
+    return proven
 
 
 lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"], route_class=Route)

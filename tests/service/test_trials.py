@@ -1,0 +1,254 @@
+"""Trials of other memories over HTTP: what is shown, who may, what is wrong, what is
+kept, and what happens at once.
+"""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+import heedful
+from heedful import errors
+from heedful.lessons.briefing import is_source_withheld
+from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
+from heedful.store.trials import MAX_LOOP_TEXTS
+from tests.engines import rows
+from tests.service.support import PROJECT, TENANT, Api, problem, read_data
+
+pytestmark = pytest.mark.both
+RULES = ["Lengths are in metres.", "Dates are ISO 8601."]
+OFFERS = "/v1/trials/offers"
+RESULTS = "/v1/trials/results"
+PROOF = "/v1/trials/proof"
+CALLERS = 24
+SHOWN = next(
+    loop
+    for loop in map(str, range(100))
+    if not is_source_withheld(f"{TENANT}\0{PROJECT}", loop, "mem0", 0.5)
+)
+
+
+def offer_of(loop: str, **changes: Any) -> dict[str, Any]:
+    """Return the body of an offer of the rules to a loop."""
+    return {"source": "mem0", "loop": loop, "texts": RULES, "holdout": 0.5, **changes}
+
+
+def result_of(loop: str, **changes: Any) -> dict[str, Any]:
+    """Return the body of a result of a loop."""
+    return {"source": "mem0", "loop": loop, **changes}
+
+
+def client_of(api: Api) -> heedful.Client:
+    """Return a client of the application with the permissions of an agent."""
+    transport = httpx.ASGITransport(app=api.app)
+    key = api.key("recall", "write")
+    return heedful.Client("http://localhost", key, transport=transport)
+
+
+def trial_of(api: Api) -> heedful.Trial:
+    """Return the trial of the library in the tenant and project of the callers."""
+    scope = heedful.Scope(TENANT, PROJECT)
+    return heedful.Trial("mem0", api.setup.store, scope, holdout=0.5)
+
+
+def test_a_client_decides_and_proves_as_the_library(api: Api) -> None:
+    trial = trial_of(api)
+    new_client = client_of(api)
+
+    async def play() -> None:
+        async with new_client as client:
+            for number in range(40):
+                loop = f"loop/{number}"
+                texts = await client.offer("mem0", loop, RULES, holdout=0.5)
+                assert texts in ([], RULES)
+                assert await trial.offer(loop, RULES) == texts
+                await client.end_trial("mem0", loop, passed=bool(texts))
+
+            await client.offer("mem0", "open", RULES, holdout=0.5)
+            proven = await client.prove_trial("mem0")
+            assert proven.conclusion == "helps"
+            assert proven.pending == 1
+            assert proven == await trial.prove()
+
+    api.run(play())
+
+
+def test_a_client_reports_a_score_and_raises_the_errors_of_the_library(
+    api: Api,
+) -> None:
+    new_client = client_of(api)
+
+    async def play() -> None:
+        async with new_client as client:
+            with pytest.raises(errors.NotFound, match="mem0"):
+                await client.prove_trial("mem0")
+            with pytest.raises(errors.NotFound, match="offer its texts"):
+                await client.end_trial("mem0", "a", passed=True)
+            with pytest.raises(errors.InvalidInput, match="source"):
+                await client.offer(" ", "a", RULES)
+
+            await client.offer("mem0", "a", RULES, holdout=0)
+            await client.end_trial("mem0", "a", score=0.25)
+            await client.end_trial("mem0", "a", score=0.25)
+            with pytest.raises(errors.Conflict, match=r"0\.25"):
+                await client.end_trial("mem0", "a", passed=True)
+            assert (await client.prove_trial("mem0")).uplift.shown == 0.25
+
+    api.run(play())
+
+
+def test_what_was_decided_first_stays_and_texts_are_kept_only_if_asked(
+    api: Api,
+) -> None:
+    first = read_data(api.post(OFFERS, json=offer_of(SHOWN)))
+    assert first == {"texts": RULES}
+    withheld = offer_of(SHOWN, holdout=0.999, texts=["", *RULES, " "])
+    assert read_data(api.post(OFFERS, json=withheld)) == first
+
+    trial = trial_of(api)
+    assert not set(api.run(trial.offered(SHOWN))) & set(RULES)
+    read_data(api.post(OFFERS, json=offer_of("kept", keep_texts=True)))
+    assert api.run(trial.offered("kept")) == tuple(RULES)
+
+
+RIGHTS = {
+    "an offer": ("POST", OFFERS, offer_of("a"), {"write"}),
+    "a result": ("POST", RESULTS, result_of("a", passed=True), {"write"}),
+    "a proof": ("GET", f"{PROOF}?source=mem0", None, {"read", "recall"}),
+}
+
+
+@pytest.mark.parametrize("may", ["read", "recall", "write", "approve", "admin"])
+@pytest.mark.parametrize(
+    ("method", "path", "body", "allowed"), RIGHTS.values(), ids=RIGHTS.keys()
+)
+def test_only_a_key_with_the_permission_may(
+    api: Api, method: str, path: str, body: Any, allowed: set[str], may: str
+) -> None:
+    read_data(api.post(OFFERS, json=offer_of("a")))
+    answer = api.request(method, path, json=body, key=api.key(may))
+    if may in allowed:
+        read_data(answer)
+    else:
+        problem(answer, 403, "forbidden")
+
+
+WRONG = {
+    "no source": (OFFERS, offer_of("a", source=""), "invalid_request"),
+    "a blank source": (OFFERS, offer_of("a", source=" "), "invalid_input"),
+    "a long source": (
+        OFFERS,
+        offer_of("a", source=(MAX_NAME_CHARS + 1) * "m"),
+        "invalid_request",
+    ),
+    "a secret as a loop": (
+        OFFERS,
+        offer_of("AKIAIOSFODNN7EXAMPLE"),
+        "invalid_input",
+    ),
+    "a loop with a line break": (OFFERS, offer_of("a\nb"), "invalid_input"),
+    "one text": (OFFERS, offer_of("a", texts="Write kg."), "invalid_request"),
+    "a number as a text": (OFFERS, offer_of("a", texts=[7]), "invalid_request"),
+    "a null character": (OFFERS, offer_of("a", texts=["\0"]), "invalid_request"),
+    "many texts": (
+        OFFERS,
+        offer_of("a", texts=(MAX_LOOP_TEXTS + 1) * ["a"]),
+        "invalid_request",
+    ),
+    "long texts": (
+        OFFERS,
+        offer_of("a", texts=[(MAX_OFFERED_CHARS + 1) * "a"]),
+        "invalid_input",
+    ),
+    "all withheld": (OFFERS, offer_of("a", holdout=1), "invalid_request"),
+    "an unknown field": (OFFERS, offer_of("a", share=0.1), "invalid_request"),
+    "no result": (RESULTS, result_of("a"), "invalid_input"),
+    "two results": (RESULTS, result_of("a", passed=True, score=1), "invalid_input"),
+    "a score above 1": (RESULTS, result_of("a", score=1.5), "invalid_request"),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "code"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_body_is_refused_and_nothing_is_stored(
+    api: Api, path: str, body: dict[str, Any], code: str
+) -> None:
+    problem(api.post(path, json=body), 422, code)
+    assert rows(api.setup.store.url, "select loop from trial") == []
+
+
+@pytest.mark.parametrize("query", ["", "?source=", "?source=%00", "?source=%20"])
+def test_a_proof_needs_a_source(api: Api, query: str) -> None:
+    answer = api.get(PROOF + query)
+    assert answer.status_code == 422
+    assert "source" in answer.text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"tenant": "other"}, id="tenant"),
+        pytest.param({"projects": ("other",)}, id="project"),
+    ],
+)
+def test_a_trial_is_unknown_elsewhere(api: Api, other: dict[str, Any]) -> None:
+    read_data(api.post(OFFERS, json=offer_of(SHOWN)))
+    key = api.key("recall", "write", **other)
+    passed = result_of(SHOWN, passed=False)
+    problem(api.post(RESULTS, json=passed, key=key), 404, "not_found")
+    problem(api.get(f"{PROOF}?source=mem0", key=key), 404, "not_found")
+
+    read_data(api.post(OFFERS, json=offer_of(SHOWN, holdout=0), key=key))
+    read_data(api.post(RESULTS, json=passed, key=key))
+    proof = read_data(api.get(f"{PROOF}?source=mem0"))
+    assert proof["pending"] == 1
+    assert proof["shown"] == 0
+
+
+def test_a_repeated_offer_is_answered_without_texts_in_the_store(api: Api) -> None:
+    secret = "the key is AKIAIOSFODNN7EXAMPLE"  # the example of Amazon's own pages
+    body = offer_of(SHOWN, texts=[*RULES, secret])
+    once = {"Idempotency-Key": "once"}
+    first = api.post(OFFERS, json=body, headers=once)
+    again = api.post(OFFERS, json=body, headers=once)
+    assert read_data(first) == {"texts": [*RULES, secret]}
+    assert read_data(again) == read_data(first)
+    assert again.headers["Idempotent-Replayed"] == "true"
+    problem(
+        api.post(OFFERS, json=offer_of(SHOWN), headers=once),
+        422,
+        "idempotency_key_reused",
+    )
+
+    for table in ("answer", "trial", "audit"):
+        contents = str(rows(api.setup.store.url, f"select * from {table}"))
+        assert "metres" not in contents
+        assert "AKIA" not in contents
+
+
+def test_a_revoked_key_takes_its_offers_along(api: Api) -> None:
+    key = api.key("write")
+    read_data(api.post(OFFERS, json=offer_of("a"), key=key))
+    revoked = {"source": f"key:{key.split('_')[1]}", "why": "stolen"}
+    read_data(api.post("/v1/quarantine/revoke", json=revoked))
+    problem(api.get(f"{PROOF}?source=mem0"), 404, "not_found")
+
+
+def test_offers_and_results_at_once_leave_one_decision_and_one_result(
+    api: Api,
+) -> None:
+    async def send(path: str, bodies: list[dict[str, Any]]) -> list[httpx.Response]:
+        """Send all calls before one is answered."""
+        return await asyncio.gather(
+            *(api.ask("POST", path, json=body) for body in bodies)
+        )
+
+    holdouts = [0.999 if number % 2 else 0 for number in range(CALLERS)]
+    offers = [offer_of("a", holdout=holdout) for holdout in holdouts]
+    answers = [read_data(answer) for answer in api.run(send(OFFERS, offers))]
+    assert all(answer == answers[0] for answer in answers)
+    assert len(rows(api.setup.store.url, "select loop from trial")) == 1
+
+    results = [result_of("a", passed=bool(number % 2)) for number in range(CALLERS)]
+    statuses = [answer.status_code for answer in api.run(send(RESULTS, results))]
+    assert sorted(statuses) == CALLERS // 2 * [200] + CALLERS // 2 * [409]
