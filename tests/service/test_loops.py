@@ -66,6 +66,23 @@ def report(
     return api.put(f"/v1/loops/{id}/attempts/{n}", json=body, key=key)
 
 
+def test_an_attempt_has_its_own_model_or_that_of_the_loop(api):
+    assert open_loop(api, "models", model="small-1b").json()["model"] == "small-1b"
+    assert report(api, "models", 1).status_code == 200
+    assert report(api, "models", 2, output="12 kg", model="large-70b").is_success
+
+    loop = api.get("/v1/loops/models").json()
+
+    assert [attempt["model"] for attempt in loop["made"]] == ["small-1b", "large-70b"]
+    assert loop["model"] == "small-1b"
+
+
+def test_a_model_whose_name_cannot_be_shown_is_refused(api):
+    refused = problem(open_loop(api, "unnamed", model="a\nb"), 422, "invalid_input")
+
+    assert "model" in str(refused)
+
+
 def deep(levels: int) -> Any:
     return [deep(levels - 1)] if levels else 1
 

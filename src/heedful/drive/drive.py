@@ -47,7 +47,7 @@ from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
-from heedful.models.contract import Model
+from heedful.models.contract import MAX_MODEL_NAME_CHARS, Model
 from heedful.redact import redact
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
@@ -120,6 +120,7 @@ def validate_options(
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
     memory_key: str | None = None,
+    model: str = "",
     tell: Tell = "both",
     **_: object,
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
@@ -146,7 +147,8 @@ def validate_options(
         is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
         require(is_limit, "timeout", timeout, "a number of seconds above 0")
 
-    _validate_memory_key(memory_key)
+    validate_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
+    validate_name("model", model, MAX_MODEL_NAME_CHARS)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 
     return policy, loop_goals
@@ -175,16 +177,12 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
     )
 
 
-def _validate_memory_key(key: str | None) -> None:
-    """Raise InvalidInput unless `key` is empty or printable, short and not a secret."""
-    if not key:
-        return
-
-    limit = journal.MAX_MEMORY_KEY_CHARS
-    printable = isinstance(key, str) and key.isprintable()
-    if not printable or redact(key[:limit]) != key:
-        allowed = f"None, or at most {limit} printable characters without a secret"
-        raise errors.InvalidInput("memory_key", key, allowed)
+def validate_name(option: str, name: str, limit: int) -> None:
+    """Raise InvalidInput unless `name` is printable, short and not a secret."""
+    is_printable = isinstance(name, str) and name.isprintable()
+    if not is_printable or redact(name[:limit]) != name:
+        allowed = f"at most {limit} printable characters without a secret"
+        raise errors.InvalidInput(option, name, allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +225,7 @@ class Run(Generic[C]):
     seed: int = 0
     feedback: Feedback | None = None
     memory_key: str | None = None
+    model: str = ""
     tell: Tell = "both"
     recall: RecallFunction | RecallOnTrial | None = None
     stage: StageHead | None = None
@@ -241,12 +240,17 @@ class Run(Generic[C]):
             timeout=self.timeout,
             evaluate=self.evaluate,
             memory_key=self.memory_key,
+            model=self.model,
             tell=self.tell,
         )
 
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
         self._generate, self._blocks = generator(self.generate)
+        # What memory knows of the model before it has answered.
+        self._known_model = self.model
+        if not self.model and isinstance(self._generate, Writer):
+            self._known_model = self._generate.model.name
         self._pure = pure(self.checks, self.evaluate)
 
         if self.memory_key is None:
@@ -501,6 +505,7 @@ class Run(Generic[C]):
             kind="loop" if self.stage is None else "stage",
             stage=self.stage,
             memory_key=self.memory_key or "",
+            model=self._known_model,
         )
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
@@ -625,7 +630,7 @@ class Run(Generic[C]):
         if answer is None:
             answer = await self._answer(loop, context)
             usage = answer.usage.lasting(time.perf_counter() - began)
-            answer = CandidateBatch(answer.values, usage)
+            answer = replace(answer, usage=usage)
             # Pure checks are quick and repeatable: then the attempt's entry is enough.
             if self._lease.durable and not self._pure:
                 step = (_answer_step(loop), answer.plain())
@@ -653,6 +658,7 @@ class Run(Generic[C]):
             repeats=near_repeat,
             greedy=model_wrote and context.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
+            model=answer.model,
         )
         return value, attempt
 
@@ -665,9 +671,11 @@ class Run(Generic[C]):
         if not is_first and self.revise is not None:
             evaluation = loop.attempts[-1].evaluation
             findings = evaluation.findings if evaluation else ()
-            return await revised(self.revise, context, findings)
-
-        return await produce(self._generate, context, self._blocks)
+            answer = await revised(self.revise, context, findings)
+        else:
+            answer = await produce(self._generate, context, self._blocks)
+        # The name that the user gave counts before the one that a provider gives.
+        return replace(answer, model=self.model or answer.model)
 
     async def _best_of(
         self, loop: record.Loop, answer: CandidateBatch, context: Context
@@ -815,6 +823,7 @@ async def run(
     seed: int = 0,
     feedback: Feedback | None = None,
     memory_key: str | None = None,
+    model: str = "",
     tell: Tell = "both",
     recall: RecallFunction | RecallOnTrial | None = None,
 ) -> Result[Any]:
@@ -830,7 +839,9 @@ async def run(
     `timeout` limits one attempt, in seconds. The first attempt has this `temperature`
     and `seed`. `feedback(evaluation, goals)` writes the hint for the next attempt.
     Loops with the same `memory_key` tell each other the rules that they broke; by
-    default it is the module and the name of the function `generate`. `tell` is what
+    default it is the module and the name of the function `generate`. `model` names the
+    model that `generate` asks, so that lessons and proof tell models apart; a Model, a
+    Writer and the answer of an SDK name their own. `tell` is what
     memory adds to prompts: "rules", "examples" or "both". With "rules" it never stores
     or shows outputs, only errors and fixes. `recall(task)` returns texts of another
     memory that prompts show; they are on trial under the function's name, or as
@@ -858,6 +869,7 @@ async def run(
         seed=seed,
         feedback=feedback,
         memory_key=memory_key,
+        model=model,
         tell=tell,
         recall=recall,
     )

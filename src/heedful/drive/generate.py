@@ -15,7 +15,14 @@ from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.record import NO_USAGE, Finding, Usage
 from heedful.models.call import complete
-from heedful.models.contract import Answer, Message, Model, answer_of, usage_of
+from heedful.models.contract import (
+    Answer,
+    Message,
+    Model,
+    answer_of,
+    model_of,
+    usage_of,
+)
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
 
@@ -119,10 +126,14 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
 
 @dataclass(frozen=True, slots=True)
 class CandidateBatch:
-    """The candidates of one attempt, at least one, and their cost."""
+    """The candidates of one attempt, at least one, their cost, and who wrote them.
+
+    `model` is "" if it is unknown, or if several models wrote them.
+    """
 
     values: tuple[Any, ...]
     usage: Usage
+    model: str = ""
 
     def plain(self) -> list[Any]:
         """Return JSON data for the journal. Raises NotJournalable."""
@@ -134,12 +145,13 @@ class CandidateBatch:
             usage.cost,
             usage.seconds,
         ]
-        return [[journalable(value) for value in self.values], costs]
+        return [[journalable(value) for value in self.values], costs, self.model]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> CandidateBatch:
         """Return the candidates from JSON data that the method `plain` returned."""
-        values, costs = plain
+        # An older heedful wrote no model.
+        values, costs, *models = plain
         calls, prompt_tokens, completion_tokens, cost, seconds = costs
         usage = Usage(
             calls,
@@ -148,7 +160,7 @@ class CandidateBatch:
             cost=cost,
             seconds=seconds,
         )
-        return cls(tuple(values), usage)
+        return cls(tuple(values), usage, model="".join(models))
 
 
 async def produce(
@@ -167,7 +179,8 @@ async def produce(
             temperature=context.temperature,
             seed=context.seed,
         )
-        return CandidateBatch((answer.text,), answer.usage)
+        # The name that the user gave stays the same if the provider serves a newer one.
+        return CandidateBatch((answer.text,), answer.usage, generate.model.name)
 
     arguments = [context.task]
     if takes(generate, 2):
@@ -214,7 +227,7 @@ async def _ask_function(
     if isinstance(result, tuple) and len(result) == 2 and answer_of(result[0]) is None:
         usage = usage_of(result[1])
         if usage is not None:
-            return CandidateBatch(result[:1], usage)
+            return CandidateBatch(result[:1], usage, model_of(result[1]))
 
     # A pair without a usage is a list of two candidates.
     candidates = [result]
@@ -231,7 +244,10 @@ async def _ask_function(
     answers = [_as_answer(candidate) for candidate in candidates]
     values = tuple(answer.text for answer in answers)
     usage = sum((answer.usage for answer in answers), NO_USAGE)
-    return CandidateBatch(values, usage)
+    model = answers[0].model
+    if any(answer.model != model for answer in answers):
+        model = ""
+    return CandidateBatch(values, usage, model)
 
 
 def _generate_failed(name: str, error: BaseException) -> GenerateFailed:

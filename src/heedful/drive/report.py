@@ -27,7 +27,7 @@ from heedful.loop import codec, decide, policies, record, runs, stop
 from heedful.loop.explain import Explanation
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
-from heedful.models.contract import answer_of, usage_of
+from heedful.models.contract import MAX_MODEL_NAME_CHARS, answer_of, usage_of
 from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
@@ -48,11 +48,12 @@ MIN_FINDING_CHARS = 100  # of the JSON of a finding without a message
 class AttemptReport:
     """An attempt as an orchestrator reports it: output or digest, evaluation, cost.
 
-    The `output` may be the answer of an SDK, and `usage` its usage. heedful also runs
-    `checks` on the output. `request` is further JSON data of the report, such as the
-    arguments of the checks; it is part of the `name`. If nobody has `vouched` for
-    evaluation and checks, or the loop has other goals than `goals`, its lessons wait in
-    quarantine. Raises InvalidInput, UsageError.
+    The `output` may be the answer of an SDK, and `usage` its usage. `model` names the
+    model that wrote the output; by default, the answer or the loop names it. heedful
+    also runs `checks` on the output. `request` is further JSON data of the report, such
+    as the arguments of the checks; it is part of the `name`. If nobody has `vouched`
+    for evaluation and checks, or the loop has other goals than `goals`, its lessons
+    wait in quarantine. Raises InvalidInput, UsageError.
     """
 
     output: Any = None
@@ -66,14 +67,18 @@ class AttemptReport:
     request: Any = None
     vouched: bool = True
     goals: Sequence[record.Goal] | None = None
+    model: str = ""
 
     def __post_init__(self) -> None:
         output = self.output
         usage: Any = self.usage
+        model = self.model
+        drive.validate_name("model", model, MAX_MODEL_NAME_CHARS)
         if not isinstance(output, str | dict | None):
             answer = answer_of(output)
             if answer is not None:
                 output = answer.text
+                model = model or answer.model
                 usage = answer.usage if usage == record.NO_USAGE else usage
 
         if not isinstance(usage, record.Usage):
@@ -97,6 +102,7 @@ class AttemptReport:
 
         object.__setattr__(self, "output", output)
         object.__setattr__(self, "usage", usage)
+        object.__setattr__(self, "model", model)
 
     @property
     def name(self) -> str:
@@ -112,6 +118,7 @@ class AttemptReport:
             dict(self.labels),
             self.request,
             self.reported_as,
+            *filter(None, [self.model]),
         )
         text = json.dumps(document, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -172,6 +179,7 @@ class AttemptReport:
             reported_as=self.reported_as,
             judged_by=judges,
             vouched=self.vouched and same_goals,
+            model=self.model,
         )
 
 
@@ -286,6 +294,7 @@ def _decide(
     """Decide on an attempt."""
     stored_loop = snapshot.state.stored
     attempt = report.attempt(stored_loop.loop, number, evaluation)
+    attempt = replace(attempt, model=attempt.model or stored_loop.head.model)
     loop = journal.append_attempt(
         _loop_with_policy(snapshot, policy), attempt, time.time()
     )
@@ -420,6 +429,7 @@ async def open_loop(
     context: Any = None,
     memory: Memory | Store | str | None = None,
     memory_key: str = "",
+    model: str = "",
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> ReportedLoop:
@@ -428,12 +438,18 @@ async def open_loop(
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them
     and decides. With a `memory`, the loop is in its store and scope, gets what earlier
     loops learnt, and teaches when it ends; loops with the same `memory_key` tell each
-    other the rules that they broke. Checks find `context` as `Context.data`. Raises
+    other the rules that they broke. `model` names the model that makes the attempts, if
+    their reports do not. Checks find `context` as `Context.data`. Raises
     InvalidInput, StoreError, and Conflict if the loop exists with another task,
     context, goals, policy or memory key.
     """
     policy, loop_goals = drive.validate_options(
-        id=id, checks=checks, goals=goals, policy=policy, memory_key=memory_key
+        id=id,
+        checks=checks,
+        goals=goals,
+        policy=policy,
+        memory_key=memory_key,
+        model=model,
     )
     is_text = isinstance(task, str) and context is None
     may_be_large = not is_text or len(task) > MAX_INLINE_CHARS
@@ -463,6 +479,7 @@ async def open_loop(
         policy=policy_document,
         context=context,
         memory_key=memory_key,
+        model=model,
     )
     if may_be_large:
         head = replace(head, columns=await offload(loops.head_columns, head))

@@ -80,9 +80,9 @@ class Host:
     """heedful for the runs of one agent: its memory, its checks, and when it must stop.
 
     `memory` is a Memory, a Store, its name, or None. `checks`, `goals`, `policy`,
-    `memory_key` and `context` are those of `open_loop`; without checks and goals no run
-    gets a verdict. A lookup takes at most `seconds`. Errors of heedful are logged and
-    not raised, except with `strict`.
+    `memory_key`, `model` and `context` are those of `open_loop`; without checks and
+    goals no run gets a verdict. A lookup takes at most `seconds`. Errors of heedful are
+    logged and not raised, except with `strict`.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -90,6 +90,7 @@ class Host:
     goals: Sequence[Goal | str] = ()
     policy: Policy | str = "default"
     memory_key: str = ""
+    model: str = ""
     context: Any = None
     scope: Scope | None = None
     seconds: float = 2.0
@@ -502,6 +503,7 @@ class HostRun:
             _plain_data(self.task),
             memory=host.own_memory,
             memory_key=host.memory_key,
+            model=host.model,
             checks=host.checks,
             goals=host.goals,
             policy=host.policy,

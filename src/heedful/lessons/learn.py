@@ -135,6 +135,7 @@ def outcome_of(
         signatures=digests,
         memory_key=memory_key,
         rules=rules,
+        model=loop.model,
     )
 
 
@@ -166,7 +167,9 @@ def _first_try_lesson(loop: Loop, task: str) -> Lesson:
         text="Answers that were accepted at the first try.",
         sighting="accepted at the first try",
         loop=loop.id,
-        example=Example(task, attempt.candidate.text or "", after=scores),
+        example=Example(
+            task, attempt.candidate.text or "", after=scores, model=attempt.model
+        ),
         tags=("accepted",),
     )
 
@@ -203,6 +206,7 @@ class _Correction:
             after=after,
             evidence=clip(self.finding.evidence),
             fix=clip(self.finding.fix),
+            model=self.rejected.model,
         )
 
     def rule(self, loop: Loop, task: str, declared: Declared) -> str:

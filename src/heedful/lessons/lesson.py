@@ -113,7 +113,8 @@ class Example:
     `rejected` and `wrong` are empty if the first output was accepted. `before` and
     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
     finding, `rule` is what it says without particulars of the task, `context` is text
-    around the task.
+    around the task. `model` wrote the rejected output, or else the accepted one; it is
+    "" if it is unknown.
     """
 
     task: str
@@ -127,6 +128,7 @@ class Example:
     context: str = ""
     fix: str = ""
     rule: str = ""
+    model: str = ""
 
     @property
     def deltas(self) -> dict[str, float]:
@@ -441,7 +443,7 @@ class Outcome:
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an
     outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
-    key that it broke.
+    key that it broke. `model` made the attempts, "" if it is unknown.
     """
 
     loop: str
@@ -451,6 +453,7 @@ class Outcome:
     signatures: frozenset[str] = frozenset()
     memory_key: str = ""
     rules: frozenset[str] = frozenset()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,7 +474,15 @@ class LoopExposures:
 
 
 MAX_SOURCE_NAME_CHARS = 500
-_EXAMPLE_TEXT_FIELDS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+_EXAMPLE_TEXT_FIELDS = (
+    "task",
+    "accepted",
+    "rejected",
+    "wrong",
+    "evidence",
+    "context",
+    "model",
+)
 
 
 def check_trust(trust: object) -> None:

@@ -365,7 +365,8 @@ class Attempt:
     outside host reports, `report` is the report's id and `reported_as` the host's name
     for the attempt. `judged_by` names the checks and critics of the evaluation;
     ("report",) means that the host sent the evaluation. `vouched` means that the
-    evaluation counts as a measurement.
+    evaluation counts as a measurement. `model` names the model that wrote the
+    candidate, "" if it is unknown.
     """
 
     number: int
@@ -380,6 +381,7 @@ class Attempt:
     reported_as: str = ""
     judged_by: tuple[str, ...] = ()
     vouched: bool = True
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +512,11 @@ class Loop:
     def usage(self) -> Usage:
         """The usage of all attempts, plus `extra`."""
         return sum((attempt.usage for attempt in self.attempts), self.extra)
+
+    @property
+    def model(self) -> str:
+        """The model of the first attempt whose model is known; "" if none is."""
+        return next((attempt.model for attempt in self.attempts if attempt.model), "")
 
     @lazy
     def ranks(self) -> tuple[Rank | None, ...]:

@@ -27,14 +27,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer's text, its usage, and how it ended.
+    """An answer's text, its usage, how it ended, and the model that wrote it.
 
-    `finish` is "length" if `max_tokens` cut it off.
+    `finish` is "length" if `max_tokens` cut it off. `model` is "" if it is unknown.
     """
 
     text: str
     usage: Usage = Usage(calls=1)
     finish: Literal["stop", "length"] = "stop"
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ _ANSWER_TEXT_PATHS = (
     "parsed",
     "text",
 )
+# Where they keep the name of the model that answered.
+_ANSWER_MODEL_PATHS = ("model", "model_version")
+MAX_MODEL_NAME_CHARS = 200
 
 
 def _value_at(value: Any, path: str) -> Any:
@@ -133,18 +137,28 @@ def answer_of(value: Any) -> Answer | None:
     if usage is None:
         return None
 
+    model = model_of(value)
     for path in _ANSWER_TEXT_PATHS:
         text = _value_at(value, path)
         if text is not None:
-            return Answer(text, usage)
+            return Answer(text, usage, model=model)
 
     # The answer of Anthropic is a list of blocks.
     blocks = _value_at(value, "content")
     if isinstance(blocks, list):
         texts = [_value_at(block, "text") or "" for block in blocks]
-        return Answer("".join(texts), usage)
+        return Answer("".join(texts), usage, model=model)
 
     return None
+
+
+def model_of(value: Any) -> str:
+    """Return the name of the model in the answer of an SDK; "" if it has none."""
+    for path in _ANSWER_MODEL_PATHS:
+        name = _value_at(value, path)
+        if isinstance(name, str) and name.isprintable():
+            return name[:MAX_MODEL_NAME_CHARS]
+    return ""
 
 
 class Options(TypedDict, total=False):

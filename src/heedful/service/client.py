@@ -185,13 +185,14 @@ class Client(AbstractAsyncContextManager["Client"]):
         policy: Policy | str | None = None,
         context: Any = None,
         memory_key: str = "",
+        model: str = "",
     ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop as it is.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
         `Context.data`. Loops with the same `memory_key` tell each other the rules that
-        they broke. Raises Conflict if the existing loop has another task, context,
-        goals, policy or memory key.
+        they broke. `model` names the model that makes the attempts. Raises Conflict if
+        the existing loop has another task, context, goals, policy or memory key.
         """
         body = {
             "task": task,
@@ -201,6 +202,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         }
         if memory_key:
             body["memory_key"] = memory_key
+        if model:
+            body["model"] = model
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(
@@ -213,12 +216,14 @@ class Client(AbstractAsyncContextManager["Client"]):
         evaluation: Evaluation | None = None,
         checks: Sequence[Plain] = (),
         usage: Usage = NO_USAGE,
+        model: str = "",
     ) -> Verdict:
         """Report an attempt, numbered from 1; return whether to make another or stop.
 
         Pass the `output` of the attempt, or only its `digest`. The attempt is judged by
         `evaluation`, by `checks` that the service runs (`{"name": …}` with arguments),
-        or both. A repeated report returns the same verdict. Raises NotFound,
+        or both. `model` names the model that wrote the output, if it is not that of the
+        loop. A repeated report returns the same verdict. Raises NotFound,
         OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt
         exists, UsageError for an empty report.
         """
@@ -229,6 +234,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "checks": list(checks),
             "usage": usage,
         }
+        if model:
+            body["model"] = model
         answer = await self.call("PUT", "loops", loop, "attempts", attempt, body=body)
         return verdict(answer)
 
@@ -273,6 +280,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                 "rejected": example.rejected,
                 "wrong": example.wrong,
             }
+            if example.model:
+                pair["model"] = example.model
 
         body = {
             "error_type": error_type,
@@ -428,6 +437,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             "signatures": sorted(outcome.signatures),
             "memory_key": outcome.memory_key,
         }
+        if outcome.model:
+            body["model"] = outcome.model
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:

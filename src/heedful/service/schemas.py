@@ -27,7 +27,7 @@ from heedful.lessons.action import ActionHistory, KnownFailure
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
-from heedful.models.contract import Message
+from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
 from heedful.store.keys import Key
@@ -132,6 +132,9 @@ Excerpt = Annotated[Text, Field(max_length=4_000)]
 Long = Annotated[Text, Field(max_length=100_000)]
 ErrorText = Annotated[Long, Field(min_length=1)]
 MemoryKey = Annotated[Text, Field(max_length=200)]
+ModelName = Annotated[
+    Text, Field(max_length=MAX_MODEL_NAME_CHARS, description="The model, if known.")
+]
 LOOP_NAME_VALIDATOR = AfterValidator(_loop_name)
 LoopName = Annotated[Name, LOOP_NAME_VALIDATOR]
 Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
@@ -166,7 +169,8 @@ class NewLoop(Body):
     """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
     Loops with the same `memory_key`, such as the name of what makes the attempts, tell
-    each other the rules that they broke, whatever their tasks.
+    each other the rules that they broke, whatever their tasks. `model` makes the
+    attempts, unless a report names another.
 
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
     the policy of the service applies.
@@ -177,6 +181,7 @@ class NewLoop(Body):
     goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
     policy: Notation | None = None
     memory_key: MemoryKey = ""
+    model: ModelName = ""
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR]
@@ -232,6 +237,7 @@ class NewAttempt(Body):
     evaluation: _Evaluation | None = None
     checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
     usage: _Usage = record.NO_USAGE
+    model: ModelName = ""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -328,6 +334,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "task": head.task,
         "context": head.context,
         "memory_key": head.memory_key,
+        "model": stored.model,
         "goals": head.goals,
         "policy": head.policy,
         "usage": codec.to_document(loop.usage),
@@ -398,6 +405,7 @@ class NewExample(BaseModel):
     accepted: Excerpt = ""
     rejected: Excerpt = ""
     wrong: Excerpt = ""
+    model: ModelName = ""
 
 
 class NewLesson(Body):
@@ -579,6 +587,7 @@ class NewOutcome(Body):
     calls: Annotated[int, Field(ge=0, le=2**31 - 1), _COUNT_VALIDATOR]
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
     memory_key: MemoryKey = ""
+    model: ModelName = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

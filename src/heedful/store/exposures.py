@@ -139,6 +139,7 @@ def _record_outcome(
         "right_at_once": outcome.right_at_once,
         "calls": outcome.calls,
         "memory_key": outcome.memory_key,
+        "model": storable(outcome.model),
         "signatures": json.dumps(sorted(_broken_signatures(db, scope, outcome))),
     }
     limits = {"most": actor.outcomes, "day": ABANDONED_LOOP_SECONDS}

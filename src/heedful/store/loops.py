@@ -630,6 +630,7 @@ def head_columns(head: Head) -> dict[str, str]:
         "policy": _dump_again(_json(head.policy)),
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
+        "model": storable(head.model),
         "run": "",
         "stage": "",
         "settings": "null",
@@ -876,6 +877,7 @@ def _head_from(row: Row, task: bool = True) -> Head:
         kind=row["kind"],
         stage=stage,
         memory_key=row["memory_key"],
+        model=row["model"],
     )
 
 

@@ -32,7 +32,8 @@ class Head:
     `context` becomes the `Context.data` of the checks, unless the driver of the loop
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
-    with "" it learns none. `columns` are those of its row, if they were made before the
+    with "" it learns none. `model` names the model that makes its attempts, "" if only
+    they name it. `columns` are those of its row, if they were made before the
     transaction to keep it short.
     """
 
@@ -43,6 +44,7 @@ class Head:
     kind: Kind = "loop"
     stage: StageHead | None = None
     memory_key: str = ""
+    model: str = ""
     columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
 
@@ -85,6 +87,11 @@ class StoredLoop:
     def ended(self) -> bool:
         """True if the last decision ended the loop."""
         return isinstance(latest_verdict(self.decisions), Done)
+
+    @property
+    def model(self) -> str:
+        """The model of the first attempt, or the one named at the start; "" if none."""
+        return self.loop.model or self.head.model
 
     def explain(self) -> explain.Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""

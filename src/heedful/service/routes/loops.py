@@ -106,6 +106,7 @@ async def attempt(
         body.digest,
         evaluation=body.evaluation,
         usage=body.usage,
+        model=body.model,
         request=sent_checks,
         vouched=is_key_trusted or is_judged_by_pins,
         goals=expected_goals,
@@ -163,6 +164,7 @@ async def begin(
             goals=goals,
             policy=rules,
             memory_key=body.memory_key,
+            model=body.model,
             store=setup.store,
             scope=caller.scope,
         )

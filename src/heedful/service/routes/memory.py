@@ -154,6 +154,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
         calls=body.calls,
         signatures=frozenset(body.signatures),
         memory_key=body.memory_key,
+        model=body.model,
     )
     await caller.write(exposures.remember, (), outcome=outcome)
 
@@ -290,6 +291,7 @@ async def create(
             rejected=body.example.rejected,
             wrong=body.example.wrong,
             context=body.context,
+            model=body.example.model,
         )
 
     answer = await caller.memory.remember(

@@ -2,9 +2,9 @@
 
 -- name: insert_loop
 insert into loop (
-  tenant, project, id, kind, run, stage, memory_key, via, settings, task, goals, policy, context, owner, lease, created, updated
+  tenant, project, id, kind, run, stage, memory_key, model, via, settings, task, goals, policy, context, owner, lease, created, updated
 ) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
 ) on conflict do nothing returning n;
 
 -- name: fence
@@ -26,7 +26,7 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state 
 where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
+select n, id, kind, run, stage, memory_key, model, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
        lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 

@@ -197,6 +197,9 @@ begin
   end if;
   return met;
 end $$;
+-- The model that makes the attempts of a loop.
+alter table loop add column model text collate "C" not null default '';
+alter table outcome add column model text collate "C" not null default '';
 -- Episodes whose lessons a model rewords.
 alter table episode add column awaits_model boolean not null default false;
 create index episode_awaiting on episode (tenant, project, at) where awaits_model;

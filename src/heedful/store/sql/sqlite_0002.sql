@@ -23,6 +23,10 @@ drop view recallable;
 alter table episode add column awaits_model boolean not null default false;
 create index episode_awaiting on episode (tenant, project, at) where awaits_model;
 
+-- The model that makes the attempts of a loop.
+alter table loop add column model text not null default '';
+alter table outcome add column model text not null default '';
+
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
 -- has put another file in its place.
 create table identity (id text not null);

@@ -4,7 +4,7 @@
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
--- of one `memory_key` show each other the rules that they broke.
+-- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, '' if only they name it.
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -14,6 +14,7 @@ create table loop (
   run text not null default '',
   stage text not null default '',
   memory_key text not null default '',
+  model text not null default '',
   via text not null default '',
   briefing text not null default '',
   settings text not null default 'null',
@@ -292,7 +293,7 @@ create table exposure (
 ) without rowid;
 
 -- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1; it is null for an outcome that
--- does not count, because its key had reported enough of them that day.
+-- does not count, because its key had reported enough of them that day. `model` made the attempts, '' if it is unknown.
 create table outcome (
   tenant text not null,
   project text not null,
@@ -301,6 +302,7 @@ create table outcome (
   right_at_once boolean not null,
   calls integer not null,
   signatures text not null,
+  model text not null default '',
   via text not null default '',
   at real not null,
   primary key (tenant, project, loop)

@@ -1,0 +1,247 @@
+"""What a lesson belongs to: the model that was corrected is recorded with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful import Answer, Finding
+from heedful.errors import InvalidInput
+from heedful.memory.memory import Memory
+from heedful.models.contract import answer_of
+from heedful.store import loops
+from heedful.store.store import Store
+from heedful.testing import ScriptedModel
+from tests.engines import rows
+
+pytestmark = pytest.mark.both
+
+FIX = "answer with one of P0 to P3"
+USAGE = SimpleNamespace(prompt_tokens=7, completion_tokens=2)
+SMALL = "small-1b"
+LARGE = "large-70b"
+
+
+def severity(answer: str, context: heedful.Context) -> list[Finding]:
+    if answer in ("P0", "P1", "P2", "P3"):
+        return []
+    return [Finding("severity", f"{answer!r} is no severity", fix=FIX)]
+
+
+def answer(task: str, hint: str) -> str:
+    return "P1" if FIX in hint else "high"
+
+
+def completion(text: str) -> Any:
+    """Return the answer of an SDK, which names its model."""
+    message = SimpleNamespace(content=text, parsed=None)
+    choices = [SimpleNamespace(message=message)]
+    return SimpleNamespace(choices=choices, usage=USAGE, model=SMALL)
+
+
+async def drive(
+    memory: Memory, task: str = "checkout answers 500", **options: Any
+) -> heedful.Result[Any]:
+    """Run a loop that fails the check `severity` until it is told the rule."""
+    settings = {
+        "generate": answer,
+        "checks": [severity],
+        "memory": memory,
+        "memory_key": "triage",
+        "store": memory.store,
+        **options,
+    }
+    return await heedful.run(task, **settings)
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    return Memory(store, holdout=0)
+
+
+def stored_models(path: Path) -> set[str]:
+    """Return the models of the stored examples."""
+    records = rows(path, "select record from example")
+    return {json.loads(record)["model"] for (record,) in records}
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        pytest.param({}, "", id="nobody names it"),
+        pytest.param({"model": SMALL}, SMALL, id="the option"),
+        pytest.param(
+            {"generate": lambda task, hint: Answer(answer(task, hint), model=SMALL)},
+            SMALL,
+            id="an Answer",
+        ),
+        pytest.param(
+            {"generate": lambda task, hint: completion(answer(task, hint))},
+            SMALL,
+            id="the answer of an SDK",
+        ),
+        pytest.param(
+            {"generate": ScriptedModel("high", "P1", forever=True)},
+            "scripted",
+            id="a Model",
+        ),
+        pytest.param(
+            {
+                "generate": lambda task, hint: completion(answer(task, hint)),
+                "model": LARGE,
+            },
+            LARGE,
+            id="the option before the answer",
+        ),
+    ],
+)
+async def test_attempts_lessons_and_the_outcome_name_the_model(
+    memory: Memory, path: Path, options: dict[str, Any], model: str
+) -> None:
+    result = await drive(memory, **options)
+
+    stored_loop = await memory.store.read(memory.scope, loops.read, result.id)
+    assert [attempt.model for attempt in stored_loop.loop.attempts] == [model, model]
+    assert stored_loop.model == model
+    assert stored_models(path) == {model}
+
+
+async def test_the_lesson_names_the_model_that_was_corrected(
+    memory: Memory, path: Path
+) -> None:
+    def escalate(task: str, hint: str) -> Answer:
+        return Answer("P1", model=LARGE) if hint else Answer("high", model=SMALL)
+
+    result = await drive(memory, generate=escalate)
+
+    assert [attempt.model for attempt in result.loop.attempts] == [SMALL, LARGE]
+    assert stored_models(path) == {SMALL}
+
+
+async def test_candidates_of_several_models_have_no_model(memory: Memory) -> None:
+    def ask_both(task: str, hint: str) -> list[Answer]:
+        return [Answer("P1", model=SMALL), Answer("P2", model=LARGE)]
+
+    result = await drive(memory, generate=ask_both)
+
+    assert result.loop.model == ""
+
+
+async def test_an_answer_that_waits_in_the_journal_keeps_its_model(
+    memory: Memory,
+) -> None:
+    failures = [OSError("the check is broken at first")]
+
+    def broken(candidate: str, context: heedful.Context) -> list[Finding]:
+        if failures:
+            raise failures.pop()
+        return []
+
+    def generate(task: str, hint: str) -> Answer:
+        return Answer("P1", model=SMALL)
+
+    options: dict[str, Any] = {
+        "generate": generate,
+        "checks": [broken],
+        "id": "resumed",
+    }
+    # A check that raises is run once more on the same candidate.
+    failures *= 2
+    with pytest.raises(heedful.errors.CheckFailed):
+        await drive(memory, **options)
+    result = await drive(memory, **options)
+
+    assert result.loop.model == SMALL
+
+
+async def test_a_reported_attempt_has_its_own_model_or_that_of_the_loop(
+    memory: Memory, path: Path
+) -> None:
+    loop = await heedful.open_loop(
+        "reported", "a typo", checks=[severity], memory=memory, model=SMALL
+    )
+
+    await loop.report("high")
+    await loop.report("P1", model=LARGE)
+
+    assert [attempt.model for attempt in loop.loop.attempts] == [SMALL, LARGE]
+    assert stored_models(path) == {SMALL}
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("m" * 201, id="too long"),
+        pytest.param("a\nb", id="not printable"),
+        pytest.param("sk-ant-api03-" + "a1B2" * 22, id="a secret"),
+        pytest.param(7, id="no text"),
+    ],
+)
+async def test_a_name_that_cannot_be_stored_is_refused(
+    memory: Memory, name: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="model"):
+        await drive(memory, model=name)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(
+    ("answered", "model"),
+    [
+        pytest.param({"model": "gpt-5"}, "gpt-5", id="OpenAI, LiteLLM, Anthropic"),
+        pytest.param({"model_version": "gemini-3"}, "gemini-3", id="Google"),
+        pytest.param({"model": None}, "", id="no name"),
+        pytest.param({"model": "a\nb"}, "", id="no name that can be shown"),
+        pytest.param({"model": "m" * 300}, "m" * 200, id="a long name"),
+    ],
+)
+def test_the_answer_of_an_sdk_names_its_model(
+    answered: dict[str, Any], model: str
+) -> None:
+    sdk_answer = SimpleNamespace(output_text="hi", usage=USAGE, **answered)
+
+    found = answer_of(sdk_answer)
+
+    assert found is not None
+    assert found.model == model
+
+
+async def test_an_export_carries_the_model(memory: Memory, tmp_path: Path) -> None:
+    await drive(memory, model=SMALL)
+    file = tmp_path / "lessons.jsonl"
+    await memory.export(file)
+    other = Memory(memory.store, heedful.Scope("other", "project"))
+
+    await other.import_(file, trust="operator", by="Ada", why="moved")
+
+    (lesson, *_) = await other.query()
+    assert lesson.example.model == SMALL
+
+
+async def test_an_export_without_models_is_read(memory: Memory, tmp_path: Path) -> None:
+    await drive(memory, model=SMALL)
+    file = tmp_path / "lessons.jsonl"
+    await memory.export(file)
+    older = without_models(file.read_bytes())
+    file.write_bytes(older)
+    other = Memory(memory.store, heedful.Scope("other", "project"))
+
+    await other.import_(file, trust="operator", by="Ada", why="moved")
+
+    (lesson, *_) = await other.query()
+    assert lesson.example.model == ""
+
+
+def without_models(export: bytes) -> bytes:
+    """Return an export as a heedful wrote it that knew no models."""
+    *lines, end = export.splitlines(keepends=True)
+    body = b"".join(lines).replace(f',"model":"{SMALL}"'.encode(), b"")
+    digest = hashlib.sha256(body).hexdigest()
+    return body + json.dumps({**json.loads(end), "sha256": digest}).encode() + b"\n"
