@@ -43,7 +43,10 @@ GOOD = {
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was reviewed yet", "rulings"),
-    "proof": ("insufficient data", "pooled lessons pending ended holdout sources"),
+    "proof": (
+        "insufficient data",
+        "model pooled models lessons pending ended holdout sources",
+    ),
     "dream --dry-run": (
         "lessons: ",
         "id at by mode before vetoes queries proposals after nothing",

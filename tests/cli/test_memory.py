@@ -407,7 +407,10 @@ def verified_lesson(name: str) -> Lesson:
 
 
 def prove(
-    desk: Desk, *evidence: tuple[str, int, int, int, int], share: float = 0.5
+    desk: Desk,
+    *evidence: tuple[str, int, int, int, int],
+    share: float = 0.5,
+    model: str = "",
 ) -> None:
     """Store the evidence of ended loops: (lesson, right where shown, wrong where shown,
     right where withheld, wrong where withheld), ...
@@ -432,7 +435,11 @@ def prove(
                     )
                     errors = frozenset(() if right else {digest})
                     end = Outcome(
-                        loop, right, calls=1 if right else 3, signatures=errors
+                        loop,
+                        right,
+                        calls=1 if right else 3,
+                        signatures=errors,
+                        model=model,
                     )
                     await store.write(
                         Scope(),
@@ -504,6 +511,25 @@ def test_proof_of_a_memory_on_trial(desk, session):
     assert document["missing"] == 0
     assert document["pending"] == 1
     assert document["shown"] + document["withheld"] == 60
+
+
+def test_proof_is_split_by_model(desk, session):
+    prove(desk, ("bad", 3, 1, 0, 0), model="small-1b")
+    prove(desk, ("good", 2, 0, 0, 1), model="large-70b")
+    line = "  small-1b: shown 4, withheld 0: right at the first try 75 % against 0 %"
+    session(
+        ("proof", 0, "by model (--model NAME has its lessons)", line),
+        ("proof --model small-1b", 0, "loops of small-1b", "!lesson 2"),
+        ("proof --model other", 0, "no loop of 'other'", "models: large-70b, small-1b"),
+    )
+
+    document = session(("proof --json --model small-1b", 0)).json
+
+    assert document["model"] == "small-1b"
+    assert document["pooled"]["shown"] == 4
+    assert document["models"]["large-70b"]["shown"] == 2
+    assert document["models"]["large-70b"]["withheld"] == 1
+    assert [lesson["id"] for lesson in document["lessons"]] == [1]
 
 
 def test_proof_counts_the_loops_that_run(desk, session):

@@ -13,12 +13,13 @@ import pytest
 import heedful
 from heedful import Answer, Finding
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.memory.memory import Memory
 from heedful.models.contract import answer_of
-from heedful.store import loops
+from heedful.store import exposures, loops
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from tests.engines import rows
+from tests.engines import change_rows, rows
 
 pytestmark = pytest.mark.both
 
@@ -26,6 +27,8 @@ FIX = "answer with one of P0 to P3"
 USAGE = SimpleNamespace(prompt_tokens=7, completion_tokens=2)
 SMALL = "small-1b"
 LARGE = "large-70b"
+DIGEST = "0123456789abcdef"
+LESSON = f"check/{DIGEST}"
 
 
 def severity(answer: str, context: heedful.Context) -> list[Finding]:
@@ -174,6 +177,68 @@ async def test_a_reported_attempt_has_its_own_model_or_that_of_the_loop(
     assert stored_models(path) == {SMALL}
 
 
+async def record_loop(memory: Memory, loop: str, model: str, shown: bool) -> None:
+    """Record a loop of a model that passes at once if it is shown the lesson."""
+    exposure = Exposure(LESSON, loop, shown=shown, signature=DIGEST, share=0.5)
+    outcome = Outcome(loop, shown, calls=1, model=model)
+    await memory.store.write(
+        memory.scope, exposures.remember, (), exposures=[exposure], outcome=outcome
+    )
+
+
+async def test_proof_is_split_by_model(memory: Memory) -> None:
+    for number in range(4):
+        await record_loop(memory, f"small/{number}", SMALL, shown=number < 3)
+    await record_loop(memory, "large/0", LARGE, shown=False)
+    await record_loop(memory, "unknown/0", "", shown=True)
+
+    of_all = await memory.prove()
+    of_small = await memory.prove(SMALL)
+    of_other = await memory.prove("other")
+
+    assert (of_all.pooled.shown, of_all.pooled.withheld) == (4, 2)
+    assert [*of_all.models] == ["", LARGE, SMALL]
+    assert of_all.models[SMALL] == of_small.pooled
+    assert of_small.models == of_all.models
+    (lesson,) = of_small.lessons
+    assert lesson.lesson == LESSON
+    assert (lesson.shown, lesson.withheld) == (3, 1)
+    assert of_other.lessons == ()
+    assert of_other.pooled.shown == 0
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param("loop", id="the loop names the model"),
+        pytest.param("attempt", id="its first attempt names it"),
+    ],
+)
+async def test_a_loop_without_an_outcome_counts_for_its_model(
+    memory: Memory, path: Path, named: str
+) -> None:
+    loop = await heedful.open_loop(
+        "given up",
+        "a typo",
+        checks=[severity],
+        store=memory.store,
+        model=SMALL if named == "loop" else "",
+    )
+    if named == "attempt":
+        await loop.report("high", model=SMALL)
+    exposure = Exposure(LESSON, "given up", shown=True, signature=DIGEST, share=0.5)
+    await memory.store.write(memory.scope, exposures.remember, (), exposures=[exposure])
+    pending = await memory.prove(SMALL)
+    change_rows(path, "update exposure set at = 1")
+
+    given_up = await memory.prove(SMALL)
+
+    assert pending.pending == 1
+    assert pending.pooled.shown == 0
+    assert given_up.pending == 0
+    assert given_up.pooled.shown == 1
+
+
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
     "name",
@@ -207,10 +272,10 @@ def test_the_answer_of_an_sdk_names_its_model(
 ) -> None:
     sdk_answer = SimpleNamespace(output_text="hi", usage=USAGE, **answered)
 
-    found = answer_of(sdk_answer)
+    result = answer_of(sdk_answer)
 
-    assert found is not None
-    assert found.model == model
+    assert result is not None
+    assert result.model == model
 
 
 async def test_an_export_carries_the_model(memory: Memory, tmp_path: Path) -> None:

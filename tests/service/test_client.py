@@ -176,13 +176,20 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
     )
     await client.outcome(
         heedful.Outcome(
-            "pears", True, calls=1, signatures=frozenset({"0123456789abcdef"})
+            "pears",
+            True,
+            calls=1,
+            signatures=frozenset({"0123456789abcdef"}),
+            model="small-1b",
         )
     )
     proof = await client.prove()
     assert proof.pending == 0
     assert proof.pooled.shown == 1
     assert proof == await place.memory.prove()
+    assert [*proof.models] == ["small-1b"]
+    assert (await client.prove("small-1b")).pooled.shown == 1
+    assert (await client.prove("large-70b")).pooled.shown == 0
 
 
 @over_http

@@ -287,8 +287,8 @@ async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
     await place.write(exposures.remember, (), exposures=exposed, outcome=outcome)
     place.shown.add(loop)
     assert (await place.read(exposures.past, loop)).ended == len(place.shown)
-    cases, _ = await place.read(exposures.evidence)
-    assert sum(cases.get(None, {}).values()) == len(place.shown)
+    evidence = await place.read(exposures.evidence)
+    assert sum(evidence.cases_of().get(None, {}).values()) == len(place.shown)
 
 
 async def traces(place: Place, other: Place, chance: random.Random) -> None:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Memory, Pipeline
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.dream import Dreams, consolidate
-from heedful.store import keys
+from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
 from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sessions
@@ -553,6 +553,37 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         (choice,) = read_data(api.get("/v1/loops/told"))["briefing"]["choices"]
         assert f"/ui/lessons/{choice['lesson']}?" in browser.get("/loops/told").text
+
+
+@pytest.mark.both
+def test_the_page_of_the_proof_is_split_by_model(tmp_path):
+    digest = "0123456789abcdef"
+    models = ("small-1b", "<script>alert(1)</script>")
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        for model in models:
+            exposure = Exposure(
+                f"check/{digest}", model, shown=True, signature=digest, share=0.5
+            )
+            work = api.setup.store.write(
+                Scope("acme", "main"),
+                exposures.remember,
+                (),
+                exposures=[exposure],
+                outcome=Outcome(model, True, calls=1, model=model),
+            )
+            api.run(work)
+        browser.open(api._all)
+
+        of_all = browser.get("/proof")
+        of_small = browser.get("/proof?model=small-1b")
+        data = browser.get("/proof.json?model=small-1b").json()
+
+        assert "model=small-1b" in of_all.text
+        assert "<script>alert" not in of_all.text
+        assert "Does memory help small-1b?" in of_small.text
+        assert data["pooled"]["shown"] == 1
+        assert set(data["models"]) == set(models)
 
 
 def test_rare_pages_and_refusals(tmp_path):

@@ -49,6 +49,9 @@ def proof(
     source: Annotated[
         str, Option(help="A memory on trial, by the name that the program gave it.")
     ] = "",
+    model: Annotated[
+        str, Option(help="Only loops of this model, as the programs named it.")
+    ] = "",
 ) -> int:
     """Show whether memory helps, with confidence intervals.
 
@@ -56,14 +59,15 @@ def proof(
     how often was the first attempt right? The intervals are valid however often you
     look. heedful retires a lesson that is proven to hurt. If an operator wrote or
     pinned it, it stays until it is unpinned. With `--source`, it is about another
-    memory, whose texts a program has on trial.
+    memory, whose texts a program has on trial. With `--model`, only loops of this model
+    count.
     """
     if source:
         return _prove_source(source)
     if restore is not None:
         return _restore(restore, by=by, why=why)
 
-    evidence = ask(_read_evidence)
+    evidence = ask(lambda memory: _read_evidence(memory, model))
     pooled = evidence.proof.pooled
     comparisons = sorted(
         evidence.proof.lessons, key=lambda result: -(result.shown + result.withheld)
@@ -73,7 +77,9 @@ def proof(
         for result in comparisons[:limit]
     ]
     document = {
+        "model": model,
         "pooled": pooled,
+        "models": evidence.proof.models,
         "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
         "pending": evidence.proof.pending,
         "ended": evidence.ended,
@@ -84,14 +90,21 @@ def proof(
 
     if not (comparisons or pooled.shown or pooled.withheld):
         words = "no lesson was put into the prompt of a loop yet"
+        if model:
+            names = ", ".join(filter(None, evidence.proof.models)) or "none is named"
+            words = f"no loop of {model!r} has ended with lessons; models: {names}"
         if evidence.proof.pending:
             running = counted(evidence.proof.pending, "loop")
             words = f"no loop with lessons has ended; {running} running"
-        return answer(document, words, following("recall", "TASK"), others)
+        next_command = following("recall", "TASK")
+        if evidence.proof.models:
+            next_command = following("proof")
+        return answer(document, words, next_command, others)
 
     text = page(
         "proof",
         found=evidence.proof,
+        model=model,
         pairs=pairs,
         first=FIRST_LOOPS_WITHOUT_HOLDOUT,
         ended=evidence.ended,
@@ -139,14 +152,14 @@ def _restore(lesson: int, *, by: str, why: str) -> int:
     return answer(document, words, following("proof"))
 
 
-async def _read_evidence(memory: Memory) -> LessonEvidence:
-    """Read the proof, and all that is shown beside it."""
+async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
+    """Read the proof of loops of a model, or of all, and all that is shown with it."""
     lessons = {}
     for lesson in await memory.top(MAX_OPTION_INTEGER):
         lessons[f"{lesson['kind']}/{lesson['signature']}"] = lesson
     past = await memory.store.read(memory.scope, exposures.past, "")
     return LessonEvidence(
-        proof=await memory.prove(),
+        proof=await memory.prove(model),
         lessons=lessons,
         ended=past.ended,
         holdout=memory.holdout,

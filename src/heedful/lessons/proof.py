@@ -9,9 +9,9 @@ share of false conclusions low.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from math import exp, fsum, inf, log, log1p, pi, sin
@@ -191,11 +191,39 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Memory as a whole, each lesson by name, and how many loops have no outcome."""
+    """Memory as a whole, each lesson by name, and how many loops have no outcome.
+
+    `models` has memory as a whole for the loops of each model, by its name, which is ""
+    if it is unknown. Each of their intervals is valid by itself.
+    """
 
     pooled: Comparison
     lessons: tuple[Comparison, ...]
     pending: int
+    models: Mapping[str, Comparison] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasesByModel:
+    """What loops did with and without lessons, by the name of their model.
+
+    `cases` are those of loops that ended, `pending` counts the loops without an
+    outcome. The name is "" for loops whose model is unknown.
+    """
+
+    cases: Mapping[str, Cases]
+    pending: Mapping[str, int]
+
+    def cases_of(self, model: str = "") -> Cases:
+        """Return the cases of the loops of a model; of all loops without a name."""
+        if model:
+            return self.cases.get(model, {})
+
+        sums: defaultdict[str | None, Counter[Case]] = defaultdict(Counter)
+        for cases in self.cases.values():
+            for lesson, counts in cases.items():
+                sums[lesson].update(counts)
+        return sums
 
 
 def usefulness(comparison: Comparison) -> float:
@@ -206,6 +234,28 @@ def usefulness(comparison: Comparison) -> float:
     """
     ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
+
+
+def prove(evidence: CasesByModel, model: str = "") -> Proof:
+    """Return what all loops prove, or only those of a `model`, as `prove_cases` does.
+
+    Memory as a whole is compared for each model.
+    """
+    pending = sum(evidence.pending.values())
+    if model:
+        pending = evidence.pending.get(model, 0)
+
+    models = {
+        name: _compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
+    }
+    proof = prove_cases(evidence.cases_of(model), pending)
+    return replace(proof, models=models)
+
+
+def _compare_pooled(cases: Cases) -> Comparison:
+    """Compare loops with and without memory as a whole."""
+    table = _Table.of(None, cases.get(None, {}))
+    return table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
@@ -220,10 +270,8 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     Loops without a holdout count only if there are no others.
     """
     tables, low, high = _tables(cases)
-    pooled_table = _Table.of(None, cases.get(None, {}))
-    pooled = pooled_table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
     lessons = tuple(table.compare(low, high) for table in tables)
-    return Proof(pooled, lessons, pending)
+    return Proof(_compare_pooled(cases), lessons, pending)
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:

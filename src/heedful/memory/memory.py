@@ -567,12 +567,16 @@ class Memory:
             checks=lesson_checks,
         )
 
-    async def prove(self) -> Proof:
-        """Return what exposures and outcomes of this scope prove about its lessons."""
+    async def prove(self, model: str = "") -> Proof:
+        """Return what exposures and outcomes of this scope prove about its lessons.
+
+        With a `model`, only loops of this model count.
+        """
         from heedful.lessons import proof
 
-        cases, pending = await self.store.read(self.scope, exposure_store.evidence)
-        return await asyncio.to_thread(proof.prove_cases, cases, pending)
+        check_texts(model=model)
+        evidence = await self.store.read(self.scope, exposure_store.evidence)
+        return await asyncio.to_thread(proof.prove, evidence, model)
 
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
@@ -587,9 +591,9 @@ class Memory:
 
         from heedful.lessons import proof
 
-        cases, _ = await self.store.read(self.scope, exposure_store.evidence)
+        evidence = await self.store.read(self.scope, exposure_store.evidence)
         # With many lessons this takes seconds.
-        proven = await asyncio.to_thread(proof.find_proven, cases)
+        proven = await asyncio.to_thread(proof.find_proven, evidence.cases_of())
 
         useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
         hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]

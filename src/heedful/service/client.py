@@ -441,9 +441,13 @@ class Client(AbstractAsyncContextManager["Client"]):
             body["model"] = outcome.model
         await self.call("POST", "outcomes", body=body)
 
-    async def prove(self) -> Proof:
-        """Return the proof for all lessons together, and for the 200 most exposed."""
-        return _read(Proof, await self.call("GET", "proof", limit=200))
+    async def prove(self, model: str = "") -> Proof:
+        """Return the proof for all lessons together, and for the 200 most exposed.
+
+        With a `model`, only loops of this model count.
+        """
+        answer = await self.call("GET", "proof", limit=200, model=model)
+        return _read(Proof, answer)
 
     async def offer(
         self,

@@ -594,9 +594,14 @@ class NewOutcome(Body):
 class ProofAnswer:
     """Whether memory helps: in total (`pooled`), and for each lesson, most exposed
     first.
+
+    With a `model`, only loops of this model count. `models` has the total for each
+    model, by its name, which is "" if it is unknown.
     """
 
+    model: str
     pooled: proof.Comparison
+    models: dict[str, proof.Comparison]
     lessons: list[proof.Comparison]
     pending: int
     ended: int

@@ -43,7 +43,7 @@ from heedful.store.lessons import evict, name_of, rule, upsert, words_digest
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson_check import LessonCheck
-    from heedful.lessons.proof import Case, Cases, Comparison
+    from heedful.lessons.proof import Case, CasesByModel, Comparison
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
@@ -254,25 +254,25 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     return [from_row(Exposure, row) for row in rows]
 
 
-def evidence(db: Db, scope: Scope) -> tuple[Cases, int]:
-    """Return how often each `Case` occurred, by lesson, and the number of open loops.
+def evidence(db: Db, scope: Scope) -> CasesByModel:
+    """Return how often each `Case` occurred, and the number of open loops, by model.
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a
     loop has no outcome after a day, heedful assumes that its first attempt failed, that
     every error occurred again, and that it made `MAX_COUNTED_CALLS` calls. If a lesson
     was restored or its text was replaced, only loops after that count.
     """
-    from heedful.lessons.proof import MAX_COUNTED_CALLS
+    from heedful.lessons.proof import MAX_COUNTED_CALLS, CasesByModel
 
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
-    cases: defaultdict[str | None, dict[Case, int]] = defaultdict(dict)
+    cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
     for row in db.all("read_evidence", scope, **times, most=MAX_COUNTED_CALLS):
-        lesson, share, is_shown, right_at_once, recurred, calls, count = row
+        model, lesson, share, is_shown, right_at_once, recurred, calls, count = row
         case = (share, bool(is_shown), bool(right_at_once), bool(recurred), calls)
-        cases[lesson][case] = count
+        cases[model].setdefault(lesson, {})[case] = count
 
-    (pending,) = db.all("count_pending", scope, **times)
-    return dict(cases), int(pending["n"])
+    rows = db.all("count_pending", scope, **times)
+    return CasesByModel(cases=cases, pending={row["model"]: row["n"] for row in rows})
 
 
 @resumable(result=list[str])

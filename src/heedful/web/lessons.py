@@ -372,7 +372,8 @@ async def rollback(visit: Visit) -> str:
 
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
-    answer = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS)
+    model = visit.query.get("model", "")
+    answer = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS, model=model)
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
     for comparison in answer["lessons"]:

@@ -165,16 +165,23 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
 
 
 @router.get("/proof")
-async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
-    """Return whether memory helps, in total and for each lesson."""
+async def proof(
+    caller: Reading, limit: Limit = 50, model: Word = ""
+) -> schemas.ProofAnswer:
+    """Return whether memory helps, in total, for each model and for each lesson.
+
+    With a `model`, only loops of this model count.
+    """
     memory = caller.memory
-    proven = await memory.prove()
+    proven = await memory.prove(model)
     most_exposed_first = sorted(
         proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
     )
     past = await caller.read(exposures.past, "")
     return schemas.ProofAnswer(
+        model=model,
         pooled=proven.pooled,
+        models=dict(proven.models),
         lessons=most_exposed_first[:limit],
         pending=proven.pending,
         ended=past.ended,

@@ -57,26 +57,39 @@ with given_up as materialized (
          -- A loop that did not end within a day counts as given up.
          case when o.at <= x.at + :day then o.right_at_once else false end as right_at_once,
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
-         case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
+         case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls,
+         -- Without an outcome, it is the model that the stored loop names.
+         coalesce(o.model, (
+           select coalesce(nullif(l.model, ''), json_extract(a.record, '$.model'))
+           from loop l left join attempt a on a.loop = l.n and a.number = 1
+           where l.tenant = :tenant and l.project = :project and l.id = x.loop
+         ), '') as model
   from exposure x left join outcome o using (tenant, project, loop)
   left join lesson r using (tenant, project, kind, signature)
   where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
-select lesson, share, shown, right_at_once, recurred, calls, count(*) as n
+select model, lesson, share, shown, right_at_once, recurred, calls, count(*) as n
 from opportunity where not shared and not before
-group by 1, 2, 3, 4, 5, 6
+group by 1, 2, 3, 4, 5, 6, 7
 union all
-select null, share, shown, right_at_once, recurred, calls, count(*) from (
+select model, null, share, shown, right_at_once, recurred, calls, count(*) from (
   -- One row for each loop, because its lessons were shown or withheld together.
-  select share, shown, right_at_once, max(recurred) as recurred, calls
-  from opportunity where not apart group by loop, share, shown, right_at_once, calls
-) as pooled group by 2, 3, 4, 5, 6;
+  select model, share, shown, right_at_once, max(recurred) as recurred, calls
+  from opportunity where not apart group by loop, model, share, shown, right_at_once, calls
+) as pooled group by 1, 3, 4, 5, 6, 7;
 
 -- name: count_pending
--- The loops with exposures that may still end.
-select count(distinct x.loop) as n from exposure x left join outcome o using (tenant, project, loop)
-where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now;
+-- The loops with exposures that may still end, for each model.
+select model, count(distinct loop) as n from (
+  select x.loop, coalesce(o.model, (
+      select coalesce(nullif(l.model, ''), json_extract(a.record, '$.model'))
+      from loop l left join attempt a on a.loop = l.n and a.number = 1
+      where l.tenant = :tenant and l.project = :project and l.id = x.loop
+    ), '') as model
+  from exposure x left join outcome o using (tenant, project, loop)
+  where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now
+) as pending group by model;
 
 -- name: reset_useful
 update lesson set useful = 1 where tenant = :tenant and project = :project and useful <> 1;
