@@ -2,9 +2,10 @@
 
 An arm without memory has its answers from the model and the check alone. `nearest` is
 the simplest memory: the accepted answers so far whose tasks are nearest by the
-embedder, as chat turns. `ours` is one decorated function with a memory. An ablation of
-it is an entry of `ARMS` with other options of `heedful.self_correcting`, or with
-another memory.
+embedder, as chat turns. `trial` is the same memory as one that heedful did not make: a
+`heedful.Trial` that withholds nothing gives its texts to the decorated function. `ours`
+is one decorated function with a memory. An ablation of it is an entry of `ARMS` with
+other options of `heedful.self_correcting`, or with another memory.
 """
 
 from __future__ import annotations
@@ -39,13 +40,18 @@ MAX_SAMPLES = 12
 class Arm:
     """How an arm answers.
 
-    `nearest` is the number of accepted answers that are shown before the first attempt.
+    `nearest` is the number of accepted answers that are shown before the first attempt,
+    found by the `embedder`; on `trial`, they come as texts through a heedful.Trial.
     `memory` makes the memory that the decorated functions share. `options` are further
     ones of `self_correcting`. With `samples`, the arm asks again and again at a
     temperature, and the check picks; it has as many calls as the arm `ours`.
     """
 
     nearest: int = 0
+    embedder: Callable[[], heedful.Embedder] = partial(
+        heedful.models.open_embedder, "minilm"
+    )
+    trial: bool = False
     memory: Callable[[], heedful.Memory] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     samples: bool = False
@@ -67,6 +73,7 @@ ARMS: Mapping[str, Arm] = {
     "again": Arm(samples=True),
     "retries": Arm(),
     "nearest": Arm(nearest=3),
+    "trial": Arm(nearest=3, trial=True),
     "ours": OURS,
     **ABLATIONS,
 }
@@ -83,8 +90,15 @@ async def run_arm(
 ) -> list[Outcome]:
     """Answer the tasks of a stream in turn, each with what was learnt before it."""
     memory = arm.memory() if arm.memory else None
+    trial = None
+    if arm.trial:
+        trial = heedful.Trial("accepted answers", ":memory:", holdout=0)
     functions: dict[str, Callable[[Task, Answers], Awaitable[None]]] = {}
     for group in sorted({task.group for task in tasks}):
+        accepted = AcceptedAnswers(arm.nearest, arm.embedder) if arm.nearest else None
+        options = dict(arm.options)
+        if accepted and trial:
+            options["recall"] = trial.of(accepted.texts)
         function = decorate(
             group or source.name,
             [task for task in tasks if task.group == group],
@@ -92,11 +106,11 @@ async def run_arm(
             memory,
             chat=True,
             tokens=source.tokens,
-            options=arm.options,
+            options=options,
         )
         functions[group] = partial(_call, function)
-        if arm.nearest:
-            functions[group] = NearestAnswers(function, arm.nearest)
+        if accepted:
+            functions[group] = partial(_call_with, accepted, arm.trial, function)
 
     async def answer(task: Task, answers: Answers) -> None:
         await functions[task.group](task, answers)
@@ -108,27 +122,59 @@ async def _call(function: Function, task: Task, answers: Answers) -> None:
     await function(task.text, answers)
 
 
-class NearestAnswers:
-    """Shows the accepted answers so far whose tasks are nearest, the best one last."""
+class AcceptedAnswers:
+    """A memory that heedful did not make: the accepted answers so far.
 
-    def __init__(self, function: Function, count: int) -> None:
-        self._function = function
+    It finds the `count` answers whose tasks are nearest to a task, the best one last.
+    """
+
+    def __init__(self, count: int, embedder: Callable[[], heedful.Embedder]) -> None:
         self._count = count
-        self._embedder = heedful.models.open_embedder("minilm")
+        self._embedder = embedder()
         self._accepted: list[tuple[Sequence[float], str, str]] = []
 
-    async def __call__(self, task: Task, answers: Answers) -> None:
-        (vector,) = await self._embedder.embed([task.text])
+    async def turns(self, text: str) -> list[Message]:
+        """Return the nearest tasks and their answers as chat turns."""
+        turns: list[Message] = []
+        for task, answer in await self._nearest(text):
+            turns += [Message("user", task), Message("assistant", answer)]
+        return turns
+
+    async def texts(self, text: str) -> list[str]:
+        """Return the nearest tasks and their answers as texts."""
+        pairs = await self._nearest(text)
+        return [f"Task: {task}\nAccepted answer: {answer}" for task, answer in pairs]
+
+    async def keep(self, task: Task, answer: str) -> None:
+        """Keep an answer if the check of its task accepts it."""
+        if not task.judge(answer):
+            vector = await self._vector(task.text)
+            self._accepted.append((vector, task.text, answer))
+
+    async def _nearest(self, text: str) -> list[tuple[str, str]]:
+        vector = await self._vector(text)
         ranked = sorted(
             self._accepted, key=lambda entry: float(np.dot(entry[0], vector))
         )
-        turns: list[Message] = []
-        for _, text, accepted in ranked[-self._count :]:
-            turns += [Message("user", text), Message("assistant", accepted)]
+        return [(task, answer) for _, task, answer in ranked[-self._count :]]
 
-        await self._function(task.text, answers, turns)
-        if not task.judge(answers.texts[-1]):
-            self._accepted.append((vector, task.text, answers.texts[-1]))
+    async def _vector(self, text: str) -> Sequence[float]:
+        (vector,) = await self._embedder.embed([text])
+        return vector
+
+
+async def _call_with(
+    accepted: AcceptedAnswers,
+    is_on_trial: bool,
+    function: Function,
+    task: Task,
+    answers: Answers,
+) -> None:
+    turns: Sequence[Message] = ()
+    if not is_on_trial:
+        turns = await accepted.turns(task.text)
+    await function(task.text, answers, turns)
+    await accepted.keep(task, answers.texts[-1])
 
 
 async def ask_again(

@@ -139,7 +139,8 @@ def decorate(
             completion, text=tasks_by_text[task].extract(completion.text)
         )
         answers.add(completion)
-        saw_memory = hint or context.examples or context.advice or examples
+        prompt_parts = context.examples or context.advice or context.recalled
+        saw_memory = hint or prompt_parts or examples
         if context.attempt == 1 and saw_memory:
             answers.had_memory = True
         return completion

@@ -12,10 +12,13 @@ can. Streams count alike. `won` and `lost` stand beside every gain.
     retries  three attempts with feedback
     nearest  retries, and the three nearest accepted answers so far, as chat turns
     ours     retries, and one decorated function with a memory
+    trial    retries, and the answers of `nearest` as texts of a memory that heedful did
+             not make, through a heedful.Trial that withholds nothing
 
-Further arms are entries of `bench.quality.arms.ARMS`. With ablations of `ours`, the
-gain `chosen_elsewhere` is that of the variant that the other streams choose, for each
-stream: run them on the same tasks, with `LIMIT=150` and `ORDERS=1`.
+The arm `trial` is not in the plan: name it in `ARMS`. Further arms are entries of
+`bench.quality.arms.ARMS`. With ablations of `ours`, the gain `chosen_elsewhere` is that
+of the variant that the other streams choose, for each stream: run them on the same
+tasks, with `LIMIT=150` and `ORDERS=1`.
 
 An arm with memory whose prompts held nothing of earlier tasks in a second half is an
 error, not a result. Every answer is kept: stop a run with Ctrl-C, and the next one goes
