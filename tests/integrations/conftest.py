@@ -4,5 +4,5 @@ environment.
 
 from importlib.util import find_spec
 
-NEEDED = ("langchain", "agents", "pydantic_ai", "mcp")
+NEEDED = ("langchain", "agents", "pydantic_ai", "mcp", "chromadb")
 collect_ignore_glob = [] if all(map(find_spec, NEEDED)) else ["*.py"]
