@@ -1,0 +1,204 @@
+"""Measure heedful beside its peers: `make bench PEERS=1`.
+
+Each peer is installed in an environment of its own, with the versions of
+`versions.toml`; all do the same work in turns, in one run. The table is printed and
+written to `bench/out/peers.json`; with `--write` it is written into the docs, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from bench.__main__ import make_table as make_figure_table
+from bench.peers import measure, table
+from bench.peers.environments import (
+    OURS,
+    ROOT,
+    VERSIONS,
+    Environment,
+    make_environment,
+    open_ours,
+    read_peers,
+)
+from bench.peers.memories import TOP, write_lessons
+from bench.recall import embed_texts, make_texts
+
+OUT = Path("bench/out/peers.json")
+PAGE = ROOT / "docs" / "benchmarks.md"
+PICTURE = ROOT / "docs" / "benchmarks_peers.png"
+BEGIN = "<!-- `make bench PEERS=1 ARGS=--write` writes from here -->"
+END = "<!-- to here -->"
+# Above this load for each core, times are those of a busy machine.
+QUIET_LOAD = 0.25
+
+
+def main() -> int:
+    """Measure; return 0 if every target is reached, else 1."""
+    options = parse_arguments()
+    console = Console()
+    conditions = describe_machine(options.smoke)
+    plan = measure.SMOKE if options.smoke else measure.FULL
+    environments = list(prepare(options.only, console))
+    titles = {each.peer.name: each.peer.title for each in environments}
+    installed = [each for each in environments if each.python]
+
+    measurements = list[measure.Measurement]()
+    with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
+        folder = Path(name).resolve()
+        for found in run(installed, plan, folder):
+            console.print(
+                f"  {found.peer}, {found.kind}: {found.figure} {found.value:.4g} "
+                f"{found.text}",
+                style="dim",
+                markup=False,
+            )
+            measurements.append(found)
+
+    results = table.Results(measurements)
+    figures = list(table.figures(results, titles))
+    section = write_section(results, environments, conditions)
+    console.print(make_figure_table(figures))
+    console.print(section, markup=False)
+    write_results(environments, conditions, measurements)
+    console.print(f"written to {OUT}")
+    if options.write:
+        PAGE.write_text(replace_section(PAGE.read_text("utf-8"), section), "utf-8")
+        PICTURE.write_bytes(table.draw(results, titles))
+        console.print(f"written to {PAGE.relative_to(ROOT)}")
+    return 0 if all(figure.reached is not False for figure in figures) else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="make bench PEERS=1 ARGS=...", description=__doc__
+    )
+    names = [peer.name for peer in read_peers(VERSIONS.read_text("utf-8"))]
+    parser.add_argument(
+        "--only", action="append", choices=names, help="this peer, or several"
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="a short run: whether all of it works"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/benchmarks.md and its picture"
+    )
+    return parser.parse_args()
+
+
+def describe_machine(smoke: bool) -> str:
+    """Return a sentence about the machine and the day."""
+    load = os.getloadavg()[0]
+    cores = os.cpu_count() or 1
+    sentence = (
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, {cores} cores "
+        f"({platform.machine()}), Python {platform.python_version()}, load average at "
+        f"the start {load:.1f}."
+    )
+    if smoke:
+        return (
+            f"**Provisional: a short run that only shows that all works.** {sentence}"
+        )
+    if load > QUIET_LOAD * cores:
+        return f"**Provisional: the machine was busy.** {sentence}"
+    return sentence
+
+
+def prepare(only: Sequence[str] | None, console: Console) -> Iterator[Environment]:
+    """Yield our environment and those of the peers, which are installed if needed."""
+    yield open_ours()
+    for peer in read_peers(VERSIONS.read_text("utf-8")):
+        if only and peer.name not in only:
+            continue
+        environment = make_environment(peer)
+        console.print(
+            f"{peer.title}: {environment.version or environment.reason}", markup=False
+        )
+        yield environment
+
+
+def run(
+    environments: Sequence[Environment], plan: measure.Plan, folder: Path
+) -> Iterator[measure.Measurement]:
+    """Measure the loops and the memories."""
+    yield from measure.measure_loops(environments, plan, folder)
+    inputs = folder / "inputs"
+    inputs.mkdir()
+    prepare_lessons(inputs, plan)
+    yield from measure.measure_memories(environments, folder, inputs)
+
+
+def prepare_lessons(folder: Path, plan: measure.Plan) -> None:
+    """Embed the lessons and queries, and find the nearest by an exact scan."""
+    texts = make_texts(plan.lessons + plan.queries)
+    vectors = embed_texts(texts)
+    scores = vectors[plan.lessons :] @ vectors[: plan.lessons].T
+    nearest = np.argsort(-scores, axis=1)[:, :TOP]
+    write_lessons(
+        folder,
+        texts=texts[: plan.lessons],
+        queries=texts[plan.lessons :],
+        nearest=nearest.tolist(),
+        vectors=np.ascontiguousarray(vectors, np.float32).tobytes(),
+    )
+
+
+def write_section(
+    results: table.Results, environments: Sequence[Environment], conditions: str
+) -> str:
+    """Return what stands between the marks of the page."""
+    titles = {each.peer.name: each.peer.title for each in environments if each.python}
+    versions = {each.peer.name: each.version for each in environments}
+    parts = [conditions, table.make_table(results, titles, versions)]
+    missing = [
+        f"{each.peer.title} could not be installed: {each.reason}."
+        for each in environments
+        if not each.python
+    ]
+    sentences = [*missing, *table.list_failures(results, titles)]
+    if sentences:
+        parts.append("\n".join(f"- {sentence}" for sentence in sentences))
+    return "\n\n".join(parts)
+
+
+def replace_section(page: str, section: str) -> str:
+    """Return the page with another text between its marks. Raises ValueError."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no marks {BEGIN!r} and {END!r}; write them")
+    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
+
+
+def write_results(
+    environments: Sequence[Environment],
+    conditions: str,
+    measurements: Sequence[measure.Measurement],
+) -> None:
+    """Write all that was measured, with every package of every environment."""
+    packages: Mapping[str, object] = {
+        each.peer.title: each.packages or each.reason for each in environments
+    }
+    fields = {
+        "conditions": conditions,
+        "packages": packages,
+        "measurements": [asdict(found) for found in measurements],
+    }
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(fields, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""deepagents' RubricMiddleware: a grader model judges, and its words go back.
+
+The agent has no other middleware and no tools: a deep agent would send more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from deepagents import RubricMiddleware
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from bench.peers.contract import Line, Work, serve
+from bench.peers.loop import (
+    LONG_FAULTS,
+    TASK,
+    Double,
+    check_answer,
+    find_fault,
+    find_long_fault,
+    long_double,
+    time_cycles,
+)
+
+RUBRIC = "The answer has at most two words."
+
+
+class DoubleChat(BaseChatModel):
+    """The double as the agent's model, and with `find` as its grader."""
+
+    double: Any
+    find: Any = None
+    last_answer: dict[str, str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "double"
+
+    def bind_tools(self, tools: Sequence[Any], **options: Any) -> Any:
+        """Return the same model: it knows the one tool of the grader."""
+        return self
+
+    def _generate(
+        self, messages: list[BaseMessage], *rest: Any, **options: Any
+    ) -> ChatResult:
+        texts = [str(message.text) for message in messages]
+        if self.find is None:
+            text = self.double.ask(texts)
+            self.last_answer["text"] = text
+            message = AIMessage(text)
+        else:
+            self.double.count(texts)
+            message = grade(self.find(self.last_answer["text"]))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def grade(fault: str) -> AIMessage:
+    """Return the grader's verdict as a call of its tool."""
+    criterion = {"name": "words", "passed": not fault}
+    if fault:
+        criterion["gap"] = fault
+    verdict = {
+        "result": "needs_revision" if fault else "satisfied",
+        "explanation": "Too long." if fault else "It is right.",
+        "criteria": [criterion],
+    }
+    call = {"name": "GraderResponse", "args": verdict, "id": "grade"}
+    return AIMessage("", tool_calls=[call])
+
+
+def build_agent(double: Double, find: Callable[[str], str], iterations: int) -> Any:
+    """Return an agent whose model and grader are the double."""
+    last_answer = dict[str, str]()
+    grader = DoubleChat(double=double, find=find, last_answer=last_answer)
+    # Without a copy the graders' answers are the agent's: the dictionary is shared.
+    grader.last_answer = last_answer
+    agent = DoubleChat(double=double, last_answer=last_answer)
+    agent.last_answer = last_answer
+    rubric = RubricMiddleware(model=grader, max_iterations=iterations)
+    return create_agent(agent, middleware=[rubric])
+
+
+def run(agent: Any) -> None:
+    """Run a loop."""
+    limit = {"recursion_limit": 20 * (LONG_FAULTS + 1)}
+    state = agent.invoke({"messages": [HumanMessage(TASK)], "rubric": RUBRIC}, limit)
+    check_answer(state["messages"][-1].text)
+
+
+def time_loop(work: Work) -> Iterator[Line]:
+    """Time loops of two attempts."""
+    agent = build_agent(Double(), find_fault, 2)
+    yield from time_cycles(lambda: run(agent), work.times)
+
+
+def count_bytes(work: Work) -> Iterator[Line]:
+    """Count what is sent for eight long failures, by the agent and by its grader."""
+    double = long_double()
+    run(build_agent(double, find_long_fault, LONG_FAULTS + 1))
+    yield from double.report()
+
+
+if __name__ == "__main__":
+    serve({"cycle": time_loop, "bytes": count_bytes})

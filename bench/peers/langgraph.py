@@ -1,0 +1,253 @@
+"""LangGraph: a node that answers and one that checks; SqliteSaver and SqliteStore."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.store.sqlite import SqliteStore
+
+from bench.peers.contract import Line, Work, serve, spread
+from bench.peers.loop import (
+    LONG_FAULTS,
+    TASK,
+    TOGETHER,
+    Double,
+    check_answer,
+    find_fault,
+    find_long_fault,
+    long_double,
+    time_cycles,
+)
+from bench.peers.memories import (
+    DIMENSIONS,
+    TOP,
+    Lessons,
+    measure_search,
+    measure_store,
+    write_together,
+    write_until_killed,
+)
+
+NAMESPACE = ("lessons",)
+
+
+class LoopState(TypedDict):
+    """The state of a loop, as a user of the graph would write it."""
+
+    task: str
+    candidate: str
+    findings: Annotated[list[str], operator.add]
+    passed: bool
+
+
+def generate(state: LoopState) -> dict[str, Any]:
+    """Answer wrongly at first; each loop has a double of its own."""
+    double = Double(answers=len(state["findings"]))
+    return {"candidate": double.ask([state["task"], *state["findings"]])}
+
+
+def check(state: LoopState) -> dict[str, Any]:
+    """Accept at most two words."""
+    fault = find_fault(state["candidate"])
+    return {"passed": not fault, "findings": [fault] if fault else []}
+
+
+def follow(state: LoopState) -> str:
+    """Return the next node: END if the answer passed."""
+    return END if state["passed"] else "generate"
+
+
+def build_graph() -> StateGraph[Any]:
+    """Return the graph of the loop, not compiled."""
+    graph = StateGraph(LoopState)
+    graph.add_node("generate", generate)
+    graph.add_node("check", check)
+    graph.add_edge(START, "generate")
+    graph.add_edge("generate", "check")
+    graph.add_conditional_edges("check", follow)
+    return graph
+
+
+def first_state() -> dict[str, Any]:
+    """Return the state that a loop begins with."""
+    return {"task": TASK, "candidate": "", "findings": [], "passed": False}
+
+
+def new_thread() -> dict[str, Any]:
+    """Return the configuration of a thread that is not stored yet."""
+    return {"configurable": {"thread_id": uuid.uuid4().hex}}
+
+
+def time_loop(work: Work) -> Iterator[Line]:
+    """Time loops whose history is kept in memory, and loops that keep nothing."""
+    graph = build_graph()
+    app = graph.compile(checkpointer=InMemorySaver())
+    bare_app = graph.compile()
+
+    def cycle() -> None:
+        check_answer(app.invoke(first_state(), new_thread())["candidate"])
+
+    def bare_cycle() -> None:
+        check_answer(bare_app.invoke(first_state())["candidate"])
+
+    yield from time_cycles(cycle, work.times)
+    yield from time_cycles(bare_cycle, work.times, prefix="bare_cycle")
+
+
+def time_durable_loop(work: Work) -> Iterator[Line]:
+    """Time loops with a SqliteSaver, one after the other."""
+    with SqliteSaver.from_conn_string(work.file) as saver:
+        app = build_graph().compile(checkpointer=saver)
+
+        def cycle() -> None:
+            check_answer(app.invoke(first_state(), new_thread())["candidate"])
+
+        yield from time_cycles(cycle, work.times)
+
+
+def time_loops_together(work: Work) -> Iterator[Line]:
+    """Time batches with an AsyncSqliteSaver, for one loop of the batch."""
+
+    async def run_batches() -> list[float]:
+        seconds = []
+        async with AsyncSqliteSaver.from_conn_string(work.file) as saver:
+            app = build_graph().compile(checkpointer=saver)
+            for _ in range(work.times + 1):  # the first one warms up
+                began = time.perf_counter()
+                loops = [
+                    app.ainvoke(first_state(), new_thread()) for _ in range(TOGETHER)
+                ]
+                await asyncio.gather(*loops)
+                seconds.append((time.perf_counter() - began) / TOGETHER)
+        return seconds[1:]
+
+    yield from spread("cycle", asyncio.run(run_batches()))
+
+
+def count_bytes(work: Work) -> Iterator[Line]:
+    """Count what is sent if the messages of the graph are the prompt."""
+    double = long_double()
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        text = double.ask(str(message.content) for message in state["messages"])
+        return {"messages": [AIMessage(text)]}
+
+    def complain(state: MessagesState) -> dict[str, Any]:
+        fault = find_long_fault(str(state["messages"][-1].content))
+        return {"messages": [HumanMessage(fault)] if fault else []}
+
+    def go_on(state: MessagesState) -> str:
+        return END if isinstance(state["messages"][-1], AIMessage) else "answer"
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", answer)
+    graph.add_node("complain", complain)
+    graph.add_edge(START, "answer")
+    graph.add_edge("answer", "complain")
+    graph.add_conditional_edges("complain", go_on)
+    limit = {"recursion_limit": 4 * (LONG_FAULTS + 1)}
+    state = graph.compile().invoke({"messages": [HumanMessage(TASK)]}, limit)
+    check_answer(state["messages"][-1].content)
+    yield from double.report()
+
+
+@contextmanager
+def open_store(work: Work, lessons: Lessons) -> Iterator[SqliteStore]:
+    """Open the store in the file of the work, with an index of vectors.
+
+    The index is an extension of SQLite. Where Python is built without extensions,
+    the connection is one of pysqlite3; the settings are those of `from_conn_string`.
+    """
+    index: Any = {
+        "dims": DIMENSIONS,
+        "embed": lessons.embed,
+        "text_fields": ["text"],
+    }
+    sqlite: Any = sqlite3
+    if not hasattr(sqlite3.Connection, "enable_load_extension"):
+        sqlite = import_module("pysqlite3")
+    db = sqlite.connect(work.file, check_same_thread=False, isolation_level=None)
+    with closing(db):
+        store = SqliteStore(db, index=index)
+        store.setup()
+        yield store
+
+
+def keep_lessons(work: Work) -> Iterator[Line]:
+    """Put the lessons one by one and search them."""
+    lessons = Lessons.read(work.inputs)
+    with open_store(work, lessons) as store:
+
+        def put(number: int, text: str) -> None:
+            store.put(NAMESPACE, str(number), {"text": text})
+
+        def search(query: str) -> list[int]:
+            items = store.search(NAMESPACE, query=query, limit=TOP)
+            return [int(item.key) for item in items]
+
+        yield from measure_store(lessons, put)
+        yield from measure_search(lessons, search)
+
+
+def keep_sighting(work: Work) -> Iterator[Line]:
+    """Count one error in an item that has its text as the key."""
+    lessons = Lessons.read(work.inputs)
+    text = lessons.texts[0]
+    with open_store(work, lessons) as store:
+
+        def count_up() -> None:
+            item = store.get(NAMESPACE, text)
+            count = item.value["count"] if item else 0
+            store.put(NAMESPACE, text, {"text": text, "count": count + 1})
+
+        yield from write_together(count_up, work.times)
+
+
+def keep_writing(work: Work) -> Iterator[Line]:
+    """Put lessons until the process is killed."""
+    lessons = Lessons.read(work.inputs)
+    with open_store(work, lessons) as store:
+
+        def put(number: int) -> None:
+            text = lessons.texts[number % len(lessons.texts)]
+            store.put(NAMESPACE, str(number), {"text": text})
+
+        yield from write_until_killed(put, work.times)
+
+
+def count_rows(work: Work) -> Iterator[Line]:
+    """Count the items, and the sightings of the one error."""
+    lessons = Lessons.read(work.inputs)
+    with open_store(work, lessons) as store:
+        items = store.search(NAMESPACE, limit=work.times)
+        yield Line(figure="rows", value=len(items))
+        item = store.get(NAMESPACE, lessons.texts[0])
+        yield Line(figure="counted", value=item.value["count"] if item else 0)
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "cycle": time_loop,
+            "durable": time_durable_loop,
+            "together": time_loops_together,
+            "bytes": count_bytes,
+            "lessons": keep_lessons,
+            "sighting": keep_sighting,
+            "write": keep_writing,
+            "count": count_rows,
+        }
+    )

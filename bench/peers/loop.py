@@ -1,0 +1,118 @@
+"""The loop that every peer runs, and the double that is its model.
+
+An answer of at most two words is right. The double answers at once, wrongly until it
+was asked as often as it is to fail. The standard library is enough: the programs of
+the peers import this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from bench.peers.contract import Line, spread
+
+TASK = "Name two colours."
+RIGHT_ANSWER = "blue green"
+NUMERALS = "one two three four five six seven eight".split()
+LONG_FAULT_CHARS = 2_000  # they are ASCII: as many bytes
+LONG_FAULTS = 8
+TOGETHER = 64
+
+
+def find_fault(answer: str, chars: int = 0) -> str:
+    """Return what is wrong with an answer, "" if nothing.
+
+    With `chars` the text has exactly this length.
+    """
+    words = answer.split()
+    if len(words) <= 2:
+        return ""
+    fault = f"{len(words)} words in {answer!r}: at most 2 words are allowed."
+    if not chars:
+        return fault
+
+    number = 0
+    while len(fault) < chars:
+        number += 1
+        fault += f" Line {number} of the report on {words[0]!r} says that it is long."
+    return fault[:chars]
+
+
+def find_long_fault(answer: str) -> str:
+    """Return what is wrong with an answer, in 2 kB; "" if nothing."""
+    return find_fault(answer, LONG_FAULT_CHARS)
+
+
+@dataclass
+class Double:
+    """A model that fails so often, and counts the bytes of each request."""
+
+    failures: int = 1
+    answers: int = 0
+    sent: list[int] = field(default_factory=list)
+
+    def count(self, texts: Iterable[str]) -> None:
+        """Count a request whose messages have these texts."""
+        self.sent.append(sum(len(text.encode()) for text in texts))
+
+    def ask(self, texts: Iterable[str]) -> str:
+        """Count a request and return the next answer."""
+        self.count(texts)
+        number = self.answers % (self.failures + 1)
+        self.answers += 1
+        if number == self.failures:
+            return RIGHT_ANSWER
+        return f"{NUMERALS[number]} {NUMERALS[-1 - number]} colours"
+
+    def report(self, prefix: str = "sent") -> Iterator[Line]:
+        """Yield what was sent in all, the largest request, and how many there were."""
+        yield Line(figure=f"{prefix}_bytes", value=sum(self.sent))
+        yield Line(figure=f"{prefix}_largest_bytes", value=max(self.sent))
+        yield Line(figure=f"{prefix}_requests", value=len(self.sent))
+
+
+def long_double() -> Double:
+    """Return the double of the work `bytes`."""
+    return Double(failures=LONG_FAULTS)
+
+
+def check_answer(answer: object) -> None:
+    """Raise RuntimeError unless the loop ended with the right answer."""
+    if answer != RIGHT_ANSWER:
+        raise RuntimeError(f"the loop ended with {answer!r}, not {RIGHT_ANSWER!r}")
+
+
+def time_cycles(
+    cycle: Callable[[], object], times: int, *, prefix: str = "cycle"
+) -> Iterator[Line]:
+    """Yield the milliseconds of the fastest and of the median cycle."""
+    warm = max(1, times // 10)
+    for _ in range(warm):
+        cycle()
+    seconds = []
+    for _ in range(times):
+        began = time.perf_counter()
+        cycle()
+        seconds.append(time.perf_counter() - began)
+    yield from spread(prefix, seconds)
+
+
+def time_async_cycles(
+    cycle: Callable[[], Awaitable[object]], times: int, *, prefix: str = "cycle"
+) -> list[Line]:
+    """Return the same of a coroutine function, all in one event loop."""
+
+    async def run_cycles() -> list[float]:
+        for _ in range(max(1, times // 10)):
+            await cycle()
+        seconds = []
+        for _ in range(times):
+            began = time.perf_counter()
+            await cycle()
+            seconds.append(time.perf_counter() - began)
+        return seconds
+
+    return list(spread(prefix, asyncio.run(run_cycles())))

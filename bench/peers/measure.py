@@ -1,0 +1,290 @@
+"""All the work of a run: each peer in its turn, several rounds, and the memories."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from bench.peers.contract import BrokenContract, Line, Work, read_line
+from bench.peers.environments import Environment, hide_places
+
+MAX_PROGRAM_SECONDS = 3_600
+WORKERS = 8
+SIGHTINGS = 104
+KILLS = 5
+# A process is killed after this many writes, and as many more for each kill.
+FIRST_KILL_WRITES = 25
+MAX_WRITES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is measured: the rounds, and how often each work is done in a round."""
+
+    rounds: int
+    cycles: int
+    durable_cycles: int
+    batches: int
+    lessons: int
+    queries: int
+
+
+FULL = Plan(
+    rounds=5,
+    cycles=1_000,
+    durable_cycles=200,
+    batches=5,
+    lessons=10_000,
+    queries=200,
+)
+SMOKE = Plan(rounds=1, cycles=50, durable_cycles=10, batches=1, lessons=200, queries=20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A figure of one peer in one round, or the text why there is none."""
+
+    peer: str
+    kind: str
+    round: int
+    figure: str
+    value: float = 0.0
+    text: str = ""
+
+
+def measure_loops(
+    environments: Sequence[Environment], plan: Plan, folder: Path
+) -> Iterator[Measurement]:
+    """Time the loops of all peers in turns, round by round; then count bytes once."""
+    times = {
+        "cycle": plan.cycles,
+        "durable": plan.durable_cycles,
+        "together": plan.batches,
+    }
+    for number in range(plan.rounds):
+        for kind, count in times.items():
+            for environment in environments:
+                if kind in environment.peer.kinds:
+                    yield from measure(environment, kind, folder, count, number)
+    for environment in environments:
+        if "bytes" in environment.peer.kinds:
+            yield from measure(environment, "bytes", folder, 1, 0)
+
+
+def measure_memories(
+    environments: Sequence[Environment], folder: Path, inputs: Path
+) -> Iterator[Measurement]:
+    """Measure the work of a memory, one peer after the other."""
+    works: dict[str, Callable[[Environment, Path, Path], Iterator[Line]]] = {
+        "lessons": run_lessons,
+        "sighting": run_sightings,
+        "write": run_kills,
+    }
+    for kind, run in works.items():
+        for environment in environments:
+            if kind in environment.peer.kinds:
+                with work_folder(folder) as place:
+                    lines = run(environment, Path(place), inputs)
+                    yield from as_measurements(environment, kind, lines)
+
+
+def measure(
+    environment: Environment, kind: str, folder: Path, times: int, number: int
+) -> Iterator[Measurement]:
+    """Run one program in a folder of its own."""
+    with work_folder(folder) as place:
+        work = Work(kind=kind, folder=place, times=times)
+        yield from as_measurements(
+            environment, kind, run_program(environment, work), number
+        )
+
+
+def work_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for one work, which is removed afterwards."""
+    return tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True)
+
+
+def as_measurements(
+    environment: Environment, kind: str, lines: Iterator[Line], number: int = 0
+) -> Iterator[Measurement]:
+    """Yield the lines of a program as measurements; a failure is one, too."""
+    try:
+        for line in lines:
+            yield Measurement(
+                peer=environment.peer.name,
+                kind=kind,
+                round=number,
+                figure=line.figure,
+                value=line.value,
+                text=hide_places(line.text),
+            )
+    except ProgramFailed as error:
+        yield Measurement(
+            peer=environment.peer.name,
+            kind=kind,
+            round=number,
+            figure="failed",
+            text=hide_places(str(error)),
+        )
+
+
+class ProgramFailed(Exception):
+    """A program of a peer ended with an error, or not in time."""
+
+
+def start(environment: Environment, work: Work) -> subprocess.Popen[str]:
+    """Start the program of a peer; what it says beside its lines is kept in a file."""
+    home = Path(work.folder, f"home-{work.kind}-{work.worker}")
+    home.mkdir(exist_ok=True)
+    with errors_file(work).open("w", encoding="utf-8") as errors:
+        return subprocess.Popen(
+            [
+                environment.python,
+                "-m",
+                f"bench.peers.{environment.peer.name}",
+                json.dumps(asdict(work)),
+            ],
+            cwd=home,
+            env=environment.variables(str(home)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+
+
+def errors_file(work: Work) -> Path:
+    """Return the file with what a program writes to stderr."""
+    return Path(work.folder, f"errors-{work.kind}-{work.worker}.txt")
+
+
+def run_program(environment: Environment, work: Work) -> Iterator[Line]:
+    """Yield the lines of a program. Raises ProgramFailed."""
+    process = start(environment, work)
+    try:
+        stdout, _ = process.communicate(timeout=MAX_PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise ProgramFailed(f"not done within {MAX_PROGRAM_SECONDS} seconds") from None
+    if process.returncode:
+        raise ProgramFailed(last_line(errors_file(work)))
+    yield from read_lines(stdout)
+
+
+def read_lines(stdout: str) -> Iterator[Line]:
+    """Yield the lines that a program printed. Raises ProgramFailed."""
+    try:
+        for text in stdout.splitlines():
+            yield read_line(text)
+    except BrokenContract as error:
+        raise ProgramFailed(str(error)) from error
+
+
+def last_line(path: Path) -> str:
+    """Return the last line of a file, where Python names the exception."""
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    return (lines or ["it ended without a word"])[-1]
+
+
+def run_lessons(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
+    """Store and search the lessons."""
+    work = Work(kind="lessons", folder=str(folder), inputs=str(inputs))
+    yield from run_program(environment, work)
+
+
+def run_sightings(
+    environment: Environment, folder: Path, inputs: Path
+) -> Iterator[Line]:
+    """Let all workers write the same sighting at once; then count what is stored."""
+    # A first process makes the store: how a store is made at once by eight is another
+    # question.
+    list(run_count(environment, folder, inputs))
+    works = [
+        Work(
+            kind="sighting",
+            folder=str(folder),
+            times=SIGHTINGS // WORKERS,
+            inputs=str(inputs),
+            worker=number,
+        )
+        for number in range(WORKERS)
+    ]
+    workers = [start(environment, work) for work in works]
+    for worker in workers:
+        assert worker.stdout is not None
+        worker.stdout.readline()  # it is ready, or it ended
+    outputs = [let_go(worker) for worker in workers]
+
+    acknowledged = 0.0
+    refusals = list[str]()
+    for output, work in zip(outputs, works, strict=True):
+        lines = list(read_lines(output.read()))
+        acknowledged += sum(line.value for line in lines if not line.text)
+        refusals += [line.text for line in lines if line.text]
+        if not lines:
+            refusals.append(last_line(errors_file(work)))
+    for worker in workers:
+        worker.wait(timeout=MAX_PROGRAM_SECONDS)
+    yield Line(figure="acknowledged", value=acknowledged)
+    if refusals:
+        yield Line(figure="refusal", value=len(refusals), text=refusals[0])
+    yield from run_count(environment, folder, inputs)
+
+
+def let_go(worker: subprocess.Popen[str]) -> IO[str]:
+    """Tell a worker that all are ready; return what it prints."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        worker.stdin.write("go\n")
+        worker.stdin.close()
+    except BrokenPipeError:  # it has ended; its stderr says why
+        pass
+    return worker.stdout
+
+
+def run_count(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
+    """Open the store anew and count what is in it."""
+    work = Work(kind="count", folder=str(folder), times=MAX_WRITES, inputs=str(inputs))
+    yield from run_program(environment, work)
+
+
+def run_kills(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
+    """Kill a process while it writes, several times; count what is lost in all."""
+    acknowledged = 0
+    lost = 0
+    for number in range(1, KILLS + 1):
+        place = folder / str(number)
+        place.mkdir()
+        writes = kill_while_writing(environment, place, inputs, number)
+        rows = next(run_count(environment, place, inputs)).value
+        acknowledged += writes
+        lost += max(0, writes - int(rows))
+    yield Line(figure="kills", value=KILLS)
+    yield Line(figure="acknowledged", value=acknowledged)
+    yield Line(figure="lost", value=lost)
+
+
+def kill_while_writing(
+    environment: Environment, folder: Path, inputs: Path, number: int
+) -> int:
+    """Kill a writer after some writes; return how many it acknowledged in all."""
+    work = Work(kind="write", folder=str(folder), times=MAX_WRITES, inputs=str(inputs))
+    writer = start(environment, work)
+    assert writer.stdout is not None
+    for _ in range(FIRST_KILL_WRITES * number):
+        if not writer.stdout.readline():
+            writer.wait()
+            raise ProgramFailed(last_line(errors_file(work)))
+    writer.send_signal(signal.SIGKILL)
+    rest = writer.stdout.read()
+    writer.wait()
+    # What is cut off by the kill was not acknowledged.
+    return FIRST_KILL_WRITES * number + rest.count("\n")

@@ -1,0 +1,248 @@
+"""heedful at the work of its peers: the loop, the durable loop and the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import heedful
+from bench.peers.contract import Line, Work, serve, spread
+from bench.peers.loop import (
+    LONG_FAULTS,
+    TASK,
+    TOGETHER,
+    Double,
+    check_answer,
+    find_fault,
+    find_long_fault,
+    long_double,
+    time_async_cycles,
+)
+from bench.peers.memories import (
+    DIMENSIONS,
+    TOP,
+    Lessons,
+    measure_search,
+    measure_store,
+    write_together,
+    write_until_killed,
+)
+from heedful.checks.evaluate import Context
+from heedful.lessons.lesson import ANY_LESSON
+from heedful.memory.memory import MIN_LEG_CANDIDATES
+from heedful.memory.vectors import space_of
+from heedful.models.contract import Answer, Message
+from heedful.store import search
+from heedful.store.connection import Db, key_of, token
+
+
+def short(candidate: str, context: Context) -> list[heedful.Finding]:
+    """Accept at most two words."""
+    fault = find_fault(candidate)
+    return [heedful.Finding("words", fault)] if fault else []
+
+
+def short_at_length(candidate: str, context: Context) -> list[heedful.Finding]:
+    """Accept at most two words, and say so in one finding of 2 kB."""
+    fault = find_long_fault(candidate)
+    return [heedful.Finding("words", fault)] if fault else []
+
+
+def short_in_parts(candidate: str, context: Context) -> list[heedful.Finding]:
+    """Accept at most two words, and say so in 2 kB: a finding for each sentence."""
+    sentences = find_long_fault(candidate).split(". ")
+    return [heedful.Finding("words", sentence) for sentence in sentences if sentence]
+
+
+short.pure = True  # type: ignore[attr-defined]
+
+
+class DoubleModel:
+    """The double as a model of heedful."""
+
+    name = "double"
+
+    def __init__(self, double: Double) -> None:
+        self.double = double
+
+    async def complete(self, messages: Sequence[Message], **options: Any) -> Answer:
+        """Return the next answer."""
+        return Answer(self.double.ask(message.content for message in messages))
+
+    async def close(self) -> None:
+        """Do nothing: the double holds nothing open."""
+
+
+async def cycle(double: Double, store: str | None) -> None:
+    """Run a loop whose answers a function gives."""
+
+    async def generate(task: str, hint: str) -> str:
+        return double.ask([task, hint])
+
+    result = await heedful.run(TASK, generate=generate, checks=[short], store=store)
+    check_answer(result.candidate)
+
+
+async def write_cycle(writer: heedful.Writer) -> None:
+    """Run a loop whose answers a model writes."""
+    result = await heedful.run(TASK, generate=writer, checks=[short], store=None)
+    check_answer(result.candidate)
+
+
+def time_loop(work: Work) -> Iterator[Line]:
+    """Time loops in memory, by a function and by a model."""
+    yield from time_async_cycles(partial(cycle, Double(), None), work.times)
+    writer = heedful.Writer(DoubleModel(Double()))
+    yield from time_async_cycles(
+        partial(write_cycle, writer), work.times, prefix="written_cycle"
+    )
+
+
+def time_durable_loop(work: Work) -> Iterator[Line]:
+    """Time loops that are stored, one after the other."""
+    yield from time_async_cycles(partial(cycle, Double(), work.file), work.times)
+
+
+def time_loops_together(work: Work) -> Iterator[Line]:
+    """Time batches of loops that are stored, for one loop of the batch."""
+
+    async def run_batches() -> list[float]:
+        seconds = []
+        for _ in range(work.times + 1):  # the first one warms up
+            began = time.perf_counter()
+            await asyncio.gather(*(cycle(Double(), work.file) for _ in range(TOGETHER)))
+            seconds.append((time.perf_counter() - began) / TOGETHER)
+        return seconds[1:]
+
+    yield from spread("cycle", asyncio.run(run_batches()))
+
+
+def count_bytes(work: Work) -> Iterator[Line]:
+    """Count what is sent for eight failures of 2 kB: of one finding, and of many."""
+    for check, prefix in ((short_at_length, "sent"), (short_in_parts, "parts_sent")):
+        double = long_double()
+        loop = heedful.run(
+            TASK,
+            generate=heedful.Writer(DoubleModel(double)),
+            checks=[check],
+            policy=heedful.Policy((heedful.MaxAttempts(LONG_FAULTS + 1),)),
+            store=None,
+        )
+        check_answer(heedful.run_sync(loop).candidate)
+        yield from double.report(prefix)
+
+
+@dataclass(frozen=True)
+class PreparedEmbedder:
+    """heedful's embedder, whose vectors were made beforehand."""
+
+    lessons: Lessons
+    name: str = "minilm-int8"
+    dimensions: int = DIMENSIONS
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return the vectors of the texts."""
+        return self.lessons.embed(texts)
+
+
+def open_memory(work: Work, lessons: Lessons) -> heedful.Memory:
+    """Return the memory in the file of the work."""
+    return heedful.Memory(work.file, embedder=PreparedEmbedder(lessons))
+
+
+def letters(number: int) -> str:
+    """Write a number in letters: digits are masked as particulars."""
+    return "".join("abcdefghij"[int(digit)] for digit in str(number))
+
+
+def keep_lessons(work: Work) -> Iterator[Line]:
+    """Remember the lessons one by one, recall them, and search their vectors alone."""
+    lessons = Lessons.read(work.inputs)
+    memory = open_memory(work, lessons)
+    numbers = dict[int, int]()
+
+    with asyncio.Runner() as runner:
+
+        def remember(number: int, text: str) -> None:
+            lesson = runner.run(memory.remember(letters(number), text))
+            numbers[lesson.id] = number
+
+        def recall(query: str) -> list[int]:
+            matches = runner.run(memory.recall(query, TOP))
+            return [numbers[match.id] for match in matches]
+
+        def search_vectors(query: str) -> list[int]:
+            vector = np.asarray(lessons.embed_one(query), np.float32)
+            ids = runner.run(memory.store.read(memory.scope, search_vector, vector))
+            return [numbers[id] for id in ids[:TOP]]
+
+        def search_vector(db: Db, scope: heedful.Scope, vector: Any) -> list[int]:
+            space = space_of(PreparedEmbedder(lessons))
+            parameters = search.SearchParameters(
+                db=db,
+                key={**key_of(scope), "space": space, "memory_key": ""},
+                corpus=db.run("read_corpus", {"scope": token(scope)}).fetchone(),
+                limit=MIN_LEG_CANDIDATES,
+                only=ANY_LESSON,
+                waiting=False,
+            )
+            return list(search.by_vector(parameters, vector))
+
+        yield from measure_store(lessons, remember)
+        yield from measure_search(lessons, recall)
+        yield from measure_search(lessons, search_vectors, prefix="vector_search")
+
+
+def keep_sighting(work: Work) -> Iterator[Line]:
+    """Remember one error again and again, beside other processes."""
+    lessons = Lessons.read(work.inputs)
+    memory = open_memory(work, lessons)
+    with asyncio.Runner() as runner:
+
+        def remember() -> None:
+            runner.run(memory.remember("sighting", lessons.texts[0]))
+
+        yield from write_together(remember, work.times)
+
+
+def keep_writing(work: Work) -> Iterator[Line]:
+    """Remember lessons until the process is killed."""
+    lessons = Lessons.read(work.inputs)
+    memory = open_memory(work, lessons)
+    with asyncio.Runner() as runner:
+
+        def remember(number: int) -> None:
+            text = lessons.texts[number % len(lessons.texts)]
+            runner.run(memory.remember(letters(number), text))
+
+        yield from write_until_killed(remember, work.times)
+
+
+def count_rows(work: Work) -> Iterator[Line]:
+    """Count the lessons, and the sightings of the one error."""
+    lessons = Lessons.read(work.inputs)
+    memory = open_memory(work, lessons)
+    yield Line(figure="rows", value=asyncio.run(memory.count()))
+    seen = asyncio.run(memory.seen("sighting", lessons.texts[0]))
+    yield Line(figure="counted", value=seen.count)
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "cycle": time_loop,
+            "durable": time_durable_loop,
+            "together": time_loops_together,
+            "bytes": count_bytes,
+            "lessons": keep_lessons,
+            "sighting": keep_sighting,
+            "write": keep_writing,
+            "count": count_rows,
+        }
+    )

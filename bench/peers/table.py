@@ -1,0 +1,280 @@
+"""The measurements of a run as one table, as figures with targets, and as a picture."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from bench.peers.environments import OURS
+from bench.peers.measure import Measurement
+from bench.rows import Figure
+
+# The least ratio of the fastest cycles, the peer's to ours, by peer and kind of work.
+TARGETS: Mapping[tuple[str, str], float] = {
+    ("langgraph", "cycle"): 15.0,
+    ("langgraph", "durable"): 10.0,
+    ("langgraph", "together"): 17.0,
+    ("instructor", "cycle"): 4.5,
+}
+TIMED = {
+    "cycle": "cycle in process",
+    "durable": "durable cycle",
+    "together": "durable cycle, 64 at once",
+}
+FASTEST = "cycle_fastest_ms"
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Results:
+    """The measurements of a run, looked up by peer, kind of work and figure."""
+
+    measurements: Sequence[Measurement]
+
+    def rounds(self, peer: str, kind: str, figure: str) -> dict[int, float]:
+        """Return the value of a figure in each round that has it."""
+        return {
+            found.round: found.value
+            for found in self.measurements
+            if (found.peer, found.kind, found.figure) == (peer, kind, figure)
+        }
+
+    def value(self, peer: str, kind: str, figure: str) -> float | None:
+        """Return the median of the rounds, None without any."""
+        values = self.rounds(peer, kind, figure).values()
+        return median(values) if values else None
+
+    def text(self, peer: str, kind: str, figure: str) -> str:
+        """Return the text of a figure, such as why the work failed; "" without one."""
+        for found in self.measurements:
+            if (found.peer, found.kind, found.figure) == (peer, kind, figure):
+                return found.text
+        return ""
+
+    def ratio(self, peer: str, kind: str, figure: str = FASTEST) -> float | None:
+        """Return the median of the peer's time divided by ours, round by round."""
+        ours = self.rounds(OURS.name, kind, FASTEST)
+        theirs = self.rounds(peer, kind, figure)
+        ratios = [theirs[number] / ours[number] for number in theirs if number in ours]
+        return median(ratios) if ratios else None
+
+
+def figures(results: Results, peers: Mapping[str, str]) -> Iterator[Figure]:
+    """Yield the times of the loops and their ratios, with the targets."""
+    for kind, name in TIMED.items():
+        for peer, title in peers.items():
+            milliseconds = results.value(peer, kind, FASTEST)
+            ratio = results.ratio(peer, kind)
+            if milliseconds is None or ratio is None:
+                continue
+            yield Figure(name=f"{name}: {title}", value=milliseconds, unit="ms")
+            if peer != OURS.name:
+                yield Figure(
+                    name=f"{name}: {title} ÷ heedful",
+                    value=ratio,
+                    unit="×",
+                    least=TARGETS.get((peer, kind)),
+                )
+
+
+# A cell is the text of one figure of one peer, "" where the peer has none.
+Cell = Callable[[Results, str], str]
+
+
+def show(number: float) -> str:
+    """Write a number with three significant digits, and thousands with commas."""
+    if number >= 1_000:
+        return f"{number:,.0f}"
+    return f"{number:.3g}"
+
+
+def time_cell(kind: str, figure: str = FASTEST) -> Cell:
+    """Return the cell of a time, with its ratio to ours."""
+
+    def write(results: Results, peer: str) -> str:
+        milliseconds = results.value(peer, kind, figure)
+        ratio = results.ratio(peer, kind, figure)
+        if milliseconds is None:
+            return ""
+        if ratio is None or (peer == OURS.name and figure == FASTEST):
+            return show(milliseconds)
+        return f"{show(milliseconds)} ({show(ratio)} ×)"
+
+    return write
+
+
+def number_cell(kind: str, figure: str, unit: float = 1.0) -> Cell:
+    """Return the cell of a figure, divided by its unit."""
+
+    def write(results: Results, peer: str) -> str:
+        value = results.value(peer, kind, figure)
+        return "" if value is None else show(value / unit)
+
+    return write
+
+
+def first_cell(*cells: Cell) -> Cell:
+    """Return the first of the cells that is not empty."""
+
+    def write(results: Results, peer: str) -> str:
+        texts = (cell(results, peer) for cell in cells)
+        return next(filter(None, texts), "")
+
+    return write
+
+
+def kills_cell(results: Results, peer: str) -> str:
+    """Write how many acknowledged writes were lost, of how many."""
+    lost = results.value(peer, "write", "lost")
+    acknowledged = results.value(peer, "write", "acknowledged")
+    if lost is None or acknowledged is None:
+        return ""
+    return f"{show(lost)} of {show(acknowledged)}"
+
+
+ROWS: Mapping[str, tuple[str, Cell]] = {
+    "cycle in process, with its history, ms": ("cycle", time_cell("cycle")),
+    "the same in another form ¹, ms": (
+        "cycle",
+        first_cell(
+            time_cell("cycle", "written_cycle_fastest_ms"),
+            time_cell("cycle", "bare_cycle_fastest_ms"),
+        ),
+    ),
+    "durable cycle, ms": ("durable", time_cell("durable")),
+    "64 durable cycles at once, ms each": ("together", time_cell("together")),
+    "sent for 8 failures of 2 kB, kB": (
+        "bytes",
+        number_cell("bytes", "sent_bytes", 1e3),
+    ),
+    "the same as findings of 80 bytes ², kB": (
+        "bytes",
+        number_cell("bytes", "parts_sent_bytes", 1e3),
+    ),
+    "largest request of these, kB": (
+        "bytes",
+        number_cell("bytes", "sent_largest_bytes", 1e3),
+    ),
+    "requests of these": ("bytes", number_cell("bytes", "sent_requests")),
+    "104 sightings from 8 processes: acknowledged": (
+        "sighting",
+        number_cell("sighting", "acknowledged"),
+    ),
+    "rows of these": ("sighting", number_cell("sighting", "rows")),
+    "sightings counted": ("sighting", number_cell("sighting", "counted")),
+    "remember one lesson ³, ms": ("lessons", number_cell("lessons", "store_ms")),
+    "lessons remembered": ("lessons", number_cell("lessons", "stored")),
+    "recall the top 5, median, ms": (
+        "lessons",
+        number_cell("lessons", "search_median_ms"),
+    ),
+    "share of the 5 nearest vectors ⁴": (
+        "lessons",
+        number_cell("lessons", "search_recall"),
+    ),
+    "the vectors alone: median, ms": (
+        "lessons",
+        number_cell("lessons", "vector_search_median_ms"),
+    ),
+    "the vectors alone: share": (
+        "lessons",
+        number_cell("lessons", "vector_search_recall"),
+    ),
+    "killed while writing: acknowledged lessons lost": ("write", kills_cell),
+}
+
+
+def make_table(
+    results: Results, titles: Mapping[str, str], versions: Mapping[str, str]
+) -> str:
+    """Return the table in Markdown: a column for each peer, a row for each figure."""
+    lines = [
+        row_of("", list(titles.values())),
+        "|" + "---|" * (len(titles) + 1),
+        row_of("version", [versions[peer] for peer in titles]),
+    ]
+    for name, (kind, cell) in ROWS.items():
+        texts = []
+        for peer in titles:
+            text = cell(results, peer)
+            failed = results.text(peer, kind, "failed")
+            texts.append(text or ("failed" if failed else NOTHING))
+        lines.append(row_of(name, texts))
+    return "\n".join(lines)
+
+
+def row_of(name: str, cells: Sequence[str]) -> str:
+    """Return a row of a table in Markdown."""
+    return "| " + " | ".join([name, *cells]) + " |"
+
+
+def list_failures(results: Results, titles: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each work that failed, and for refused sightings."""
+    sentences = dict[str, None]()
+    for found in results.measurements:
+        title = titles.get(found.peer, found.peer)
+        if found.figure == "failed":
+            sentences[f"{title}, {found.kind}: failed with `{found.text}`."] = None
+        if found.figure == "refusal":
+            sentences[
+                f"{title}: {found.value:.0f} answers to sightings were errors, the "
+                f"first `{found.text}`."
+            ] = None
+    return list(sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One panel of the picture: a bar for each peer that has the figure."""
+
+    title: str
+    kind: str
+    figure: str
+    unit: float = 1.0
+
+
+CHARTS = (
+    Chart(title="cycle in process, ms", kind="cycle", figure=FASTEST),
+    Chart(title="durable cycle, ms", kind="durable", figure=FASTEST),
+    Chart(title="64 durable cycles at once, ms each", kind="together", figure=FASTEST),
+    Chart(
+        title="sent for 8 failures of 2 kB, kB",
+        kind="bytes",
+        figure="sent_bytes",
+        unit=1e3,
+    ),
+    Chart(title="remember one lesson, ms", kind="lessons", figure="store_ms"),
+    Chart(
+        title="recall the top 5, median, ms", kind="lessons", figure="search_median_ms"
+    ),
+)
+OUR_COLOR = "#1f6f54"
+PEER_COLOR = "#9aa5ad"
+
+
+def draw(results: Results, titles: Mapping[str, str]) -> bytes:
+    """Draw the charts as PNG; all axes are logarithmic."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Picture
+
+    with mpl.rc_context({"font.size": 9}):
+        picture = Picture(figsize=(11, 5.4), layout="constrained")
+        for axes, chart in zip(picture.subplots(2, 3).flat, CHARTS, strict=True):
+            bars = {
+                title: value / chart.unit
+                for peer, title in titles.items()
+                if (value := results.value(peer, chart.kind, chart.figure)) is not None
+            }
+            names = list(bars)[::-1]
+            colors = [OUR_COLOR if name == OURS.title else PEER_COLOR for name in names]
+            drawn = axes.barh(names, [bars[name] for name in names], color=colors)
+            axes.bar_label(drawn, [show(bars[name]) for name in names], padding=3)
+            axes.set_xscale("log")
+            axes.margins(x=0.25)
+            axes.set_title(chart.title, fontsize=9.5)
+            axes.spines[["top", "right"]].set_visible(False)
+        file = io.BytesIO()
+        picture.savefig(file, format="png", dpi=130)
+        return file.getvalue()
