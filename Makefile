@@ -9,6 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 FULL ?=
 PIPELINE ?=
+PEERS ?=
 ARGS :=
 SPLIT ?= dev
 SOAK ?= 100
@@ -44,8 +45,8 @@ check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' 
 docs: setup ## the pages of all names and all commands, in build/docs
 	@$(PY) scripts/reference.py
 
-bench: setup ## the benchmarks
-	@$(PY) -m bench $(ARGS)
+bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
+	@$(PY) -m bench$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)
 
 quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2]
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \

@@ -78,7 +78,7 @@ def figures(folder: str, before: str = "") -> Iterable[Figure]:
     yield from measure_fsyncs(folder)
     yield from measure_group(f"{folder}/together.db")
     yield measure_stores(f"{folder}/stores.db")
-    yield from measure_peers(folder, before)
+    yield from measure_commits(folder, before)
 
 
 def measure_pair(
@@ -274,69 +274,22 @@ async def main(path):
     print(alone, together, await time_calls(lambda: cycle(None), 500))
 asyncio.run(main(sys.argv[1]))
 """
-# The same in LangGraph: a node that generates, one that checks, and the saver's own
-# settings.
-GRAPH = """
-import asyncio, operator, sys, time
-from typing import Annotated, TypedDict
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import END, START, StateGraph
-class State(TypedDict):
-    task: str
-    candidate: str
-    findings: Annotated[list, operator.add]
-    passed: bool
-def generate(state):
-    return {"candidate": "a b" if state["findings"] else "a b c"}
-def check(state):
-    fine = len(state["candidate"].split()) <= 2
-    return {"passed": fine, "findings": [] if fine else ["3 words: at most 2 words"]}
-def follow(state):
-    return END if state["passed"] else "generate"
-graph = StateGraph(State)
-graph.add_node("generate", generate)
-graph.add_node("check", check)
-graph.add_edge(START, "generate")
-graph.add_edge("generate", "check")
-graph.add_conditional_edges("check", follow)
-first = {"task": "task", "candidate": "", "findings": [], "passed": False}
-def thread(name):
-    return {"configurable": {"thread_id": name}}
-with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    app = graph.compile(checkpointer=saver)
-    for n in range(80):
-        began = time.perf_counter() if n == 20 else (began if n else 0)
-        app.invoke(first, thread(f"{began}-{n}"))
-    alone = (time.perf_counter() - began) / 60 * 1e3
-async def run_many():
-    async with AsyncSqliteSaver.from_conn_string(sys.argv[1]) as saver:
-        app = graph.compile(checkpointer=saver)
-        began = time.perf_counter()
-        threads = [thread(f"{began}-{n}") for n in range(64)]
-        await asyncio.gather(*(app.ainvoke(first, config) for config in threads))
-        return (time.perf_counter() - began) / 64 * 1e3
-print(alone, asyncio.run(run_many()))
-"""
-PEER = Path(".venv-integrations/bin/python")  # `make integrations` makes it
 
 
-def measure_peers(folder: str, before: str) -> Iterable[Figure]:
-    """Time ours, the commit `before` if named, and LangGraph in turns, in processes.
+def measure_commits(folder: str, before: str) -> Iterable[Figure]:
+    """Time ours, and the commit `before` if named, in turns, in processes.
 
     The earlier commit is built as a wheel. A ratio is the median of the rounds.
     """
-    kinds = {"now": (sys.executable, OURS, "src")}
+    kinds = {"now": "src"}
     if before:
-        kinds["before"] = (sys.executable, OURS, install_wheel(before, folder))
-    if PEER.exists():
-        kinds["LangGraph"] = (str(PEER), GRAPH, "")
+        kinds["before"] = install_wheel(before, folder)
     # By kind, the milliseconds of each round: one value for each name.
     rounds: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
     for number in range(ROUNDS):
-        for kind, (python, program, path) in kinds.items():
+        for kind, path in kinds.items():
             process = subprocess.run(
-                [python, "-c", program, f"{folder}/{kind}-{number}.db"],
+                [sys.executable, "-c", OURS, f"{folder}/{kind}-{number}.db"],
                 check=True,
                 capture_output=True,
                 text=True,
@@ -345,12 +298,9 @@ def measure_peers(folder: str, before: str) -> Iterable[Figure]:
             rounds[kind].append([float(value) for value in process.stdout.split()])
 
     names = ("cycle", f"cycle, {TOGETHER} at once", "cycle in process")
-    targets = {"LangGraph": (7.0, 15.0)}
     for column, name in enumerate(names):
         now = [values[column] for values in rounds["now"]]
         for kind, of_rounds in rounds.items():
-            if column >= len(of_rounds[0]):
-                continue
             times = [values[column] for values in of_rounds]
             yield Figure(name=f"{name}: {kind}", value=median(times), unit="ms")
             if kind != "now":
@@ -359,5 +309,4 @@ def measure_peers(folder: str, before: str) -> Iterable[Figure]:
                     name=f"{name}: {kind} ÷ now",
                     value=median(ratios),
                     unit="×",
-                    least=targets[kind][column] if kind in targets else None,
                 )

@@ -24,7 +24,6 @@ from rich.console import Console
 from bench.__main__ import make_table as make_figure_table
 from bench.peers import measure, table
 from bench.peers.environments import (
-    OURS,
     ROOT,
     VERSIONS,
     Environment,
@@ -38,8 +37,6 @@ from bench.recall import embed_texts, make_texts
 OUT = Path("bench/out/peers.json")
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "benchmarks_peers.png"
-BEGIN = "<!-- `make bench PEERS=1 ARGS=--write` writes from here -->"
-END = "<!-- to here -->"
 # Above this load for each core, times are those of a busy machine.
 QUIET_LOAD = 0.25
 
@@ -51,31 +48,28 @@ def main() -> int:
     conditions = describe_machine(options.smoke)
     plan = measure.SMOKE if options.smoke else measure.FULL
     environments = list(prepare(options.only, console))
-    titles = {each.peer.name: each.peer.title for each in environments}
-    installed = [each for each in environments if each.python]
+    peers = [environment.peer for environment in environments]
+    titles = {peer.name: peer.title for peer in peers}
+    installed = [environment for environment in environments if environment.python]
 
     measurements = list[measure.Measurement]()
     with tempfile.TemporaryDirectory(dir=".", prefix=".bench-") as name:
         folder = Path(name).resolve()
-        for found in run(installed, plan, folder):
-            console.print(
-                f"  {found.peer}, {found.kind}: {found.figure} {found.value:.4g} "
-                f"{found.text}",
-                style="dim",
-                markup=False,
-            )
-            measurements.append(found)
+        for measurement in run(installed, plan, folder):
+            console.print(f"  {measurement}", style="dim", markup=False)
+            measurements.append(measurement)
 
     results = table.Results(measurements)
     figures = list(table.figures(results, titles))
-    section = write_section(results, environments, conditions)
+    section = table.write_section(results, environments, conditions)
     console.print(make_figure_table(figures))
-    console.print(section, markup=False)
+    console.print(section, markup=False, soft_wrap=True)
     write_results(environments, conditions, measurements)
     console.print(f"written to {OUT}")
     if options.write:
-        PAGE.write_text(replace_section(PAGE.read_text("utf-8"), section), "utf-8")
-        PICTURE.write_bytes(table.draw(results, titles))
+        page = table.replace_section(PAGE.read_text("utf-8"), section)
+        PAGE.write_text(page, "utf-8")
+        PICTURE.write_bytes(table.draw(results, titles, conditions))
         console.print(f"written to {PAGE.relative_to(ROOT)}")
     return 0 if all(figure.reached is not False for figure in figures) else 1
 
@@ -137,7 +131,7 @@ def run(
     inputs = folder / "inputs"
     inputs.mkdir()
     prepare_lessons(inputs, plan)
-    yield from measure.measure_memories(environments, folder, inputs)
+    yield from measure.measure_memories(environments, plan, folder, inputs)
 
 
 def prepare_lessons(folder: Path, plan: measure.Plan) -> None:
@@ -155,33 +149,6 @@ def prepare_lessons(folder: Path, plan: measure.Plan) -> None:
     )
 
 
-def write_section(
-    results: table.Results, environments: Sequence[Environment], conditions: str
-) -> str:
-    """Return what stands between the marks of the page."""
-    titles = {each.peer.name: each.peer.title for each in environments if each.python}
-    versions = {each.peer.name: each.version for each in environments}
-    parts = [conditions, table.make_table(results, titles, versions)]
-    missing = [
-        f"{each.peer.title} could not be installed: {each.reason}."
-        for each in environments
-        if not each.python
-    ]
-    sentences = [*missing, *table.list_failures(results, titles)]
-    if sentences:
-        parts.append("\n".join(f"- {sentence}" for sentence in sentences))
-    return "\n\n".join(parts)
-
-
-def replace_section(page: str, section: str) -> str:
-    """Return the page with another text between its marks. Raises ValueError."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no marks {BEGIN!r} and {END!r}; write them")
-    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
-
-
 def write_results(
     environments: Sequence[Environment],
     conditions: str,
@@ -189,12 +156,13 @@ def write_results(
 ) -> None:
     """Write all that was measured, with every package of every environment."""
     packages: Mapping[str, object] = {
-        each.peer.title: each.packages or each.reason for each in environments
+        environment.peer.title: environment.packages or environment.reason
+        for environment in environments
     }
     fields = {
         "conditions": conditions,
         "packages": packages,
-        "measurements": [asdict(found) for found in measurements],
+        "measurements": [asdict(measurement) for measurement in measurements],
     }
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(fields, indent=1) + "\n", "utf-8")

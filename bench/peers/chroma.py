@@ -55,8 +55,8 @@ def keep_sighting(work: Work) -> Iterator[Line]:
     collection = open_collection(work)
 
     def count_up() -> None:
-        stored = collection.get(ids=[text])["metadatas"]
-        count = stored[0]["count"] if stored else 0
+        metadatas = collection.get(ids=[text])["metadatas"]
+        count = metadatas[0]["count"] if metadatas else 0
         collection.upsert(
             ids=[text],
             embeddings=[vector],
@@ -85,8 +85,8 @@ def count_rows(work: Work) -> Iterator[Line]:
     text = Lessons.read(work.inputs).texts[0]
     collection = open_collection(work)
     yield Line(figure="rows", value=collection.count())
-    stored = collection.get(ids=[text])["metadatas"]
-    yield Line(figure="counted", value=stored[0]["count"] if stored else 0)
+    metadatas = collection.get(ids=[text])["metadatas"]
+    yield Line(figure="counted", value=metadatas[0]["count"] if metadatas else 0)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def grade(fault: str) -> AIMessage:
     return AIMessage("", tool_calls=[call])
 
 
-def build_agent(double: Double, find: Callable[[str], str], iterations: int) -> Any:
+def build_agent(double: Double, find: Callable[[str], str], max_iterations: int) -> Any:
     """Return an agent whose model and grader are the double."""
     last_answer = dict[str, str]()
     grader = DoubleChat(double=double, find=find, last_answer=last_answer)
@@ -80,7 +80,7 @@ def build_agent(double: Double, find: Callable[[str], str], iterations: int) -> 
     grader.last_answer = last_answer
     agent = DoubleChat(double=double, last_answer=last_answer)
     agent.last_answer = last_answer
-    rubric = RubricMiddleware(model=grader, max_iterations=iterations)
+    rubric = RubricMiddleware(model=grader, max_iterations=max_iterations)
     return create_agent(agent, middleware=[rubric])
 
 
@@ -93,14 +93,14 @@ def run(agent: Any) -> None:
 
 def time_loop(work: Work) -> Iterator[Line]:
     """Time loops of two attempts."""
-    agent = build_agent(Double(), find_fault, 2)
+    agent = build_agent(Double(), find_fault, max_iterations=2)
     yield from time_cycles(lambda: run(agent), work.times)
 
 
 def count_bytes(work: Work) -> Iterator[Line]:
     """Count what is sent for eight long failures, by the agent and by its grader."""
     double = long_double()
-    run(build_agent(double, find_long_fault, LONG_FAULTS + 1))
+    run(build_agent(double, find_long_fault, max_iterations=LONG_FAULTS + 1))
     yield from double.report()
 
 

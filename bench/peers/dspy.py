@@ -29,7 +29,7 @@ from bench.peers.loop import (
 ADVICE_FIELD = "reward_code"
 
 
-class DoubleEngine:
+class AnswerSource:
     """The double as an engine of DSPy; it answers in the form of its chat adapter."""
 
     def __init__(self, double: Double, advice_chars: int) -> None:
@@ -76,7 +76,7 @@ def reward(arguments: dict[str, Any], prediction: Any) -> float:
 def refine(double: Double, runs: int, advice_chars: int = 0) -> Callable[..., Any]:
     """Return a module that runs at most so often, with the double as its model."""
     logging.getLogger("dspy").setLevel(logging.ERROR)  # it warns in every cycle
-    engine = DoubleEngine(double, advice_chars)
+    engine = AnswerSource(double, advice_chars)
     dspy.configure(lm=dspy.LM("double/double", engine=engine, cache=False))
     predict = dspy.Predict("task -> answer")
     return dspy.Refine(module=predict, N=runs, reward_fn=reward, threshold=1.0)  # type: ignore[no-any-return]

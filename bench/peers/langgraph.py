@@ -171,15 +171,17 @@ def open_store(work: Work, lessons: Lessons) -> Iterator[SqliteStore]:
     The index is an extension of SQLite. Where Python is built without extensions,
     the connection is one of pysqlite3; the settings are those of `from_conn_string`.
     """
-    index: Any = {
+    # The store reads `text_fields`; its documentation calls them `fields`.
+    index = {
         "dims": DIMENSIONS,
         "embed": lessons.embed,
         "text_fields": ["text"],
     }
-    sqlite: Any = sqlite3
+    module = "sqlite3"
     if not hasattr(sqlite3.Connection, "enable_load_extension"):
-        sqlite = import_module("pysqlite3")
-    db = sqlite.connect(work.file, check_same_thread=False, isolation_level=None)
+        module = "pysqlite3"
+    connect = import_module(module).connect
+    db = connect(work.file, check_same_thread=False, isolation_level=None)
     with closing(db):
         store = SqliteStore(db, index=index)
         store.setup()

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -17,15 +18,21 @@ from bench.peers.environments import Environment, hide_places
 MAX_PROGRAM_SECONDS = 3_600
 WORKERS = 8
 SIGHTINGS = 104
-KILLS = 5
 # A process is killed after this many writes, and as many more for each kill.
 FIRST_KILL_WRITES = 25
 MAX_WRITES = 100_000
+MAX_ROWS = 1_000  # of the stores that are counted
+
+
+MemoryWork = Callable[[Environment, Path, Path], Iterator[Line]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How much is measured: the rounds, and how often each work is done in a round."""
+    """How much is measured: the rounds, and how often each work is done in a round.
+
+    What gets lost when several write at once differs, so there are `trials` of it.
+    """
 
     rounds: int
     cycles: int
@@ -33,6 +40,8 @@ class Plan:
     batches: int
     lessons: int
     queries: int
+    trials: int
+    kills: int
 
 
 FULL = Plan(
@@ -42,8 +51,19 @@ FULL = Plan(
     batches=5,
     lessons=10_000,
     queries=200,
+    trials=5,
+    kills=5,
 )
-SMOKE = Plan(rounds=1, cycles=50, durable_cycles=10, batches=1, lessons=200, queries=20)
+SMOKE = Plan(
+    rounds=1,
+    cycles=50,
+    durable_cycles=10,
+    batches=1,
+    lessons=200,
+    queries=20,
+    trials=1,
+    kills=1,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +76,11 @@ class Measurement:
     figure: str
     value: float = 0.0
     text: str = ""
+
+    def __str__(self) -> str:
+        """Return a line for a person."""
+        name = f"{self.peer}, {self.kind}, round {self.round + 1}: {self.figure}"
+        return f"{name} {self.value:.4g} {self.text}".rstrip()
 
 
 def measure_loops(
@@ -74,35 +99,36 @@ def measure_loops(
                     yield from measure(environment, kind, folder, count, number)
     for environment in environments:
         if "bytes" in environment.peer.kinds:
-            yield from measure(environment, "bytes", folder, 1, 0)
+            yield from measure(environment, "bytes", folder)
 
 
 def measure_memories(
-    environments: Sequence[Environment], folder: Path, inputs: Path
+    environments: Sequence[Environment], plan: Plan, folder: Path, inputs: Path
 ) -> Iterator[Measurement]:
     """Measure the work of a memory, one peer after the other."""
-    works: dict[str, Callable[[Environment, Path, Path], Iterator[Line]]] = {
-        "lessons": run_lessons,
-        "sighting": run_sightings,
-        "write": run_kills,
+    works: dict[str, tuple[int, MemoryWork]] = {
+        "lessons": (1, run_lessons),
+        "sighting": (plan.trials, run_sightings),
+        "write": (1, partial(run_kills, plan.kills)),
     }
-    for kind, run in works.items():
+    for kind, (trials, run) in works.items():
         for environment in environments:
-            if kind in environment.peer.kinds:
+            if kind not in environment.peer.kinds:
+                continue
+            for number in range(trials):
                 with work_folder(folder) as place:
                     lines = run(environment, Path(place), inputs)
-                    yield from as_measurements(environment, kind, lines)
+                    yield from as_measurements(environment, kind, lines, number)
 
 
 def measure(
-    environment: Environment, kind: str, folder: Path, times: int, number: int
+    environment: Environment, kind: str, folder: Path, times: int = 1, number: int = 0
 ) -> Iterator[Measurement]:
     """Run one program in a folder of its own."""
     with work_folder(folder) as place:
         work = Work(kind=kind, folder=place, times=times)
-        yield from as_measurements(
-            environment, kind, run_program(environment, work), number
-        )
+        lines = run_program(environment, work)
+        yield from as_measurements(environment, kind, lines, number)
 
 
 def work_folder(folder: Path) -> tempfile.TemporaryDirectory[str]:
@@ -252,22 +278,24 @@ def let_go(worker: subprocess.Popen[str]) -> IO[str]:
 
 def run_count(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
     """Open the store anew and count what is in it."""
-    work = Work(kind="count", folder=str(folder), times=MAX_WRITES, inputs=str(inputs))
+    work = Work(kind="count", folder=str(folder), times=MAX_ROWS, inputs=str(inputs))
     yield from run_program(environment, work)
 
 
-def run_kills(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:
+def run_kills(
+    kills: int, environment: Environment, folder: Path, inputs: Path
+) -> Iterator[Line]:
     """Kill a process while it writes, several times; count what is lost in all."""
     acknowledged = 0
     lost = 0
-    for number in range(1, KILLS + 1):
+    for number in range(1, kills + 1):
         place = folder / str(number)
         place.mkdir()
         writes = kill_while_writing(environment, place, inputs, number)
         rows = next(run_count(environment, place, inputs)).value
         acknowledged += writes
         lost += max(0, writes - int(rows))
-    yield Line(figure="kills", value=KILLS)
+    yield Line(figure="kills", value=kills)
     yield Line(figure="acknowledged", value=acknowledged)
     yield Line(figure="lost", value=lost)
 

@@ -108,9 +108,9 @@ def keep_writing(work: Work) -> Iterator[Line]:
 def count_rows(work: Work) -> Iterator[Line]:
     """Count the memories; each is a sighting."""
     memory = open_memory(work, Lessons.read(work.inputs))
-    stored = memory.get_all(filters={"user_id": USER}, top_k=work.times)
-    yield Line(figure="rows", value=len(stored["results"]))
-    yield Line(figure="counted", value=len(stored["results"]))
+    answer = memory.get_all(filters={"user_id": USER}, top_k=work.times)
+    yield Line(figure="rows", value=len(answer["results"]))
+    yield Line(figure="counted", value=len(answer["results"]))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def build_agent(
 
 def time_loop(work: Work) -> Iterator[Line]:
     """Time loops of two attempts."""
-    agent = build_agent(Double(), find_fault, 1)
+    agent = build_agent(Double(), find_fault, retries=1)
 
     async def cycle() -> None:
         check_answer((await agent.run(TASK)).output)
@@ -65,7 +65,7 @@ def time_loop(work: Work) -> Iterator[Line]:
 def count_bytes(work: Work) -> Iterator[Line]:
     """Count what is sent for eight long failures."""
     double = long_double()
-    agent = build_agent(double, find_long_fault, LONG_FAULTS)
+    agent = build_agent(double, find_long_fault, retries=LONG_FAULTS)
     check_answer(agent.run_sync(TASK).output)
     yield from double.report()
 

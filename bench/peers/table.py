@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from bench.peers.environments import OURS
+from bench.peers.environments import OURS, Environment
 from bench.peers.measure import Measurement
 from bench.rows import Figure
 
@@ -25,6 +25,9 @@ TIMED = {
 }
 FASTEST = "cycle_fastest_ms"
 NOTHING = "–"
+# The section of the page between them is written by a run.
+BEGIN = "<!-- `make bench PEERS=1 ARGS=--write` writes from here -->"
+END = "<!-- to here -->"
 
 
 @dataclass(frozen=True)
@@ -33,25 +36,33 @@ class Results:
 
     measurements: Sequence[Measurement]
 
+    def select(self, peer: str, kind: str, figure: str) -> list[Measurement]:
+        """Return a figure in each round that has it."""
+        return [
+            measurement
+            for measurement in self.measurements
+            if measurement.peer == peer
+            and measurement.kind == kind
+            and measurement.figure == figure
+        ]
+
     def rounds(self, peer: str, kind: str, figure: str) -> dict[int, float]:
-        """Return the value of a figure in each round that has it."""
-        return {
-            found.round: found.value
-            for found in self.measurements
-            if (found.peer, found.kind, found.figure) == (peer, kind, figure)
-        }
+        """Return the values of a figure by round."""
+        selected = self.select(peer, kind, figure)
+        return {measurement.round: measurement.value for measurement in selected}
 
     def value(self, peer: str, kind: str, figure: str) -> float | None:
         """Return the median of the rounds, None without any."""
         values = self.rounds(peer, kind, figure).values()
         return median(values) if values else None
 
-    def text(self, peer: str, kind: str, figure: str) -> str:
-        """Return the text of a figure, such as why the work failed; "" without one."""
-        for found in self.measurements:
-            if (found.peer, found.kind, found.figure) == (peer, kind, figure):
-                return found.text
-        return ""
+    def least(self, peer: str, kind: str, figure: str) -> float | None:
+        """Return the smallest value of the rounds, None without any."""
+        return min(self.rounds(peer, kind, figure).values(), default=None)
+
+    def has_failed(self, peer: str, kind: str) -> bool:
+        """Whether this work failed in any round."""
+        return bool(self.select(peer, kind, "failed"))
 
     def ratio(self, peer: str, kind: str, figure: str = FASTEST) -> float | None:
         """Return the median of the peer's time divided by ours, round by round."""
@@ -115,6 +126,16 @@ def number_cell(kind: str, figure: str, unit: float = 1.0) -> Cell:
     return write
 
 
+def least_cell(kind: str, figure: str) -> Cell:
+    """Return the cell of the smallest value of a figure."""
+
+    def write(results: Results, peer: str) -> str:
+        value = results.least(peer, kind, figure)
+        return "" if value is None else show(value)
+
+    return write
+
+
 def first_cell(*cells: Cell) -> Cell:
     """Return the first of the cells that is not empty."""
 
@@ -135,7 +156,7 @@ def kills_cell(results: Results, peer: str) -> str:
 
 
 ROWS: Mapping[str, tuple[str, Cell]] = {
-    "cycle in process, with its history, ms": ("cycle", time_cell("cycle")),
+    "cycle in process ¹, ms": ("cycle", time_cell("cycle")),
     "the same in another form ¹, ms": (
         "cycle",
         first_cell(
@@ -147,23 +168,23 @@ ROWS: Mapping[str, tuple[str, Cell]] = {
     "64 durable cycles at once, ms each": ("together", time_cell("together")),
     "sent for 8 failures of 2 kB, kB": (
         "bytes",
-        number_cell("bytes", "sent_bytes", 1e3),
+        number_cell("bytes", "sent_bytes", unit=1e3),
     ),
     "the same as findings of 80 bytes ², kB": (
         "bytes",
-        number_cell("bytes", "parts_sent_bytes", 1e3),
+        number_cell("bytes", "parts_sent_bytes", unit=1e3),
     ),
     "largest request of these, kB": (
         "bytes",
-        number_cell("bytes", "sent_largest_bytes", 1e3),
+        number_cell("bytes", "sent_largest_bytes", unit=1e3),
     ),
     "requests of these": ("bytes", number_cell("bytes", "sent_requests")),
-    "104 sightings from 8 processes: acknowledged": (
+    "104 sightings from 8 processes, least of 5 trials: acknowledged": (
         "sighting",
-        number_cell("sighting", "acknowledged"),
+        least_cell("sighting", "acknowledged"),
     ),
     "rows of these": ("sighting", number_cell("sighting", "rows")),
-    "sightings counted": ("sighting", number_cell("sighting", "counted")),
+    "least of these counted": ("sighting", least_cell("sighting", "counted")),
     "remember one lesson ³, ms": ("lessons", number_cell("lessons", "store_ms")),
     "lessons remembered": ("lessons", number_cell("lessons", "stored")),
     "recall the top 5, median, ms": (
@@ -199,8 +220,9 @@ def make_table(
         texts = []
         for peer in titles:
             text = cell(results, peer)
-            failed = results.text(peer, kind, "failed")
-            texts.append(text or ("failed" if failed else NOTHING))
+            if not text:
+                text = "failed" if results.has_failed(peer, kind) else NOTHING
+            texts.append(text)
         lines.append(row_of(name, texts))
     return "\n".join(lines)
 
@@ -213,16 +235,50 @@ def row_of(name: str, cells: Sequence[str]) -> str:
 def list_failures(results: Results, titles: Mapping[str, str]) -> list[str]:
     """Return a sentence for each work that failed, and for refused sightings."""
     sentences = dict[str, None]()
-    for found in results.measurements:
-        title = titles.get(found.peer, found.peer)
-        if found.figure == "failed":
-            sentences[f"{title}, {found.kind}: failed with `{found.text}`."] = None
-        if found.figure == "refusal":
+    for measurement in results.measurements:
+        title = titles.get(measurement.peer, measurement.peer)
+        if measurement.figure == "failed":
             sentences[
-                f"{title}: {found.value:.0f} answers to sightings were errors, the "
-                f"first `{found.text}`."
+                f"{title}, {measurement.kind}: failed with `{measurement.text}`."
             ] = None
+        if measurement.figure == "refusal":
+            sentences[f"{title}: sightings were refused with `{measurement.text}`."] = (
+                None
+            )
     return list(sentences)
+
+
+def write_section(
+    results: Results, environments: Sequence[Environment], conditions: str
+) -> str:
+    """Return what stands between the marks of the page."""
+    titles = {
+        environment.peer.name: environment.peer.title
+        for environment in environments
+        if environment.python
+    }
+    versions = {
+        environment.peer.name: environment.version for environment in environments
+    }
+    parts = [conditions, make_table(results, titles, versions)]
+    missing = [
+        f"{environment.peer.title} could not be installed: {environment.reason}."
+        for environment in environments
+        if not environment.python
+    ]
+    sentences = [*missing, *list_failures(results, titles)]
+    if sentences:
+        parts.append("\n".join(f"- {sentence}" for sentence in sentences))
+    return "\n\n".join(parts)
+
+
+def replace_section(page: str, section: str) -> str:
+    """Return the page with another text between its marks. Raises ValueError."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no marks {BEGIN!r} and {END!r}; write them")
+    return f"{before}{begin}\n\n{section}\n\n{end}{after}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +310,8 @@ OUR_COLOR = "#1f6f54"
 PEER_COLOR = "#9aa5ad"
 
 
-def draw(results: Results, titles: Mapping[str, str]) -> bytes:
-    """Draw the charts as PNG; all axes are logarithmic."""
+def draw(results: Results, titles: Mapping[str, str], conditions: str) -> bytes:
+    """Draw the charts as PNG; every bar begins at zero."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as Picture
 
@@ -271,10 +327,11 @@ def draw(results: Results, titles: Mapping[str, str]) -> bytes:
             colors = [OUR_COLOR if name == OURS.title else PEER_COLOR for name in names]
             drawn = axes.barh(names, [bars[name] for name in names], color=colors)
             axes.bar_label(drawn, [show(bars[name]) for name in names], padding=3)
-            axes.set_xscale("log")
-            axes.margins(x=0.25)
+            axes.margins(x=0.2)
+            axes.xaxis.set_visible(False)
             axes.set_title(chart.title, fontsize=9.5)
-            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["top", "right", "bottom"]].set_visible(False)
+        picture.suptitle(conditions.replace("*", ""), fontsize=9)
         file = io.BytesIO()
         picture.savefig(file, format="png", dpi=130)
         return file.getvalue()
