@@ -118,7 +118,7 @@ def test_the_version_of_a_peer_is_that_of_its_first_package():
 def test_the_reason_of_pip_names_no_place_of_this_machine():
     errors = (
         "WARNING: Retrying\n"
-        "ERROR: Could not install from https://example.org/simple and /home/me/x.whl\n"
+        "ERROR: Could not install from https://example.org/simple and /srv/x.whl\n"
         "note: more\n"
     )
     assert find_reason(errors) == "Could not install from … and …"
