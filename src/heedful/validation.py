@@ -12,6 +12,7 @@ from numbers import Integral, Number
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
+from heedful.redact import redact
 
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 
@@ -20,6 +21,17 @@ def require(condition: object, field: str, value: object, allowed: str) -> None:
     """Raise InvalidInput unless `condition` is true; `allowed` says what is allowed."""
     if not condition:
         raise InvalidInput(field, value, allowed)
+
+
+def check_name(field: str, name: str, limit: int) -> None:
+    """Raise InvalidInput unless `name` is printable, without a secret, and short.
+
+    It has at most `limit` characters, and may be empty.
+    """
+    is_printable = isinstance(name, str) and name.isprintable()
+    if not is_printable or redact(name[:limit]) != name:
+        allowed = f"at most {limit} printable characters without a secret"
+        raise InvalidInput(field, name, allowed)
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:

@@ -425,7 +425,7 @@ def prove(
             kinds = [(True, True), (True, False), (False, True), (False, False)]
             for (is_shown, right), n in zip(kinds, counts, strict=True):
                 for k in range(n):
-                    loop = f"{name} {is_shown} {right} {k}"
+                    loop = f"{name} {is_shown} {right} {k} {model}".strip()
                     exposure = Exposure(
                         f"check/{digest}",
                         loop,
@@ -530,6 +530,18 @@ def test_proof_is_split_by_model(desk, session):
     assert document["models"]["large-70b"]["shown"] == 2
     assert document["models"]["large-70b"]["withheld"] == 1
     assert [lesson["id"] for lesson in document["lessons"]] == [1]
+
+
+def test_proof_says_from_which_model_a_lesson_is_kept(desk, session):
+    prove(desk, ("bad", 60, 5, 0, 60), model="small-1b")
+    prove(desk, ("bad", 5, 60, 40, 10), model="large-70b")
+    session(
+        ("proof", 0, "lesson 1, verified, kept from loops of large-70b"),
+        ("proof --model large-70b", 0, "Next: heedful proof --restore 1 --by NAME"),
+        ("quarantine log", 0, "withhold", "in loops of large-70b: shown 65"),
+        ("proof --restore 1 --by ada --why retuned", 0, "lesson 1 is restored"),
+        ("proof", 0, "!kept from"),
+    )
 
 
 def test_proof_counts_the_loops_that_run(desk, session):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 import heedful
 from heedful import Answer, Finding
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Exposure, Outcome
+from heedful.lessons.briefing import Briefing
+from heedful.lessons.lesson import Exposure, Match, Outcome
 from heedful.memory.memory import Memory
 from heedful.models.contract import answer_of
 from heedful.store import exposures, loops
@@ -237,6 +239,179 @@ async def test_a_loop_without_an_outcome_counts_for_its_model(
     assert pending.pooled.shown == 0
     assert given_up.pending == 0
     assert given_up.pooled.shown == 1
+
+
+def shown_line(briefing: Briefing | None) -> str:
+    """Return the line about the first lesson that a loop was shown."""
+    assert briefing is not None
+    return briefing.lines[0]
+
+
+ACROSS = f"learnt by {SMALL}, shown to {LARGE}"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_marked"),
+    [
+        pytest.param({"model": LARGE}, True, id="another model"),
+        pytest.param({"model": SMALL}, False, id="the same model"),
+        pytest.param({}, False, id="an unknown model"),
+        pytest.param(
+            {"generate": lambda task, hint: Answer("P1", model=LARGE)},
+            True,
+            id="another model, which its answer names",
+        ),
+    ],
+)
+async def test_what_another_model_learnt_is_marked(
+    memory: Memory, options: dict[str, Any], is_marked: bool
+) -> None:
+    await drive(memory, model=SMALL)
+
+    result = await drive(memory, "a typo", **options)
+
+    stored_loop = await memory.store.read(memory.scope, loops.read, result.id)
+    line = shown_line(result.briefing)
+    assert line.startswith("shown: lesson 1, rule by cause")
+    assert (ACROSS in line) is is_marked
+    assert shown_line(stored_loop.briefing) == line
+
+
+async def test_a_rule_that_both_models_broke_is_not_marked(memory: Memory) -> None:
+    for model in (SMALL, LARGE):
+        await drive(
+            memory, f"a task of {model}", generate=stubborn, model=model, tell="rules"
+        )
+
+    result = await drive(memory, "a typo", model=LARGE, tell="rules")
+
+    line = shown_line(result.briefing)
+    assert line.startswith("shown: lesson 1, rule by cause, broken in 2 loops")
+    assert "learnt by" not in line
+
+
+def stubborn(task: str, hint: str) -> str:
+    """Answer wrongly first, whatever the hint says."""
+    return "P1" if "was not accepted" in hint else "high"
+
+
+async def test_accepted_examples_cross_models_and_are_marked(memory: Memory) -> None:
+    await drive(memory, "convert 3 feet for the house", model=SMALL, memory_key="")
+
+    result = await drive(
+        memory, "convert 4 feet for the house", model=LARGE, memory_key=""
+    )
+
+    line = shown_line(result.briefing)
+    assert line.startswith("shown: lesson 1, example by likeness")
+    assert ACROSS in line
+
+
+async def test_a_loop_that_is_reported_marks_what_another_model_learnt(
+    memory: Memory,
+) -> None:
+    await drive(memory, model=SMALL)
+
+    loop = await heedful.open_loop(
+        "reported", "a typo", memory=memory, memory_key="triage", model=LARGE
+    )
+
+    assert ACROSS in shown_line(loop.briefing)
+
+
+async def record_evidence(
+    memory: Memory, lesson: Match, model: str, helps: bool
+) -> None:
+    """Record loops of a model that prove that a lesson helps them, or hurts them."""
+    name = f"{lesson.kind}/{lesson.signature}"
+    for number in range(80):
+        loop = f"{model}/{number}"
+        is_shown = number % 2 == 0
+        exposure = Exposure(
+            name, loop, shown=is_shown, signature=lesson.signature, share=0.5
+        )
+        outcome = Outcome(loop, is_shown is helps, calls=1, model=model)
+        await memory.store.write(
+            memory.scope, exposures.remember, (), exposures=[exposure], outcome=outcome
+        )
+
+
+async def test_what_hurts_one_model_is_kept_from_it_alone(memory: Memory) -> None:
+    await drive(memory, model=SMALL)
+    [lesson] = (await memory.brief("x", "l", memory_key="triage")).found
+    await record_evidence(memory, lesson, LARGE, helps=False)
+    await record_evidence(memory, lesson, SMALL, helps=True)
+
+    assert await memory.look() == []
+    of_large = await drive(memory, "a typo", model=LARGE)
+    of_small = await drive(memory, "another typo", model=SMALL)
+    of_other = await drive(memory, "one more typo", model="other")
+
+    assert f"the proof says that it hurts loops of {LARGE}" in str(of_large.briefing)
+    assert f"proof --restore {lesson.lesson_id} --by NAME" in str(of_large.briefing)
+    assert shown_line(of_small.briefing).startswith("shown: lesson 1, rule")
+    assert shown_line(of_other.briefing).startswith("shown: lesson 1, rule")
+    (ruling,) = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert ruling["action"] == "withhold"
+    assert ruling["record"]["model"] == LARGE
+    # The same evidence is recorded once.
+    await memory.look()
+    assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 1
+
+
+async def test_a_person_brings_back_what_is_kept_from_a_model(memory: Memory) -> None:
+    await drive(memory, model=SMALL)
+    [lesson] = (await memory.brief("x", "l", memory_key="triage")).found
+    await record_evidence(memory, lesson, LARGE, helps=False)
+    await record_evidence(memory, lesson, SMALL, helps=True)
+    await memory.look()
+
+    await memory.restore(lesson.lesson_id, by="Ada", why="the model was changed")
+    await memory.look()
+
+    result = await drive(memory, "a typo", model=LARGE)
+    assert shown_line(result.briefing).startswith("shown: lesson 1, rule")
+
+
+async def test_what_an_operator_pinned_is_kept_from_no_model(memory: Memory) -> None:
+    remembered = await memory.remember(
+        "unit", "no unit", lesson="Name the unit", pinned=True
+    )
+    (row,) = await memory.top()
+    lesson = replace(
+        (await memory.query("no unit"))[0], kind="error", signature=row["signature"]
+    )
+    await record_evidence(memory, lesson, LARGE, helps=False)
+    await record_evidence(memory, lesson, SMALL, helps=True)
+
+    await memory.look()
+
+    assert row["id"] == remembered.id
+    assert (await memory.top())[0]["unfit_for"] == []
+
+
+async def test_a_resumed_loop_is_shown_the_same_whatever_was_proven(
+    memory: Memory,
+) -> None:
+    await drive(memory, model=SMALL)
+    [lesson] = (await memory.brief("x", "l", memory_key="triage")).found
+    options: dict[str, Any] = {"model": LARGE, "id": "resumed", "generate": stubborn}
+    session = heedful.Run(
+        "a typo",
+        checks=[severity],
+        memory=memory,
+        memory_key="triage",
+        store=memory.store,
+        **options,
+    )
+    await session.step()
+    await record_evidence(memory, lesson, LARGE, helps=False)
+    await record_evidence(memory, lesson, SMALL, helps=True)
+    await memory.look()
+
+    result = await drive(memory, "a typo", **options)
+
+    assert shown_line(result.briefing).startswith("shown: lesson 1, rule")
 
 
 @pytest.mark.sqlite

@@ -586,6 +586,30 @@ def test_the_page_of_the_proof_is_split_by_model(tmp_path):
         assert set(data["models"]) == set(models)
 
 
+@pytest.mark.both
+def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
+    wrong = {"findings": [{"check": "unit", "message": "no unit", "fix": "name it"}]}
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        for model in ("small-1b", "large-70b"):
+            loop = {"task": "weigh it", "memory_key": "weights", "model": model}
+            read_data(api.put(f"/v1/loops/{model}", json=loop), 201)
+            recall = {"task": "weigh it", "loop": model}
+            read_data(api.post("/v1/recall", json=recall))
+            for number, evaluation in enumerate((wrong, {}), 1):
+                report = {"output": f"{number} kg", "evaluation": evaluation}
+                path = f"/v1/loops/{model}/attempts/{number}"
+                read_data(api.put(path, json=report))
+        browser.open(api._all)
+
+        of_small = browser.get("/loops/small-1b").text
+        of_large = browser.get("/loops/large-70b").text
+
+        assert "learnt by" not in of_small
+        assert "model large-70b" in of_large
+        assert "learnt by small-1b, shown to large-70b" in of_large
+
+
 def test_rare_pages_and_refusals(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api

@@ -19,7 +19,16 @@ from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
 
 # The fields of a lesson that are shown with its proof.
-LESSON_FIELDS = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
+LESSON_FIELDS = (
+    "id",
+    "text",
+    "state",
+    "pinned",
+    "useful",
+    "helped",
+    "hurt",
+    "unfit_for",
+)
 StoredLesson = Mapping[str, Any]
 
 
@@ -57,10 +66,10 @@ def proof(
 
     It compares loops that were shown lessons with loops from which they were withheld:
     how often was the first attempt right? The intervals are valid however often you
-    look. heedful retires a lesson that is proven to hurt. If an operator wrote or
-    pinned it, it stays until it is unpinned. With `--source`, it is about another
-    memory, whose texts a program has on trial. With `--model`, only loops of this model
-    count.
+    look. heedful retires a lesson that is proven to hurt. If it hurts the loops of one
+    model, they are no longer shown it. If an operator wrote or pinned it, it stays
+    until it is unpinned. With `--source`, it is about another memory, whose texts a
+    program has on trial. With `--model`, only loops of this model count.
     """
     if source:
         return _prove_source(source)
@@ -172,13 +181,13 @@ def _next_command(
 ) -> str:
     """Return what to do next.
 
-    That is to unpin a lesson that hurts, else to restore a retired one, else to look at
-    the lessons.
+    That is to unpin a lesson that hurts, else to restore one that is retired or kept
+    from a model, else to look at the lessons.
     """
     retired = []
     hurting = set()
     for lesson, result in pairs:
-        if lesson and lesson["state"] == "retired":
+        if lesson and (lesson["state"] == "retired" or lesson["unfit_for"]):
             retired.append(lesson["id"])
         elif lesson and result.conclusion == "hurts":
             hurting.add(lesson["id"])

@@ -51,7 +51,7 @@ from heedful.models.contract import MAX_MODEL_NAME_CHARS, Model
 from heedful.redact import redact
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import require
+from heedful.validation import check_name, require
 
 C = TypeVar("C")
 UNLIMITED_SECONDS = float("inf")
@@ -147,8 +147,8 @@ def validate_options(
         is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
         require(is_limit, "timeout", timeout, "a number of seconds above 0")
 
-    validate_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
-    validate_name("model", model, MAX_MODEL_NAME_CHARS)
+    check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
+    check_name("model", model, MAX_MODEL_NAME_CHARS)
     require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
 
     return policy, loop_goals
@@ -175,14 +175,6 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
     return tuple(
         goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
     )
-
-
-def validate_name(option: str, name: str, limit: int) -> None:
-    """Raise InvalidInput unless `name` is printable, short and not a secret."""
-    is_printable = isinstance(name, str) and name.isprintable()
-    if not is_printable or redact(name[:limit]) != name:
-        allowed = f"at most {limit} printable characters without a secret"
-        raise errors.InvalidInput(option, name, allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +290,7 @@ class Run(Generic[C]):
             together=shares_store and memory.scope == self._lease.scope,
             evidence="measured" if judges else "none",
             memory_key=self.memory_key or "",
+            model=self._known_model,
             checks=names,
             judges=self.judges or judges,
             tell=self.tell,
@@ -331,7 +324,7 @@ class Run(Generic[C]):
     def briefing(self) -> Briefing | None:
         """What memory tells the loop; None without memory or before the first step."""
         if self._memory is not None and self._memory.briefing is not None:
-            return self._memory.briefing
+            return self._memory.briefing.of_model(self.loop.model)
         return self._stored_briefing
 
     async def step(self) -> decide.Verdict:

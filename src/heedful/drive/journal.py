@@ -407,8 +407,8 @@ class LoopMemory:
     in the transaction of its entry. If not, exposures are written before the entry,
     because the prompt may have influenced the attempt, and lessons after the entry,
     because only the holder of the lease may teach. When a loop is opened again, `open`
-    writes what a crash prevented. `memory_key`, the names of the `checks` and `tell`
-    are as in `Memory.brief`; `judges` are the functions that judge,
+    writes what a crash prevented. `memory_key`, `model`, the names of the `checks` and
+    `tell` are as in `Memory.brief`; `judges` are the functions that judge,
     if they are known. The lessons of a `large` loop are found while the event loop goes
     on.
     """
@@ -419,6 +419,7 @@ class LoopMemory:
     evidence: Evidence = "measured"
     briefing: Briefing | None = None
     memory_key: str = ""
+    model: str = ""
     checks: tuple[str, ...] = ()
     judges: Sequence[Callable[..., Any]] = ()
     tell: Tell = "both"
@@ -450,6 +451,7 @@ class LoopMemory:
             memory_key=self.memory_key,
             checks=self.checks,
             tell=self.tell,
+            model=self.model,
         )
         self.unwritten = self.briefing
 

@@ -33,7 +33,7 @@ from heedful.store import loops, open_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import check_integer, check_options, require
+from heedful.validation import check_integer, check_name, check_options, require
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class AttemptReport:
         output = self.output
         usage: Any = self.usage
         model = self.model
-        drive.validate_name("model", model, MAX_MODEL_NAME_CHARS)
+        check_name("model", model, MAX_MODEL_NAME_CHARS)
         if not isinstance(output, str | dict | None):
             answer = answer_of(output)
             if answer is not None:
@@ -498,6 +498,7 @@ async def open_loop(
             begins=not loop.loop.attempts,
             memory_key=memory_key,
             checks=stop.check_names(checks),
+            model=model,
         )
         await store.write(scope, loops.brief, id, loop.briefing)
 

@@ -22,6 +22,7 @@ from heedful.lessons.lesson import (
     DEFAULT_HOLDOUT_SHARE,
     DREAM_AUTHOR,
     EPISODE_LESSON_KINDS,
+    Cause,
     Exposure,
     Filter,
     Match,
@@ -89,7 +90,7 @@ class Choice:
     likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
     needs. `text` has the words of what was shown or withheld, "" for other outcomes.
     If the lesson is not shown, `obstacle` says what keeps it back, and `command`
-    changes that, if a command does.
+    changes that, if a command does. `models` are those that it was learnt from.
     """
 
     outcome: Outcomes
@@ -101,6 +102,7 @@ class Choice:
     text: str = ""
     obstacle: str = ""
     command: str = ""
+    models: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -149,6 +151,7 @@ class Choice:
             text=text,
             obstacle=obstacle.reason if obstacle else "",
             command=obstacle.command if obstacle else "",
+            models=match.models,
         )
 
     @property
@@ -157,10 +160,21 @@ class Choice:
         return f"lesson {self.lesson}, {self.form} by {self.leg}, {self.why}"
 
     def __str__(self) -> str:
+        return self.line()
+
+    def line(self, model: str = "") -> str:
+        """Return the choice as a line, for a loop of this model."""
         text = f": {self.text}" if self.text else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
         command = f"; {self.command}" if self.command else ""
-        return f"{outcome}: {self.name}{command}{text}"
+        return f"{outcome}: {self.name}{self.mark(model)}{command}{text}"
+
+    def mark(self, model: str) -> str:
+        """Return from which models it was learnt, if they are others than `model`."""
+        if not model or not self.models or model in self.models:
+            return ""
+        learnt = f", learnt by {' and '.join(self.models)}"
+        return f"{learnt}, shown to {model}" if self.outcome == "told" else learnt
 
     @property
     def remedy(self) -> str:
@@ -175,8 +189,8 @@ class Briefing:
 
     `choices` say for each lesson that memory considered whether the loop is shown it,
     and why; the lessons shown come best first. `memory_key` is the key of the loop,
-    `space` names the embedder, and `waiting` counts the texts that wait in quarantine,
-    at most 100. A store keeps these four.
+    `model` makes its attempts, `space` names the embedder, and `waiting` counts the
+    texts that wait in quarantine, at most 100. A store keeps these five.
 
     `exposures` say what is shown and what is withheld; `chosen` has both. `vector` is
     the task's embedding. `checks` are the checks of lessons that judge the loop.
@@ -185,6 +199,7 @@ class Briefing:
     memory_key: str = ""
     space: str = ""
     _: KW_ONLY
+    model: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
     exposures: tuple[Exposure, ...] = field(default=(), compare=False)
@@ -198,15 +213,26 @@ class Briefing:
         return cls(
             plain["memory_key"],
             plain["space"],
+            model=plain.get("model", ""),
             waiting=plain["waiting"],
-            choices=tuple(Choice(**choice) for choice in plain["choices"]),
+            choices=tuple(
+                Choice(**{**choice, "models": tuple(choice.get("models", ()))})
+                for choice in plain["choices"]
+            ),
         )
+
+    def of_model(self, model: str) -> Briefing:
+        """Return the briefing of a loop of this model, unless it names another."""
+        if self.model or not model:
+            return self
+        return replace(self, model=model)
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data: the fields that a store keeps."""
         return {
             "memory_key": self.memory_key,
             "space": self.space,
+            "model": self.model,
             "waiting": self.waiting,
             "choices": [asdict(choice) for choice in self.choices],
         }
@@ -270,7 +296,8 @@ class Briefing:
             lines.append(f"silent: {self.silence}")
 
         # The lines of several examples of one lesson are alike.
-        for line, count in Counter(map(str, self.choices)).items():
+        counts = Counter(choice.line(self.model) for choice in self.choices)
+        for line, count in counts.items():
             examples = f" ({count} examples)" if count > 1 else ""
             lines.append(f"{line}{examples}")
         lines += [f"checked: {check.name}, {check.about}" for check in self.checks]
@@ -349,6 +376,7 @@ def choose_for_loop(
     checks: Sequence[str] = (),
     before: frozenset[int] | None = None,
     hidden: Sequence[Match] = (),
+    model: str = "",
 ) -> Selection:
     """Select what a loop is shown before its task.
 
@@ -360,8 +388,12 @@ def choose_for_loop(
     without evidence, are never shown. The limits are those of `choose`. `before` are
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
+    What a proof says hurts loops of the `model` is not shown.
     """
-    matches = [match for match in found if before is None or match.id in before]
+    matches = list(found)
+    if before is not None:
+        matches = [match for match in found if match.id in before]
+        model = ""
     rules: list[Match] = []
     similar: list[Match] = []
     barred: list[Match] = []
@@ -370,22 +402,19 @@ def choose_for_loop(
         form_obstacle = _form_obstacle(match, tell)
         if form_obstacle and (match.cause or not Likeness.of(match).nearness):
             continue
+        obstacle = _model_obstacle(match, model)
         if match.cause is None:
-            is_barred = form_obstacle or find_obstacle(match)
+            is_barred = form_obstacle or obstacle or find_obstacle(match)
             group = barred if is_barred else similar
             group.append(match)
             continue
 
-        reason = ""
         if before is None:
-            same = any(rule.lesson == match.lesson for rule in rules)
-            reason = SAME_RULE_REASON if same else ""
-            reason = match.cause.rests(checks, match.verified) or reason
-            reason = reason if match.lesson else PARTICULARS_REASON
-        if reason:
-            others.append((match, Obstacle(reason)))
-        else:
+            obstacle = obstacle or _rule_obstacle(match, match.cause, rules, checks)
+        if obstacle is None:
             rules.append(match)
+        else:
+            others.append((match, obstacle))
 
     similar = _with_spare_rules(similar, rules)
     candidates = _limit_strategies(rank(task, similar, len(similar), now))
@@ -402,21 +431,47 @@ def choose_for_loop(
     unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
     unlisted.sort(key=_distance)
     others += [
-        (match, _obstacle_of(match, tell))
+        (match, _obstacle_of(match, tell, model))
         for match in unlisted
         if match.id not in listed
     ]
     return Selection(chosen, others)
 
 
-def _obstacle_of(match: Match, tell: Tell) -> Obstacle:
+def _obstacle_of(match: Match, tell: Tell, model: str = "") -> Obstacle:
     """Return why a lesson was not chosen for a loop.
 
     A task that is not similar enough is always the reason: no release would change it.
     """
     if not Likeness.of(match).nearness:
         return _distance_obstacle(match)
-    return _form_obstacle(match, tell) or find_obstacle(match) or NO_ROOM
+    return (
+        _form_obstacle(match, tell)
+        or find_obstacle(match)
+        or _model_obstacle(match, model)
+        or NO_ROOM
+    )
+
+
+def _rule_obstacle(
+    match: Match, cause: Cause, rules: Sequence[Match], checks: Sequence[str]
+) -> Obstacle | None:
+    """Return why a loop with these checks and `rules` is not shown a rule, or None."""
+    if not match.lesson:
+        return Obstacle(PARTICULARS_REASON)
+
+    reason = cause.rests(checks, match.verified)
+    if not reason and any(rule.lesson == match.lesson for rule in rules):
+        reason = SAME_RULE_REASON
+    return Obstacle(reason) if reason else None
+
+
+def _model_obstacle(match: Match, model: str) -> Obstacle | None:
+    """Return the obstacle of a lesson that hurts loops of this model, or None."""
+    if model not in match.unfit_for:
+        return None
+    restore = f"heedful proof --restore {match.lesson_id} --by NAME"
+    return Obstacle(f"the proof says that it hurts loops of {model}", restore)
 
 
 def _form_obstacle(match: Match, tell: Tell) -> Obstacle | None:

@@ -347,6 +347,8 @@ class Match:
     `cause` is set if the memory key of a loop found the lesson; then `worked` is the
     output that broke the rule and what was accepted, unless they are long. `own` is
     true if the loop that asks has the memory key of the example, and the key has rules.
+    `models` are those that it was learnt from, if they are known. `unfit_for` are the
+    models whose loops a proof says it hurts.
     """
 
     id: int
@@ -372,6 +374,8 @@ class Match:
     cause: Cause | None = None
     worked: Example | None = None
     own: bool = False
+    models: tuple[str, ...] = ()
+    unfit_for: tuple[str, ...] = ()
 
     @property
     def relevance(self) -> float:
@@ -462,14 +466,15 @@ class LoopExposures:
 
     `ended` counts the loops of the scope with exposures and an outcome. `number` is the
     position of this loop among them, 0 if it has no outcome. `memory_key` is the key of
-    the loop, and `waiting` counts what waits in quarantine, at most 100; only `brief`
-    reads these two.
+    the loop, `model` makes its attempts, and `waiting` counts what waits in quarantine,
+    at most 100; only `brief` reads these three.
     """
 
     exposures: tuple[Exposure, ...] = ()
     ended: int = 0
     number: int = 0
     memory_key: str = ""
+    model: str = ""
     waiting: int = 0
 
 

@@ -288,6 +288,26 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     return tuple(comparisons)
 
 
+def find_unfit(evidence: CasesByModel) -> Mapping[str, Sequence[Comparison]]:
+    """Return, for each model, the lessons that hurt its loops.
+
+    Of loops of one model only, all of them prove the same: there is nothing to split.
+    """
+    if len(evidence.cases) < 2:
+        return {}
+
+    unfit = {}
+    for model, cases in evidence.cases.items():
+        if model:
+            comparisons = find_proven(cases)
+            unfit[model] = [
+                comparison
+                for comparison in comparisons
+                if comparison.conclusion == "hurts"
+            ]
+    return unfit
+
+
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
     """Return each lesson's table, by name, and the e-BH levels for help and harm."""
     names = sorted(name for name in cases if name is not None)

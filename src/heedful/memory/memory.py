@@ -505,6 +505,7 @@ class Memory:
         checks: Sequence[str] = (),
         tell: Tell = "both",
         every: bool = False,
+        model: str = "",
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
@@ -516,8 +517,9 @@ class Memory:
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
         The choices are about lessons that are shown or withheld, rules that rest, and
         the nearest miss if no lesson is shown for a similar task; with `every`, about
-        all lessons that the search found. The checks of lessons judge the loop,
-        whatever it is shown.
+        all lessons that the search found. What a proof says hurts loops of the `model`,
+        by default that of the stored loop, is not shown. The checks of lessons judge
+        the loop, whatever it is shown.
         """
         space, vector = await self._embed(task)
         find = partial(
@@ -528,7 +530,13 @@ class Memory:
             limit=MIN_LEG_CANDIDATES,
         )
         matches, past, lesson_checks = await self.store.read(
-            self.scope, exposure_store.brief, loop, memory_key, find=find, task=task
+            self.scope,
+            exposure_store.brief,
+            loop,
+            memory_key,
+            find=find,
+            task=task,
+            model=model,
         )
 
         exposures = past.exposures
@@ -544,6 +552,7 @@ class Memory:
             tell=tell,
             checks=checks,
             before=shown_before,
+            model=past.model,
         )
         selection = choose()
         if every or not selection.chosen:
@@ -559,6 +568,7 @@ class Memory:
         return Briefing(
             past.memory_key,
             space,
+            model=past.model,
             waiting=past.waiting,
             choices=selection.choices(exposures, every),
             exposures=exposures,
@@ -581,6 +591,7 @@ class Memory:
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
+        A lesson that hurts only loops of one model is no longer shown to these.
         Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a
         ruling "review" asks a person to decide about them. With a number of `outcomes`,
         do this only if enough loops have ended since the last time. Returns the names
@@ -594,11 +605,12 @@ class Memory:
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         # With many lessons this takes seconds.
         proven = await asyncio.to_thread(proof.find_proven, evidence.cases_of())
+        unfit = await asyncio.to_thread(proof.find_unfit, evidence)
 
         useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
         hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
         return await self.store.write(
-            self.scope, exposure_store.conclude, useful, hurting
+            self.scope, exposure_store.conclude, useful, hurting, unfit=unfit
         )
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:

@@ -207,16 +207,21 @@ def brief(
     memory_key: str,
     find: Callable[..., list[Match]],
     task: str = "",
+    model: str = "",
 ) -> tuple[list[Match], LoopExposures, tuple[LessonCheck, ...]]:
     """Return the lessons that fit a loop, what is known of it, and what judges it.
 
     The lessons are those that `find` finds and, with a `cause`, the rules of the memory
     key, which keep the particulars of the same `task`. If `memory_key` is "", the key
-    of the stored loop is used. The checks of lessons judge the loops of the key.
+    of the stored loop is used, and likewise its `model`. The checks of lessons judge
+    the loops of the key.
     """
-    if not memory_key:
-        rows = db.select("memory_key", "loop", {**key_of(scope), "id": loop})
-        memory_key = rows[0]["memory_key"] if rows else ""
+    if not (memory_key and model):
+        for row in db.select(
+            "memory_key, model", "loop", {**key_of(scope), "id": loop}
+        ):
+            memory_key = memory_key or row["memory_key"]
+            model = model or row["model"]
 
     matches = find(db, scope, memory_key=memory_key)
     if memory_key:
@@ -224,7 +229,9 @@ def brief(
 
     values = {"scope": token(scope), "most": MAX_COUNTED_QUARANTINE, "before": MAX_ROWS}
     waiting = len(db.run("held", values).fetchall())
-    history = replace(past(db, scope, loop), memory_key=memory_key, waiting=waiting)
+    history = replace(
+        past(db, scope, loop), memory_key=memory_key, model=model, waiting=waiting
+    )
 
     return matches, history, active_checks(db, scope, memory_key)
 
@@ -277,7 +284,11 @@ def evidence(db: Db, scope: Scope) -> CasesByModel:
 
 @resumable(result=list[str])
 def conclude(
-    db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
+    db: Db,
+    scope: Scope,
+    useful: Mapping[str, float],
+    hurting: Sequence[Comparison],
+    unfit: Mapping[str, Sequence[Comparison]] | None = None,
 ) -> list[str]:
     """Retire the lessons in `hurting`; return the names of the retired lessons.
 
@@ -286,8 +297,10 @@ def conclude(
 
     `useful` maps names of lessons (`kind/signature`) to their factors in ranking. The
     factor becomes 1 for all other lessons, and is at least 1 for those that an operator
-    wrote or pinned.
+    wrote or pinned. `unfit` maps names of models to the lessons that hurt their loops:
+    from now on, these loops are not shown them.
     """
+    _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
         db.send("set_useful", {**_lesson_key(scope, lesson), "useful": factor})
@@ -317,9 +330,53 @@ def conclude(
     return retired
 
 
+def _keep_from_models(
+    db: Db, scope: Scope, unfit: Mapping[str, Sequence[Comparison]]
+) -> None:
+    """Store for each lesson the models whose loops it hurts.
+
+    Records a ruling for each model that is new.
+    """
+    before = {
+        name_of(row): json.loads(row["unfit_for"])
+        for row in db.all("unfit_lessons", scope)
+    }
+    comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
+    for model, lessons in unfit.items():
+        for comparison in lessons:
+            by_model = comparisons.setdefault(str(comparison.lesson), {})
+            by_model[model] = comparison
+
+    for lesson, by_model in comparisons.items():
+        models = sorted(by_model)
+        known_models = before.get(lesson, [])
+        if models == known_models:
+            continue
+
+        row = {**_lesson_key(scope, lesson), "unfit_for": json.dumps(models)}
+        is_written = db.first("set_unfit", row) is not None
+        for model in models:
+            if not is_written or model in known_models:
+                continue
+            comparison = by_model[model]
+            rule(
+                db,
+                scope,
+                action="withhold",
+                subject=lesson,
+                by="proof",
+                why=f"in loops of {model}: {comparison}",
+                now=time.time(),
+                record={**asdict(comparison), "model": model},
+            )
+
+
 @resumable(result=None)
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Restore a lesson that a proof retired, and record a ruling. Raises NotFound."""
+    """Restore a lesson that a proof retired, or keeps from a model; record a ruling.
+
+    Raises NotFound.
+    """
     now = time.time()
     row = db.one("restore", scope, id=id, now=now)
     if row is None:

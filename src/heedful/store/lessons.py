@@ -718,7 +718,8 @@ def plain(row: Row) -> Mapping[str, Any]:
         lesson |= {"pattern": "", "text": "", "tags": "[]"}
 
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
-    return {**lesson, **flags, "tags": json.loads(lesson["tags"])}
+    lists = {name: json.loads(lesson[name]) for name in ("tags", "unfit_for")}
+    return {**lesson, **flags, **lists}
 
 
 def rule(

@@ -841,6 +841,7 @@ def _stored_loop(
     briefing = None
     if row["briefing"]:
         briefing = Briefing.of(json.loads(row["briefing"]))
+        briefing = briefing.of_model(head.model or loop.model)
 
     return StoredLoop(
         id=row["id"],

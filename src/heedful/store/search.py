@@ -15,7 +15,7 @@ from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.lessons.lesson import (
     ANY_LESSON,
@@ -497,10 +497,12 @@ def _match_of(
 ) -> Match:
     """Return an example with how well it fits the words of a query."""
     example_words = frozenset(row["words"].split(" "))
+    example = example_of(row)
     return from_row(
         Match,
         row,
-        example=example_of(row),
+        example=example,
+        models=(example.model,) if example.model else (),
         lesson=row["text"],
         cause=None,
         worked=None,
@@ -712,8 +714,14 @@ def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
     """
     matches = []
     rows = db.all("by_cause", scope, memory_key=memory_key)
-    texts = _rule_texts(db, scope, memory_key, clip(task), rows)
+    sightings = _rule_sightings(db, scope, memory_key, rows)
+    texts = _rule_texts(rows, sightings, clip(task))
     for row in rows:
+        models = {
+            sighting.example.model
+            for sighting in sightings
+            if sighting.lesson_id == row["lesson_id"] and sighting.example.model
+        }
         example = example_of(row)
         chars = len(example.task) + len(example.rejected) + len(example.accepted)
 
@@ -733,21 +741,28 @@ def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
             coverage=0.0,
             overlap=0.0,
             own=False,
+            models=tuple(sorted(models)),
         )
         matches.append(match)
     return matches
 
 
-def _rule_texts(
-    db: Db, scope: Scope, memory_key: str, task: str, rows: Sequence[Row]
-) -> dict[str, str]:
-    """Return the texts of rules by their names, each by the newest findings.
+class _Sighting(NamedTuple):
+    """An example of a rule's lesson, with the text of the lesson that came with it."""
 
-    Findings of one check that read the same without particulars are compared. A text
-    stays that somebody has written, or that is about this very `task`.
-    """
+    lesson_id: int
+    example: Example
+    lesson: str
+    error_type: str
+    is_author: bool
+
+
+def _rule_sightings(
+    db: Db, scope: Scope, memory_key: str, rows: Sequence[Row]
+) -> list[_Sighting]:
+    """Return the newest examples of the rules in `rows`, and those of the key."""
     if not rows:
-        return {}
+        return []
 
     values = {
         "ids": json.dumps(sorted({row["lesson_id"] for row in rows})),
@@ -756,28 +771,47 @@ def _rule_texts(
         "memory_key": memory_key,
         "recent": MAX_RECENT_EXAMPLES,
     }
+    return [
+        _Sighting(
+            lesson_id=row["lesson_id"],
+            example=example_of(row),
+            lesson=row["lesson"],
+            error_type=row["error_type"],
+            is_author=bool(row["is_author"]),
+        )
+        for row in db.run("sightings_of_rules", values)
+    ]
+
+
+def _rule_texts(
+    rows: Sequence[Row], sightings: Sequence[_Sighting], task: str
+) -> dict[str, str]:
+    """Return the texts of rules by their names, each by the newest findings.
+
+    Findings of one check that read the same without particulars are compared. A text
+    stays that somebody has written, or that is about this very `task`.
+    """
     written = {row["lesson_id"] for row in rows if row["trust"] == "operator"}
     patterns = dict[int, tuple[str, str]]()
     texts_for_task = dict[int, str]()
     alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
-    for row in db.run("sightings_of_rules", values):
-        example = example_of(row)
-        if example.wrong:
-            sighting = with_rule(example, row["lesson"])
-            name = row["error_type"], sighting.rule
-            patterns.setdefault(row["lesson_id"], name)
-            alike[name].append(sighting)
+    for sighting in sightings:
+        lesson_id = sighting.lesson_id
+        if sighting.example.wrong:
+            example = with_rule(sighting.example, sighting.lesson)
+            name = sighting.error_type, example.rule
+            patterns.setdefault(lesson_id, name)
+            alike[name].append(example)
             if example.task == task:
-                texts_for_task.setdefault(row["lesson_id"], row["lesson"])
-        elif row["is_author"]:
-            written.add(row["lesson_id"])
+                texts_for_task.setdefault(lesson_id, sighting.lesson)
+        elif sighting.is_author:
+            written.add(lesson_id)
 
     texts = {row["rule"]: row["text"] for row in rows}
     for row in rows:
         pattern = patterns.get(row["lesson_id"])
         if pattern and row["lesson_id"] not in written:
-            sightings = alike[pattern][:MAX_COMPARED_SIGHTINGS]
-            rule = constant_rule(sightings)
+            rule = constant_rule(alike[pattern][:MAX_COMPARED_SIGHTINGS])
             texts[row["rule"]] = texts_for_task.get(row["lesson_id"], rule)
     return texts
 

@@ -402,8 +402,9 @@ def choices(briefing: Briefing) -> list[Plain]:
 
     There is a row for each lesson and reason; `n` is how often this was decided.
     """
-    by_line = {str(choice): choice for choice in briefing.choices}
-    counts = Counter(map(str, briefing.choices))
+    model = briefing.model
+    by_line = {choice.line(model): choice for choice in briefing.choices}
+    counts = Counter(choice.line(model) for choice in briefing.choices)
 
     return [
         {
@@ -575,7 +576,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     stored_briefing = head.pop("briefing")
     memory_facts: Plain = {"silence": "", "told": []}
     if stored_briefing:
-        briefing = Briefing.of(json.loads(stored_briefing))
+        briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
         memory_facts = {"silence": briefing.silence, "told": choices(briefing)}
 
     return {

@@ -40,6 +40,7 @@ order by n desc limit 1 offset :window - 1;
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
        memory_key, created, updated, cancelled,
+       coalesce(nullif(model, ''), (select json_extract(record, '$.model') from attempt where loop = loop.n and number = 1), '') as model,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,

@@ -99,6 +99,17 @@ update lesson set useful = 1 where tenant = :tenant and project = :project and u
 update lesson set useful = case when pinned or trust = 'operator' then max(1, :useful) else :useful end
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
+-- name: unfit_lessons
+select kind, signature, unfit_for from lesson
+where tenant = :tenant and project = :project and unfit_for <> '[]';
+
+-- name: set_unfit
+-- What an operator wrote or pinned is shown to all models.
+update lesson set unfit_for = :unfit_for
+where tenant = :tenant and project = :project and kind = :kind and signature = :signature
+  and (:unfit_for = '[]' or not pinned and trust <> 'operator')
+returning id;
+
 -- name: retire
 -- A person decides about what an operator wrote or pinned: by unpinning it.
 update lesson set state = case when pinned or trust = 'operator' and not exists (
@@ -110,17 +121,17 @@ where tenant = :tenant and project = :project and kind = :kind and signature = :
 returning text, state;
 
 -- name: restore
--- Only what a proof retired last, and nobody restored since. Its proof begins again.
+-- Only what a proof retired last, and nobody restored since, or what it keeps from a model. Its proof begins again.
 update lesson
-set useful = 1, judged_from = max(:now, last_shown), state = case when exists (
-      select 1 from example e where e.lesson_id = lesson.id and e.state = 'verified'
-    ) then 'verified' else 'unverified' end
-where tenant = :tenant and project = :project and id = :id and state = 'retired' and 'retire' = (
+set useful = 1, unfit_for = '[]', judged_from = max(:now, last_shown), state = case when state <> 'retired' then state
+    when exists (select 1 from example e where e.lesson_id = lesson.id and e.state = 'verified')
+    then 'verified' else 'unverified' end
+where tenant = :tenant and project = :project and id = :id and (unfit_for <> '[]' or state = 'retired' and 'retire' = (
   select action from ruling
   where tenant = :tenant and project = :project and subject = lesson.kind || '/' || lesson.signature
     and action in ('retire', 'restore')
   order by id desc limit 1
-)
+))
 returning kind, signature;
 
 -- name: opportunities

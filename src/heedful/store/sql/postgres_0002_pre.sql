@@ -200,6 +200,8 @@ end $$;
 -- The model that makes the attempts of a loop.
 alter table loop add column model text collate "C" not null default '';
 alter table outcome add column model text collate "C" not null default '';
+-- The models (JSON) whose loops a proof says a lesson hurts: these are not shown it.
+alter table lesson add column unfit_for text collate "C" not null default '[]';
 -- Episodes whose lessons a model rewords.
 alter table episode add column awaits_model boolean not null default false;
 create index episode_awaiting on episode (tenant, project, at) where awaits_model;

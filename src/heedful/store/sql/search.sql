@@ -12,6 +12,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
+       case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for,
        e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
@@ -45,7 +46,8 @@ with recursive line (rule, kind, signature) as (
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as lesson_id, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text, l.tags, l.signature, l.useful, l.trust, l.meta
+       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text, l.tags, l.signature, l.useful, l.trust, l.meta,
+       case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
 join lesson l on l.tenant = :tenant and l.project = :project and l.kind = p.kind and l.signature = p.signature

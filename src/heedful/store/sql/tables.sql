@@ -116,6 +116,8 @@ create table lesson (
   useful real not null default 1,
   helped integer not null default 0,
   hurt integer not null default 0,
+  -- The models (JSON) whose loops a proof says it hurts: these are not shown it.
+  unfit_for text not null default '[]',
   first_seen real not null,
   last_seen real not null,
   last_shown real not null default 0,
