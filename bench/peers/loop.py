@@ -85,12 +85,16 @@ def check_answer(answer: object) -> None:
         raise RuntimeError(f"the loop ended with {answer!r}, not {RIGHT_ANSWER!r}")
 
 
+def count_warm_cycles(times: int) -> int:
+    """Return how many cycles run before so many are timed."""
+    return max(1, times // 10)
+
+
 def time_cycles(
     cycle: Callable[[], object], times: int, *, prefix: str = "cycle"
 ) -> Iterator[Line]:
     """Yield the milliseconds of the fastest and of the median cycle."""
-    warm = max(1, times // 10)
-    for _ in range(warm):
+    for _ in range(count_warm_cycles(times)):
         cycle()
     seconds = []
     for _ in range(times):
@@ -106,7 +110,7 @@ def time_async_cycles(
     """Return the same of a coroutine function, all in one event loop."""
 
     async def run_cycles() -> list[float]:
-        for _ in range(max(1, times // 10)):
+        for _ in range(count_warm_cycles(times)):
             await cycle()
         seconds = []
         for _ in range(times):

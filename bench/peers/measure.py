@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from typing import IO
 
 from bench.peers.contract import BrokenContract, Line, Work, read_line
 from bench.peers.environments import Environment, hide_places
+from bench.peers.loop import count_warm_cycles
 
 MAX_PROGRAM_SECONDS = 3_600
 WORKERS = 8
@@ -21,6 +23,8 @@ SIGHTINGS = 104
 # A process is killed after this many writes, and as many more for each kill.
 FIRST_KILL_WRITES = 25
 MAX_WRITES = 100_000
+# Two lengths of a run are compared, so that what opening and closing costs is left out.
+SYNC_RUNS = (10, 60)
 MAX_ROWS = 1_000  # of the stores that are counted
 
 
@@ -100,6 +104,10 @@ def measure_loops(
     for environment in environments:
         if "bytes" in environment.peer.kinds:
             yield from measure(environment, "bytes", folder)
+        if "durable" in environment.peer.kinds:
+            runs = [times + count_warm_cycles(times) for times in SYNC_RUNS]
+            lines = count_syncs(environment, "durable", folder, runs=runs)
+            yield from as_measurements(environment, "durable", lines)
 
 
 def measure_memories(
@@ -111,6 +119,10 @@ def measure_memories(
         "sighting": (plan.trials, run_sightings),
         "write": (1, partial(run_kills, plan.kills)),
     }
+    for environment in environments:
+        if "write" in environment.peer.kinds:
+            lines = count_syncs(environment, "write", folder, inputs=str(inputs))
+            yield from as_measurements(environment, "write", lines)
     for kind, (trials, run) in works.items():
         for environment in environments:
             if kind not in environment.peer.kinds:
@@ -164,13 +176,16 @@ class ProgramFailed(Exception):
     """A program of a peer ended with an error, or not in time."""
 
 
-def start(environment: Environment, work: Work) -> subprocess.Popen[str]:
+def start(
+    environment: Environment, work: Work, tracer: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     """Start the program of a peer; what it says beside its lines is kept in a file."""
     home = Path(work.folder, f"home-{work.kind}-{work.worker}")
     home.mkdir(exist_ok=True)
     with errors_file(work).open("w", encoding="utf-8") as errors:
         return subprocess.Popen(
             [
+                *tracer,
                 environment.python,
                 "-m",
                 f"bench.peers.{environment.peer.name}",
@@ -190,9 +205,11 @@ def errors_file(work: Work) -> Path:
     return Path(work.folder, f"errors-{work.kind}-{work.worker}.txt")
 
 
-def run_program(environment: Environment, work: Work) -> Iterator[Line]:
+def run_program(
+    environment: Environment, work: Work, tracer: Sequence[str] = ()
+) -> Iterator[Line]:
     """Yield the lines of a program. Raises ProgramFailed."""
-    process = start(environment, work)
+    process = start(environment, work, tracer)
     try:
         stdout, _ = process.communicate(timeout=MAX_PROGRAM_SECONDS)
     except subprocess.TimeoutExpired:
@@ -217,6 +234,35 @@ def last_line(path: Path) -> str:
     """Return the last line of a file, where Python names the exception."""
     lines = path.read_text("utf-8", errors="replace").splitlines()
     return (lines or ["it ended without a word"])[-1]
+
+
+def count_syncs(
+    environment: Environment,
+    kind: str,
+    folder: Path,
+    *,
+    inputs: str = "",
+    runs: Sequence[int] = SYNC_RUNS,
+) -> Iterator[Line]:
+    """Count the fsyncs of one piece of work with strace; nothing where it is missing.
+
+    `runs` says how often the work is done in each of the two lengths of a run.
+    """
+    strace = shutil.which("strace")
+    if strace is None:
+        return
+    counts = []
+    for times in SYNC_RUNS:
+        with work_folder(folder) as place:
+            log = Path(place, "strace.txt")
+            tracer = (strace, "-f", "-o", str(log), "-e", "trace=fsync,fdatasync")
+            work = Work(kind=kind, folder=place, times=times, inputs=inputs)
+            list(run_program(environment, work, tracer))
+            calls = log.read_text("utf-8", errors="replace").splitlines()
+            counts.append(sum("sync(" in call for call in calls))
+    fewer_runs, more_runs = runs
+    syncs = (counts[1] - counts[0]) / (more_runs - fewer_runs)
+    yield Line(figure="fsyncs", value=syncs)
 
 
 def run_lessons(environment: Environment, folder: Path, inputs: Path) -> Iterator[Line]:

@@ -165,6 +165,7 @@ ROWS: Mapping[str, tuple[str, Cell]] = {
         ),
     ),
     "durable cycle, ms": ("durable", time_cell("durable")),
+    "fsyncs of a durable cycle": ("durable", number_cell("durable", "fsyncs")),
     "64 durable cycles at once, ms each": ("together", time_cell("together")),
     "sent for 8 failures of 2 kB, kB": (
         "bytes",
@@ -186,6 +187,7 @@ ROWS: Mapping[str, tuple[str, Cell]] = {
     "rows of these": ("sighting", number_cell("sighting", "rows")),
     "least of these counted": ("sighting", least_cell("sighting", "counted")),
     "remember one lesson ³, ms": ("lessons", number_cell("lessons", "store_ms")),
+    "fsyncs of one lesson": ("write", number_cell("write", "fsyncs")),
     "lessons remembered": ("lessons", number_cell("lessons", "stored")),
     "recall the top 5, median, ms": (
         "lessons",
