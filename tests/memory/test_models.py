@@ -113,7 +113,7 @@ async def test_attempts_lessons_and_the_outcome_name_the_model(
 
     stored_loop = await memory.store.read(memory.scope, loops.read, result.id)
     assert [attempt.model for attempt in stored_loop.loop.attempts] == [model, model]
-    assert stored_loop.model == model
+    assert stored_loop.head.model == model
     assert stored_models(path) == {model}
 
 

@@ -33,6 +33,7 @@ HEAD = Head(
     kind="stage",
     stage=STAGE,
     memory_key="forecast.train",
+    model="embedded",
 )
 
 

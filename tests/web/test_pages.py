@@ -605,8 +605,10 @@ def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
         of_small = browser.get("/loops/small-1b").text
         of_large = browser.get("/loops/large-70b").text
 
+        of_model = browser.get("/loops.json?model=large-70b").json()["loops"]
+        assert [loop["id"] for loop in of_model] == ["large-70b"]
         assert "learnt by" not in of_small
-        assert "model large-70b" in of_large
+        assert "model=large-70b" in of_large
         assert "learnt by small-1b, shown to large-70b" in of_large
 
 

@@ -333,7 +333,7 @@ def _is_same_head(stored: Head, head: Head) -> bool:
         stored.kind == head.kind
         and stored.stage == head.stage
         and stored.memory_key == head.memory_key
-        and stored.model == head.model
+        and head.model in ("", stored.model)
         and list(stored.goals) == list(head.goals)
         and dict(stored.policy) == dict(head.policy)
     )

@@ -334,7 +334,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "task": head.task,
         "context": head.context,
         "memory_key": head.memory_key,
-        "model": stored.model,
+        "model": head.model,
         "goals": head.goals,
         "policy": head.policy,
         "usage": codec.to_document(loop.usage),

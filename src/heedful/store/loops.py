@@ -276,6 +276,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     ):
         return 0
 
+    _name_model(db, loop, entry)
     _write_changes(db, loop, entry, texts=texts, now=now)
 
     if entry.briefing is not None:
@@ -304,6 +305,20 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         lessons.evict(db, scope, answers, entry.most)
 
     return outcome_number
+
+
+def _name_model(db: Db, loop: _Loop, entry: JournalEntry) -> None:
+    """Give the loop the model of its first attempt, if nobody named one before."""
+    attempt = entry.attempt
+    if attempt is None or attempt.number > 1 or not attempt.model:
+        return
+
+    head = entry.head
+    if head is None and entry.seen is not None:
+        head = entry.seen.head
+    if head is None or not head.model:
+        model = storable(attempt.model)
+        db.update("loop", {"n": loop.n, "model": ""}, {"model": model})
 
 
 def _write_changes(
@@ -689,6 +704,8 @@ def _loop_for_writer(
         columns = head_columns(entry.head)
         del columns["task"]
         del columns["context"]
+        if not columns["model"]:
+            del columns["model"]  # an attempt may have named it
         db.update("loop", {"n": row["n"]}, columns)
     return _Loop(int(row["n"]), row["state"], bool(row["steps"]))
 

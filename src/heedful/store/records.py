@@ -32,9 +32,9 @@ class Head:
     `context` becomes the `Context.data` of the checks, unless the driver of the loop
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
-    with "" it learns none. `model` names the model that makes its attempts, "" if only
-    they name it. `columns` are those of its row, if they were made before the
-    transaction to keep it short.
+    with "" it learns none. `model` makes its attempts; if nobody named one when the
+    loop began, it is that of the first attempt. `columns` are those of its row, if they
+    were made before the transaction to keep it short.
     """
 
     task: Any
@@ -87,11 +87,6 @@ class StoredLoop:
     def ended(self) -> bool:
         """True if the last decision ended the loop."""
         return isinstance(latest_verdict(self.decisions), Done)
-
-    @property
-    def model(self) -> str:
-        """The model of the first attempt, or the one named at the start; "" if none."""
-        return self.loop.model or self.head.model
 
     def explain(self) -> explain.Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""

@@ -433,6 +433,7 @@ def listed(
     *,
     state: str = "",
     key: str = "",
+    model: str = "",
     text: str = "",
     rule: str = "",
     tag: str = "",
@@ -443,9 +444,9 @@ def listed(
 
     The cursor is the number below which a search continues, or 0 at the end. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
-    loops have this `state`, this memory `key`, the `text` in their id or task, and were
-    stopped by `rule`, failed the check `tag`, and changed `since` a time; "" and 0
-    allow all.
+    loops have this `state`, this memory `key`, this `model`, the `text` in their id or
+    task, and were stopped by `rule`, failed the check `tag`, and changed `since` a
+    time; "" and 0 allow all.
     """
     # Rules and checks are looked for as text in the stored JSON.
     if rule:
@@ -460,6 +461,7 @@ def listed(
         "listed",
         state=state,
         key=key,
+        model=model,
         text=text.lower(),
         rule=rule,
         tag=tag,
@@ -520,6 +522,7 @@ def _summary(row: Row) -> Plain:
         "run": row["run"],
         "stage": row["stage"],
         "memory_key": row["memory_key"],
+        "model": row["model"],
         "attempts": row["attempts"],
         "task": task,
         "state": row["state"],

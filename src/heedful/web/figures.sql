@@ -8,7 +8,7 @@ select coalesce((select max(updated) from (select updated from loop where tenant
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
-select n, id, kind, run, stage, memory_key, state, cancelled, created, updated,
+select n, id, kind, run, stage, memory_key, model, state, cancelled, created, updated,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from attempt where loop = loop.n) as attempts,
@@ -19,7 +19,8 @@ select n, id, kind, run, stage, memory_key, state, cancelled, created, updated,
         from decision where loop = loop.n order by seq desc limit 1) as decision
 from loop
 where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
-  and kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key) and updated >= :since
+  and kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
+  and (:model = '' or model = :model) and updated >= :since
   and (:text = '' or instr(lower(task), :text) > 0 or instr(lower(id), :text) > 0)
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
   and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
@@ -39,8 +40,7 @@ order by n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
-       memory_key, created, updated, cancelled,
-       coalesce(nullif(model, ''), (select json_extract(record, '$.model') from attempt where loop = loop.n and number = 1), '') as model,
+       memory_key, model, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,

@@ -104,7 +104,7 @@ def since(visit: Visit) -> float:
 
 async def loops(visit: Visit) -> Document:
     """Show the newest loops that fit the filters."""
-    names = ("state", "rule", "check", "key", "text", "days")
+    names = ("state", "rule", "check", "key", "model", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
 
     rows, cursor = await visit.caller.read(
@@ -113,6 +113,7 @@ async def loops(visit: Visit) -> Document:
         state=filters["state"],
         rule=filters["rule"],
         key=filters["key"],
+        model=filters["model"],
         text=filters["text"],
         tag=filters["check"],
         before=visit.number("cursor"),

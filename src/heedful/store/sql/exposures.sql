@@ -60,9 +60,7 @@ with given_up as materialized (
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls,
          -- Without an outcome, it is the model that the stored loop names.
          coalesce(o.model, (
-           select coalesce(nullif(l.model, ''), json_extract(a.record, '$.model'))
-           from loop l left join attempt a on a.loop = l.n and a.number = 1
-           where l.tenant = :tenant and l.project = :project and l.id = x.loop
+           select l.model from loop l where l.tenant = :tenant and l.project = :project and l.id = x.loop
          ), '') as model
   from exposure x left join outcome o using (tenant, project, loop)
   left join lesson r using (tenant, project, kind, signature)
@@ -83,9 +81,7 @@ select model, null, share, shown, right_at_once, recurred, calls, count(*) from 
 -- The loops with exposures that may still end, for each model.
 select model, count(distinct loop) as n from (
   select x.loop, coalesce(o.model, (
-      select coalesce(nullif(l.model, ''), json_extract(a.record, '$.model'))
-      from loop l left join attempt a on a.loop = l.n and a.number = 1
-      where l.tenant = :tenant and l.project = :project and l.id = x.loop
+      select l.model from loop l where l.tenant = :tenant and l.project = :project and l.id = x.loop
     ), '') as model
   from exposure x left join outcome o using (tenant, project, loop)
   where x.tenant = :tenant and x.project = :project and o.loop is null and x.at + :day >= :now

@@ -4,7 +4,7 @@
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
--- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, '' if only they name it.
+-- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first.
 create table loop (
   n integer primary key,
   tenant text not null,
