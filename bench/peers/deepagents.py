@@ -34,7 +34,6 @@ class DoubleChat(BaseChatModel):
 
     double: Any
     find: Any = None
-    last_answer: dict[str, str]
 
     @property
     def _llm_type(self) -> str:
@@ -49,12 +48,10 @@ class DoubleChat(BaseChatModel):
     ) -> ChatResult:
         texts = [str(message.text) for message in messages]
         if self.find is None:
-            text = self.double.ask(texts)
-            self.last_answer["text"] = text
-            message = AIMessage(text)
+            message = AIMessage(self.double.ask(texts))
         else:
             self.double.count(texts)
-            message = grade(self.find(self.last_answer["text"]))
+            message = grade(self.find(self.double.last_answer))
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
@@ -74,14 +71,9 @@ def grade(fault: str) -> AIMessage:
 
 def build_agent(double: Double, find: Callable[[str], str], max_iterations: int) -> Any:
     """Return an agent whose model and grader are the double."""
-    last_answer = dict[str, str]()
-    grader = DoubleChat(double=double, find=find, last_answer=last_answer)
-    # Without a copy the graders' answers are the agent's: the dictionary is shared.
-    grader.last_answer = last_answer
-    agent = DoubleChat(double=double, last_answer=last_answer)
-    agent.last_answer = last_answer
+    grader = DoubleChat(double=double, find=find)
     rubric = RubricMiddleware(model=grader, max_iterations=max_iterations)
-    return create_agent(agent, middleware=[rubric])
+    return create_agent(DoubleChat(double=double), middleware=[rubric])
 
 
 def run(agent: Any) -> None:

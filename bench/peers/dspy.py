@@ -35,19 +35,19 @@ class AnswerSource:
     def __init__(self, double: Double, advice_chars: int) -> None:
         self.double = double
         self.advice_chars = advice_chars
-        self.last_answer = ""
 
     def complete(self, request: Request) -> Response:
         """Return the next answer, or advice about the last one."""
         texts = list(texts_of(request))
         if any(ADVICE_FIELD in text for text in texts):
             self.double.count(texts)
-            fault = find_fault(self.last_answer, self.advice_chars).replace('"', "'")
+            fault = find_fault(self.double.last_answer, self.advice_chars).replace(
+                '"', "'"
+            )
             advice = f'{{"self": "{fault}"}}'
             text = f"[[ ## discussion ## ]]\nToo long.\n\n[[ ## advice ## ]]\n{advice}"
         else:
-            self.last_answer = self.double.ask(texts)
-            text = f"[[ ## answer ## ]]\n{self.last_answer}"
+            text = f"[[ ## answer ## ]]\n{self.double.ask(texts)}"
         return Response(
             id=None,
             model="double",

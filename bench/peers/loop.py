@@ -52,6 +52,7 @@ class Double:
 
     failures: int = 1
     answers: int = 0
+    last_answer: str = ""
     sent: list[int] = field(default_factory=list)
 
     def count(self, texts: Iterable[str]) -> None:
@@ -63,9 +64,10 @@ class Double:
         self.count(texts)
         number = self.answers % (self.failures + 1)
         self.answers += 1
-        if number == self.failures:
-            return RIGHT_ANSWER
-        return f"{NUMERALS[number]} {NUMERALS[-1 - number]} colours"
+        self.last_answer = RIGHT_ANSWER
+        if number < self.failures:
+            self.last_answer = f"{NUMERALS[number]} {NUMERALS[-1 - number]} colours"
+        return self.last_answer
 
     def report(self, prefix: str = "sent") -> Iterator[Line]:
         """Yield what was sent in all, the largest request, and how many there were."""
