@@ -7,15 +7,16 @@ from dataclasses import replace
 import pytest
 
 import heedful
-from bench.quality import learn, sql, streams
+from bench.quality import learn, learn_page, sql, streams
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.arms import ARMS, Arm, ask_again, run_arm
 from bench.quality.curve import Answers, Outcome, Task
+from bench.quality.methods import OtherArm, Past, RejectedPairs, Skeletons
 from bench.quality.paired import gain, right_at_once, summarize
 from bench.quality.streams import Stream
 from heedful import Finding
 from heedful.loop.record import Usage
-from heedful.models.contract import Answer
+from heedful.models.contract import Answer, Message
 from heedful.testing import FixedEmbedder, ScriptedModel
 
 QUEUES = ("card_arrival", "card_linking", "wrong_exchange_rate", "exchange_rate")
@@ -225,6 +226,66 @@ def test_a_memory_of_others_is_shown_as_texts_through_a_trial(keep):
         assert "Accepted answer: right" in prompt
 
 
+def show(*pairs):
+    """Return a context of an attempt with these tasks and answers as examples."""
+    turns = []
+    for task, answer in pairs:
+        turns += [Message("user", task), Message("assistant", answer)]
+    return heedful.Context("rivers of ohio", examples=tuple(turns), loop_id="loop")
+
+
+def test_the_second_attempt_of_the_other_arm_has_no_memory():
+    method = OtherArm()
+    first = show(("a", "b"))
+    assert method.prepare(first, ()) == first
+
+    second = replace(first, attempt=2, hint="first hint", previous="c")
+    prepared = method.prepare(second, ())
+    assert (prepared.examples, prepared.hint) == ((), "")
+
+    third = method.prepare(replace(first, attempt=3, hint="second hint"), ())
+    assert (third.examples, third.hint) == (first.examples, "first hint")
+
+
+def test_an_attempt_without_memory_may_keep_the_feedback():
+    context = replace(show(("a", "b")), attempt=2, hint="hint")
+    prepared = OtherArm(keeps_feedback=True).prepare(context, ())
+    assert (prepared.examples, prepared.hint) == ((), "hint")
+
+
+def test_without_memory_there_is_no_other_arm():
+    context = heedful.Context("task", 2, hint="hint")
+    assert OtherArm().prepare(context, ()) == context
+
+
+@pytest.mark.parametrize(
+    ("attempt", "expected"),
+    [
+        pytest.param(1, ["x", "y", "z"], id="the first attempt"),
+        pytest.param(2, ["y", "z", "right b"], id="a retry"),
+    ],
+)
+def test_a_retry_is_shown_what_was_accepted_for_such_an_answer(attempt, expected):
+    past = [
+        Past(task="a", rejected=("unlike",), accepted="right a"),
+        Past(task="b", rejected=("select one column",), accepted="right b"),
+        Past(task="c", rejected=("select one column",), accepted=""),
+    ]
+    context = show(("1", "x"), ("2", "y"), ("3", "z"))
+    context = replace(context, attempt=attempt, previous="select one row")
+    prepared = RejectedPairs().prepare(context, past)
+    assert [turn.content for turn in prepared.examples[1::2]] == expected
+
+
+def test_an_example_with_unknown_names_is_a_skeleton():
+    answers = ("select a from rivers of ohio", "select b from towns of texas")
+    past = [Past(task="", rejected=(), accepted=answer) for answer in answers]
+    context = show(*(("task", answer) for answer in answers))
+    prepared = Skeletons().prepare(context, [*past, *past, *past[:1]])
+    contents = [turn.content for turn in prepared.examples[1::2]]
+    assert contents == [answers[0], "select … from … of …"]
+
+
 def make_outcomes(stream, firsts):
     outcomes = {}
     for number, first in enumerate(firsts):
@@ -308,3 +369,36 @@ def test_an_arm_with_memory_that_told_nothing_is_named():
     summary = summarize(outcomes, outcomes)
     summaries = {"geo": {"nothing": summary, "nearest": summary, "ours": summary}}
     assert list(learn.silent_arms(summaries)) == ["geo nearest", "geo ours"]
+
+
+@pytest.fixture
+def report():
+    results = {
+        "geo": {
+            "nothing": make_outcomes("a", [True, True, True, False]),
+            "nearest": make_outcomes("a", [True, True, False, False]),
+            "ours": make_outcomes("a", [True, True, True, True]),
+        },
+        "spider": {
+            name: make_outcomes("b", [True, False])
+            for name in ("nothing", "nearest", "ours")
+        },
+    }
+    sources = [Stream(name=name, tasks=()) for name in results]
+    summaries = learn.summaries_of(results)
+    gains = learn.compare_arms(sources, results)
+    return learn.report_of("a model", summaries, gains, results)
+
+
+def test_the_table_has_won_and_lost_beside_every_gain(report):
+    lines = learn_page.table("0.5b", report).splitlines()
+    (geo,) = [line for line in lines if line.startswith("| geo")]
+    cells = [cell.strip() for cell in geo.strip("|").split("|")]
+    assert cells[1:5] == ["4", "0.500", "0.000", "1.000"]
+    assert cells[6:] == ["2", "0", "1", "0"]
+    (pooled,) = [line for line in lines if "streams alike" in line]
+    assert "+0.500" in pooled
+
+
+def test_the_picture_of_the_gains_is_a_png(report):
+    assert learn_page.draw(report).startswith(b"\x89PNG")

@@ -106,6 +106,10 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     "rules.ours_over_nearest": (0.10, "a rule reaches unlike tasks, an example less"),
     "open.ours_rules_over_ours": (-0.10, "examples carry most of what is learnt"),
     "open.ours_examples_over_ours": (0.02, "rules of these checks hold particulars"),
+    "open.ours_other_arm_over_ours": (0.01, "a few more right answers in memory"),
+    "open.ours_without_over_ours": (0.01, "as the other arm, with the feedback"),
+    "open.ours_rejected_over_ours": (0.0, "small models repeat what was rejected"),
+    "open.ours_skeletons_over_ours": (-0.02, "names of a label are the answer itself"),
 }
 Order = tuple[int, list[Task], frozenset[str]]
 # The outcomes of a model, by the stream, the arm, and the order with the task's id.
@@ -121,10 +125,10 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     silent: list[str] = []
     for size in live.models:
         model, sources, results = asyncio.run(_measure(size, data, split, live))
-        summaries = _summaries(results)
+        summaries = summaries_of(results)
         gains = compare_arms(sources, results)
         _print_gains(size, gains)
-        report[size] = _report(model, summaries, gains, results)
+        report[size] = report_of(model, summaries, gains, results)
         OUT.parent.mkdir(parents=True, exist_ok=True)
         OUT.write_text(json.dumps(report, indent=1) + "\n")
         silent += [f"{size} {title}" for title in silent_arms(summaries)]
@@ -236,7 +240,8 @@ def _summarize(
     return {name: summarize(outcomes, plain) for name, outcomes in arms.items()}
 
 
-def _summaries(results: Results) -> dict[str, dict[str, Summary]]:
+def summaries_of(results: Results) -> dict[str, dict[str, Summary]]:
+    """Return the figures of each arm, by stream and arm."""
     return {name: _summarize(arms) for name, arms in results.items()}
 
 
@@ -383,12 +388,13 @@ def _expectation(group: str, key: str) -> str:
     return f"{points:+.2f} {reason}"
 
 
-def _report(
+def report_of(
     model: str,
     summaries: Mapping[str, Mapping[str, Summary]],
     gains: Mapping[str, Mapping[str, Gain | None]],
     results: Results,
 ) -> dict[str, object]:
+    """Return what `learn.json` holds of a model; its tasks quote no text."""
     tasks = []
     for source, arms in results.items():
         for name, outcomes in arms.items():

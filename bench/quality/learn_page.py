@@ -1,0 +1,144 @@
+"""The table and the picture of `learn`, for the README and the docs.
+
+`python -m bench.quality.learn_page` reads `bench/out/learn.json` and writes, for each
+model in it, a table between the two marks in each page that has them, and the picture
+beside the docs. Won and lost stand beside every gain.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.quality.learn import BUDGET, OUT, PLAIN, RIVAL
+from bench.quality.streams import CORRECTED, OPEN, RULES
+
+PAGES = (Path("README.md"), Path("docs/benchmarks.md"))
+PICTURE = Path("docs/learning_public.png")
+COLUMNS = (PLAIN, RIVAL, BUDGET)
+GAIN = f"{BUDGET}_over_{RIVAL}.second_half"
+POOL_TITLES = {
+    OPEN: "**all of these, streams alike**",
+    CORRECTED: "**corrected by a person, streams alike**",
+    RULES: "**house rules**",
+}
+INCHES = (8.0, 4.4)
+COLORS = {True: "#0072B2", False: "#666666"}  # of a gain above 0 for sure, and others
+_MARKED = re.compile(r"(<!-- learn begins -->\n).*?(<!-- learn ends -->)", re.DOTALL)
+Report = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write the tables and the picture; return 1 if no run has left its figures."""
+    if not OUT.exists():
+        print(f"{OUT} is absent: make learn DATA=folder writes it")
+        return 1
+
+    reports = json.loads(OUT.read_text("utf-8"))
+    text = "\n".join(table(size, report) for size, report in reports.items())
+    for page in PAGES:
+        before = page.read_text("utf-8")
+        after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
+        page.write_text(after, "utf-8")
+    PICTURE.write_bytes(draw(next(iter(reports.values()))))
+    return 0
+
+
+def table(size: str, report: Report) -> str:
+    """Return the table of a model in Markdown: a row for each stream and each pool."""
+    heads = [
+        "stream",
+        "tasks",
+        "nothing",
+        "nearest answers",
+        "heedful",
+        "heedful over nearest",
+        "won",
+        "lost",
+        "lost of the plain answers: nearest",
+        "heedful",
+    ]
+    lines = [
+        f"Right at the first try, second halves, {report['model']}:",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+    ]
+    streams = report["streams"]
+    for name, arms in streams.items():
+        shares = [f"{arms[arm]['second_half']:.3f}" for arm in COLUMNS]
+        lines.append(
+            _row(
+                [f"{name}", f"{arms[BUDGET]['tasks']}", *shares],
+                report["gains"][name][GAIN],
+                [arms[RIVAL]["lost"], arms[BUDGET]["lost"]],
+            )
+        )
+    for pool, title in POOL_TITLES.items():
+        if pool in report["gains"]:
+            figures = report["gains"][pool][GAIN]
+            lines.append(_row([title, f"{figures['tasks']}", "", "", ""], figures, []))
+    return "\n".join([*lines, "", ""])
+
+
+def _row(cells: Sequence[str], gain: Mapping[str, float], lost: Sequence[int]) -> str:
+    interval = f"{gain['low']:+.3f} to {gain['high']:+.3f}"
+    figures = [f"{gain['gain']:+.3f} ({interval})", f"{gain['won']}", f"{gain['lost']}"]
+    losses = [f"{count}" for count in lost] or ["", ""]
+    row = " | ".join([*cells, *figures, *losses])
+    return f"| {row} |".replace("-", "−").replace("+0.000", "0.000")
+
+
+def draw(report: Report) -> bytes:
+    """Return a PNG: each stream's gain over the nearest answers, with its interval.
+
+    Won and lost stand beside each of them.
+    """
+    import io
+
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    gains = [
+        (name, report["gains"][name][GAIN])
+        for name in (*report["streams"], OPEN)
+        if name in report["gains"]
+    ]
+    with mpl.rc_context({"font.size": 10.0}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        axes = figure.subplots()
+        axes.axvline(0, color="#999999", linewidth=1)
+        for place, (name, gain) in enumerate(reversed(gains)):
+            points = 100 * gain["gain"]
+            ends = [[points - 100 * gain["low"]], [100 * gain["high"] - points]]
+            axes.errorbar(
+                [points],
+                [place],
+                xerr=ends,
+                fmt="D" if name == OPEN else "o",
+                color=COLORS[gain["low"] > 0],
+                capsize=3,
+            )
+            axes.annotate(
+                f"won {gain['won']}, lost {gain['lost']}",
+                (1.01, place),
+                xycoords=("axes fraction", "data"),
+                va="center",
+            )
+        names = ["all, streams alike" if name == OPEN else name for name, _ in gains]
+        axes.set_yticks(range(len(gains)), list(reversed(names)))
+        axes.set_xlabel("points right at the first try over the three nearest answers")
+        axes.set_title(
+            "Public streams, second halves: heedful over the nearest answers"
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=150)
+        return file.getvalue()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
