@@ -545,6 +545,43 @@ async def test_a_rule_that_no_loop_mends_is_told_seldom_and_without_a_fix_never(
 
 @pytest.mark.both
 @pytest.mark.parametrize(
+    ("fix", "tell", "last"),
+    [
+        pytest.param("", "both", [], id="without a fix"),
+        pytest.param("say fine", "both", ["a"], id="with a fix"),
+        pytest.param("", "rules", ["a"], id="without answers in the prompt"),
+    ],
+)
+async def test_a_rule_without_a_fix_makes_way_for_three_accepted_answers(
+    store, fix, tell, last
+):
+    memory = Memory(store, holdout=0.0)
+    rules = []
+
+    def generate(task: str, hint: str) -> str:
+        rules.append([match.error_type for match in context().advice])
+        answer = f"an answer to {task}"
+        return answer if hint or task != "task 0" else "wrong"
+
+    def a(answer: str) -> Sequence[Finding]:
+        return [Finding("a", "it is wrong", fix=fix)] if answer == "wrong" else []
+
+    for number in range(5):
+        await run(
+            f"task {number}",
+            generate=generate,
+            checks=[a],
+            memory=memory,
+            memory_key="K",
+            store=None,
+            tell=tell,
+        )
+    assert rules[2] == ["a"]
+    assert rules[-1] == last
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
     "gone", ["retired", "quarantined", "superseded", "replaced", "revoked"]
 )
 async def test_a_rule_is_silent_without_a_lesson_in_force(store, gone):

@@ -55,6 +55,12 @@ HOLDOUT_REASON = "left out at random, to measure whether it helps"
 DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 SAME_RULE_REASON = "another rule says the same"
+# A rule without a fix says that an answer was wrong, and accepted answers show what is
+# right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions right
+# at once, with the answers alone 25.
+ANSWERS_REASON = (
+    "no fix is known, and the accepted answers of its key show what is right"
+)
 PARTICULARS_REASON = "its findings have only particulars of their tasks"
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The coin depends on earlier loops only, so it stays fair.
@@ -385,7 +391,8 @@ def choose_for_loop(
     correction by a user. `tell` leaves out one of the two forms. A lesson from a check
     without an accepted output is shown as a rule only, because advice for one function
     is wrong for another. Other lessons of the kind "reflection", and lessons of a run
-    without evidence, are never shown. The limits are those of `choose`. `before` are
+    without evidence, are never shown. A rule without a fix makes way for three accepted
+    answers of its key. The limits are those of `choose`. `before` are
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     What a proof says hurts loops of the `model` is not shown.
@@ -416,10 +423,10 @@ def choose_for_loop(
         else:
             others.append((match, obstacle))
 
-    similar = _with_spare_rules(similar, rules)
-    candidates = _limit_strategies(rank(task, similar, len(similar), now))
-    advice = any(not match.example.accepted for match in (*rules, *candidates))
-    chosen = choose(candidates, now=now, advice=advice, rules=rules)
+    if tell == "both" and before is None:
+        rules, vague_rules = _set_vague_apart(rules, similar, task, now)
+        others += [(rule, Obstacle(ANSWERS_REASON)) for rule in vague_rules]
+    chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
     # Each lesson that was not chosen is listed once, with the first reason.
@@ -436,6 +443,43 @@ def choose_for_loop(
         if match.id not in listed
     ]
     return Selection(chosen, others)
+
+
+def _choose_with(
+    rules: Sequence[Match], similar: Sequence[Match], task: str, now: float
+) -> tuple[list[Match], list[Match]]:
+    """Return what a prompt has of the rules and of the lessons for similar tasks.
+
+    The second list has all these lessons, with the rules that do not fit in as rules.
+    """
+    lessons = _with_spare_rules(similar, rules)
+    candidates = _limit_strategies(rank(task, lessons, len(lessons), now))
+    advice = any(not match.example.accepted for match in (*rules, *candidates))
+    return choose(candidates, now=now, advice=advice, rules=rules), lessons
+
+
+def _set_vague_apart(
+    rules: list[Match], similar: Sequence[Match], task: str, now: float
+) -> tuple[list[Match], list[Match]]:
+    """Return the rules for a prompt, and those that its accepted answers stand for.
+
+    The latter are rules without a fix, unless an operator wrote them or a proof says
+    that they help. They stand aside if the prompt is full of answers of the loop's key.
+    """
+    vague_rules: list[Match] = []
+    clear_rules: list[Match] = []
+    for rule in rules:
+        has_fix = rule.cause is not None and rule.cause.fix
+        is_vague = not has_fix and rule.trust != "operator" and rule.useful <= 1
+        group = vague_rules if is_vague else clear_rules
+        group.append(rule)
+    if not vague_rules:
+        return rules, []
+
+    chosen, _ = _choose_with(clear_rules, similar, task, now)
+    if sum(match.own for match in chosen) < MAX_PROMPT_LESSONS:
+        return rules, []
+    return clear_rules, vague_rules
 
 
 def _obstacle_of(match: Match, tell: Tell, model: str = "") -> Obstacle:
