@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.cli import progress, resources
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
+from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, HARMFUL_MEMORY
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -489,6 +489,64 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     )
 
 
+def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(step_aside(store))
+
+    pooled = session(
+        (
+            "proof",
+            0,
+            f"{HARMFUL_MEMORY.reason}; ",
+            "with a holdout of 0, all loops are shown it",
+        )
+    ).out.split("\n\n")[0]
+    document = session(("proof --json", 0)).json
+    desk.tasks([task("new", task=TEXTS["bad"])])
+    session(
+        ("run tasks.jsonl --model toy:answer", 1),
+        ("why tasks-1/new", 0, "so it is shown to one loop in 40; heedful proof"),
+    )
+
+    assert "  hurts: shown " in pooled
+    assert "first try right 0 % against 100 %" in pooled
+    assert document["verdict"] == "hurts"
+    assert document["balance"]["right"] == 0
+    assert document["balance"]["missing"] == 0
+    balance = document["balance"]
+    loops = document["pooled"]["shown"]
+    assert balance["net"]["gain"] == -loops
+    assert -loops <= balance["net"]["low"] <= balance["net"]["high"] < 0
+    assert f"right in all    0 of {loops} with memory, about {loops} without" in pooled
+    assert "calls saved" in pooled
+
+
+async def step_aside(store: Store) -> None:
+    """Store loops that fail if they are shown lessons, until memory steps aside."""
+    memory = Memory(store, holdout=0.5)
+    lessons = [verified_lesson(name) for name in TEXTS]
+    await store.write(Scope(), exposures.remember, lessons)
+    for number in range(80):
+        loop = f"before {number}"
+        is_shown = number % 2 == 0
+        coins = [
+            Exposure(
+                f"check/{lesson.signature.digest}",
+                loop,
+                shown=is_shown,
+                signature=lesson.signature.digest,
+                share=0.5,
+                together=True,
+            )
+            for lesson in lessons
+        ]
+        outcome = Outcome(loop, not is_shown, calls=3 if is_shown else 1)
+        await store.write(
+            Scope(), exposures.remember, (), exposures=coins, outcome=outcome
+        )
+    await memory.look()
+
+
 def test_proof_of_a_memory_on_trial(desk, session):
     async def play() -> None:
         with opened(desk.folder / "heedful.db") as store:
@@ -594,7 +652,7 @@ def test_a_run_withholds_as_the_settings_say(desk):
     )
     assert done.code == 0
     document = desk.heedful("proof --json --limit 99").json
-    assert sum(choice["withheld"] for choice in document["lessons"]) >= 5
+    assert document["pooled"]["withheld"] >= 5
     last = f"tasks-1/word{FIRST_LOOPS_WITHOUT_HOLDOUT + 11}"
     choices = desk.heedful(f"why {last} --json").json["briefing"]["choices"]
     assert [choice["outcome"] for choice in choices].count("withheld") > 1

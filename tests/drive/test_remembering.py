@@ -12,7 +12,12 @@ import pytest
 import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
+from heedful.lessons.briefing import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    MAX_POOLED_LOOPS,
+    is_pooled,
+    is_withheld,
+)
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done
@@ -136,7 +141,7 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 
 
 async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
-    await teach(store)
+    await teach(store, ended=MAX_POOLED_LOOPS)
     id = id_with_coins(False, True, False)
     model = await drive(store, Memory(store, holdout=0.5), id)
     assert read_names(model) == [
@@ -155,7 +160,7 @@ async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 async def test_a_resumed_loop_is_shown_the_same_lessons_again(stores, tmp_path):
     store, other = stores
     path = tmp_path / ("a.db" if other is store else "memory.db")
-    await teach(other)
+    await teach(other, ended=MAX_POOLED_LOOPS)
     id = id_with_coins(False, True, False)
     memory = Memory(other, holdout=0.5)
 

@@ -122,7 +122,36 @@ def test_nothing_proves_nothing():
         calls=calls,
         conclusion="insufficient data",
     )
-    assert prove_cases({}, 0) == Proof(comparison, (), pending=0)
+    assert prove_cases({}, 0).pooled == comparison
+
+
+def test_the_balance_is_the_gain_of_all_loops_that_were_shown_memory():
+    proof = prove(
+        [count_loops("a", right=63, wrong=27, right_without=4, wrong_without=6)]
+    )
+    balance = proof.balance
+    pooled = proof.pooled
+
+    assert balance.right == 63
+    assert balance.net.gain == pytest.approx(90 * (0.7 - 0.4))
+    assert balance.net.low == 90 * pooled.uplift.low
+    assert balance.net.high == 90 * pooled.uplift.high
+    assert balance.calls_saved.gain == pytest.approx(90 * (2.2 - 1.6))
+    assert balance.missing is not None
+    assert balance.missing > 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "missing"),
+    [
+        pytest.param((90, 0, 0, 40), 0, id="there is a conclusion"),
+        pytest.param((90, 10, 0, 0), None, id="nothing was withheld"),
+    ],
+)
+def test_how_many_loops_are_missing_for_a_conclusion(
+    counts: tuple[int, int, int, int], missing: int | None
+):
+    assert prove([count_loops("a", *counts)]).balance.missing == missing
 
 
 def test_a_table_by_hand():

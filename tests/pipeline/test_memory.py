@@ -107,7 +107,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(
     run = next(
         id
         for id in names
-        if is_withheld(SEED, f"{id}/train", LESSON, share=0.5) != is_shown
+        if is_withheld(SEED, f"{id}/train", LESSON, 0.5, pooled_share=1.0) != is_shown
     )
     hints.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)

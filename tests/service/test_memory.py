@@ -209,6 +209,9 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
     assert proof["ended"] == 1
     assert proof["pending"] == 0
     assert proof["holdout"] == 0.0
+    assert proof["verdict"] == ""
+    assert proof["balance"]["right"] == 1
+    assert proof["balance"]["missing"] is None
     assert proof["pooled"]["shown"] == 1
     assert proof["pooled"]["conclusion"] == "insufficient data"
     assert [lesson["shown"] for lesson in proof["lessons"]] == [1]

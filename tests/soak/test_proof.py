@@ -1,6 +1,7 @@
 """Proof at every look: the intervals hold, harm is found, what does nothing stays."""
 
 import re
+from collections import Counter, deque
 from collections.abc import Callable
 from math import comb, log
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 
 import heedful
 from examples.demo.figures import paired_interval
+from heedful.lessons.briefing import plan_holdout
+from heedful.lessons.learn import is_proof_due
+from heedful.lessons.lesson import LoopExposures, MemoryVerdict
 from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, interval, payoffs, stakes
 from heedful.memory.memory import Memory
 from heedful.store import exposures
@@ -317,6 +321,53 @@ def test_the_width_is_the_documented_one() -> None:
             (0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)
         }
         assert round(100 * interval(cells, LEVEL, LEVEL)[1]) == points
+
+
+RECENT = (
+    r"cost (\d+) points for ([\d,]+) loops and then nothing, "
+    r"this took at most ([\d,]+) loops in nine of ten"
+)
+
+
+def count_loops_of_harm(seed: int, cost: float, loops: int, longest: int) -> int:
+    """Count the loops until memory that stopped hurting is shown again.
+
+    It stops `loops` after the proof. At most `longest` more are counted.
+    """
+    chance = np.random.default_rng(seed)
+    verdict: MemoryVerdict = ""
+    cells = deque[tuple[float, bool, float]]()
+    proven = None
+    for ended in range(20_000):
+        has_stopped = proven is not None and ended >= proven + loops
+        holdout = plan_holdout(0.1, LoopExposures(ended=ended, verdict=verdict))
+        is_shown = bool(chance.random() >= holdout.share)
+        gain = 0.0 if has_stopped or not is_shown else -cost
+        if holdout.share and chance.random() < holdout.pooled_share:
+            cells.append((holdout.share, is_shown, chance.random() < 0.9 + gain))
+        if not is_proof_due(ended + 1):
+            continue
+
+        newest = Counter([*cells][-exposures.MAX_RECENT_LOOPS :])
+        counts = Counter(cells)
+        hurts = all(interval(c, LEVEL, LEVEL)[1] < 0 for c in (counts, newest) if c)
+        verdict = "hurts" if cells and hurts else ""
+        if verdict and proven is None:
+            proven = ended + 1
+        if proven is not None and has_stopped:
+            waited = ended + 1 - proven - loops
+            if not verdict or waited > longest:
+                return waited
+    raise AssertionError(f"seed {seed}: 20,000 loops prove no harm")
+
+
+def test_memory_that_stops_hurting_is_soon_shown_again() -> None:
+    cost, loops, longest = read_documented(RECENT)
+    waits = [
+        count_loops_of_harm(seed, cost / 100, int(loops), int(longest))
+        for seed in range(RUNS)
+    ]
+    assert sum(wait > longest for wait in waits) <= at_most(RUNS, 0.1)
 
 
 # The driver: the same rule retires and ranks lessons in real loops.

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Memory, Pipeline
+from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.dream import Dreams, consolidate
 from heedful.store import exposures, keys
@@ -584,6 +585,41 @@ def test_the_page_of_the_proof_is_split_by_model(tmp_path):
         assert "Does memory help small-1b?" in of_small.text
         assert data["pooled"]["shown"] == 1
         assert set(data["models"]) == set(models)
+
+
+@pytest.mark.both
+def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
+    digests = ("0123456789abcdef", "fedcba9876543210")
+    scope = Scope("acme", "main")
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        for number in range(60):
+            loop = f"loop {number}"
+            is_shown = number % 2 == 0
+            exposed = [
+                Exposure(
+                    f"check/{digest}", loop, shown=is_shown, share=0.5, together=True
+                )
+                for digest in digests
+            ]
+            work = api.setup.store.write(
+                scope,
+                exposures.remember,
+                (),
+                exposures=exposed,
+                outcome=Outcome(loop, not is_shown, calls=1),
+            )
+            api.run(work)
+        api.run(Memory(api.setup.store, scope).look())
+        browser.open(api._all)
+
+        page = browser.get("/proof").text
+        answer = read_data(api.get("/v1/proof"))
+
+        assert HARMFUL_MEMORY.reason.capitalize() in page
+        assert "Right in all: 0 of 30 with memory, about 30 without: net -30" in page
+        assert answer["verdict"] == "hurts"
+        assert answer["balance"]["net"]["gain"] == -30
 
 
 @pytest.mark.both

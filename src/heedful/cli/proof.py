@@ -13,7 +13,12 @@ from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT
+from heedful.lessons.briefing import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    HARMFUL_MEMORY,
+    MAX_POOLED_LOOPS,
+)
+from heedful.lessons.lesson import LoopExposures
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
@@ -36,13 +41,14 @@ StoredLesson = Mapping[str, Any]
 class LessonEvidence:
     """What the store says about the lessons.
 
-    It has the proof, the lessons by `kind/digest`, the number of ended loops, and the
-    share of lessons that is withheld. `sources` names the other memories on trial.
+    It has the proof, the lessons by `kind/digest`, the number of ended loops with the
+    verdict in force, and the share of lessons that is withheld. `sources` names the
+    other memories on trial.
     """
 
     proof: proofs.Proof
     lessons: Mapping[str, StoredLesson]
-    ended: int
+    past: LoopExposures
     holdout: float
     sources: Sequence[str]
 
@@ -68,8 +74,10 @@ def proof(
     how often was the first attempt right? The intervals are valid however often you
     look. heedful retires a lesson that is proven to hurt. If it hurts the loops of one
     model, they are no longer shown it. If an operator wrote or pinned it, it stays
-    until it is unpinned. With `--source`, it is about another memory, whose texts a
-    program has on trial. With `--model`, only loops of this model count.
+    until it is unpinned. If memory as a whole is proven to hurt, it is shown to one
+    loop in 40 only, until a later proof ends this. With `--source`, it is about another
+    memory, whose texts a program has on trial. With `--model`, only loops of this model
+    count.
     """
     if source:
         return _prove_source(source)
@@ -88,10 +96,12 @@ def proof(
     document = {
         "model": model,
         "pooled": pooled,
+        "balance": evidence.proof.balance,
         "models": evidence.proof.models,
         "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
         "pending": evidence.proof.pending,
-        "ended": evidence.ended,
+        "ended": evidence.past.ended,
+        "verdict": evidence.past.verdict,
         "holdout": evidence.holdout,
         "sources": evidence.sources,
     }
@@ -116,7 +126,10 @@ def proof(
         model=model,
         pairs=pairs,
         first=FIRST_LOOPS_WITHOUT_HOLDOUT,
-        ended=evidence.ended,
+        last=MAX_POOLED_LOOPS,
+        ended=evidence.past.ended,
+        verdict=evidence.past.verdict,
+        harm=HARMFUL_MEMORY.reason,
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )
@@ -166,11 +179,10 @@ async def _read_evidence(memory: Memory, model: str) -> LessonEvidence:
     lessons = {}
     for lesson in await memory.top(MAX_OPTION_INTEGER):
         lessons[f"{lesson['kind']}/{lesson['signature']}"] = lesson
-    past = await memory.store.read(memory.scope, exposures.past, "")
     return LessonEvidence(
         proof=await memory.prove(model),
         lessons=lessons,
-        ended=past.ended,
+        past=await memory.store.read(memory.scope, exposures.past, ""),
         holdout=memory.holdout,
         sources=await memory.store.read(memory.scope, trials.sources),
     )

@@ -25,6 +25,7 @@ from heedful.lessons.lesson import (
     Cause,
     Exposure,
     Filter,
+    LoopExposures,
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
@@ -66,6 +67,12 @@ PARTICULARS_REASON = "its findings have only particulars of their tasks"
 # loops prove nothing. The coin depends on earlier loops only, so it stays fair.
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20
 POOLED_COIN_SHARE = 0.25  # the share of loops in which one coin decides over all
+# In a young scope, memory as a whole is measured first: one coin decides in every loop,
+# until a proof has a verdict or so many loops have ended.
+MAX_POOLED_LOOPS = 200
+# Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
+# out when it stops hurting.
+HARMFUL_MEMORY_SHARE = 0.975
 Outcomes = Literal["told", "withheld", "missed", "closest"]
 MAX_HIDDEN_CHOICES = 5  # how many lessons that may not be recalled are named
 
@@ -81,6 +88,11 @@ class Obstacle(NamedTuple):
 
 
 NO_ROOM = Obstacle(NO_ROOM_REASON)
+HOLDOUT = Obstacle(HOLDOUT_REASON)
+HARMFUL_MEMORY = Obstacle(
+    "memory is proven to hurt in this project, so it is shown to one loop in 40",
+    "heedful proof",
+)
 # Without vectors, only tasks with the same words are similar.
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 
@@ -356,12 +368,14 @@ class Selection:
         lessons that the search found.
         """
         shown_ids = set(chain.from_iterable(e.examples for e in exposures))
+        stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
+        coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
         choices = []
         for match in self.chosen if exposures else ():
             if match.id in shown_ids:
                 choices.append(Choice.of(match, "told"))
             else:
-                choices.append(Choice.of(match, "withheld", Obstacle(HOLDOUT_REASON)))
+                choices.append(Choice.of(match, "withheld", coin_obstacle))
 
         has_similar_task = any(choice.leg != "cause" for choice in choices)
         for match, obstacle in self.others:
@@ -702,9 +716,36 @@ def _distance(match: Match) -> tuple[float, bool]:
     return likeness.needed / max(likeness.value, 1e-9), is_account
 
 
-def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True for one loop in four, in which one coin decides about all lessons."""
-    return _chance("together", seed, loop_id) < POOLED_COIN_SHARE
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """With which probability a loop's coin withholds a lesson: `share`.
+
+    With the probability `pooled_share`, the loop has one coin for all its lessons.
+    """
+
+    share: float
+    pooled_share: float = POOLED_COIN_SHARE
+
+
+def plan_holdout(share: float, past: LoopExposures) -> Holdout:
+    """Return how a new loop of a scope with this `past` withholds lessons.
+
+    `share` is what was asked for; 0 withholds nothing, also where memory hurts.
+    """
+    if share == 0 or past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
+        return Holdout(0.0)
+    if past.verdict == "hurts":
+        return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
+    if not past.verdict and past.ended < MAX_POOLED_LOOPS:
+        return Holdout(share, pooled_share=1.0)
+    return Holdout(share)
+
+
+def is_pooled(
+    seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
+) -> bool:
+    """Return True, with this probability, if one coin decides about all lessons."""
+    return _chance("together", seed, loop_id) < pooled_share
 
 
 def is_withheld(
@@ -712,18 +753,21 @@ def is_withheld(
     loop_id: str,
     lesson_id: str | int,
     share: float = DEFAULT_HOLDOUT_SHARE,
+    *,
+    pooled_share: float = POOLED_COIN_SHARE,
 ) -> bool:
     """Return True, with probability `share`, if a loop's prompt leaves a lesson out.
 
     The result depends on the arguments only, so a resumed loop gets the same result.
     With a share of 0 nothing is withheld. A withheld lesson is not replaced.
 
-    In three loops of four each lesson has its own coin, which measures what the lesson
-    adds to the others. By this measure, three lessons that say the same would each seem
-    useless. So in one loop of four a single coin decides about all lessons, which
-    measures memory as a whole.
+    In most loops each lesson has its own coin, which measures what the lesson adds to
+    the others. By this measure, three lessons that say the same would each seem
+    useless. So in a `pooled_share` of loops, a single coin decides about all lessons,
+    which measures memory as a whole.
     """
-    coin = "" if is_pooled(seed, loop_id) else f"lesson {lesson_id}"
+    is_together = is_pooled(seed, loop_id, pooled_share)
+    coin = "" if is_together else f"lesson {lesson_id}"
     return _chance("withheld", seed, loop_id, coin) < share
 
 
@@ -747,16 +791,18 @@ def _chance(*names: str | int) -> float:
 
 
 def draw_exposures(
-    chosen: Sequence[Match], loop: str, seed: str, share: float
+    chosen: Sequence[Match], loop: str, seed: str, holdout: Holdout
 ) -> Iterator[Exposure]:
-    """Yield each chosen lesson's exposure; `share` of them are withheld by chance."""
+    """Yield each chosen lesson's exposure; some are withheld by chance."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
 
-    pooled = share > 0 and is_pooled(seed, loop)
+    share = holdout.share
+    pooled_share = holdout.pooled_share
+    pooled = share > 0 and is_pooled(seed, loop, pooled_share)
     for lesson, ids in examples.items():
-        withheld = is_withheld(seed, loop, lesson, share)
+        withheld = is_withheld(seed, loop, lesson, share, pooled_share=pooled_share)
         examples_shown = () if withheld else tuple(dict.fromkeys(ids))
         yield Exposure(
             lesson,

@@ -460,19 +460,24 @@ class Outcome:
     model: str = ""
 
 
+MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopExposures:
     """The exposures of one loop that the store has recorded.
 
     `ended` counts the loops of the scope with exposures and an outcome. `number` is the
-    position of this loop among them, 0 if it has no outcome. `memory_key` is the key of
-    the loop, `model` makes its attempts, and `waiting` counts what waits in quarantine,
-    at most 100; only `brief` reads these three.
+    position of this loop among them, 0 if it has no outcome. `verdict` is what the last
+    proof concluded on memory as a whole, "" if it could not conclude. `memory_key` is
+    the key of the loop, `model` makes its attempts, and `waiting` counts what waits in
+    quarantine, at most 100; only `brief` reads these three.
     """
 
     exposures: tuple[Exposure, ...] = ()
     ended: int = 0
     number: int = 0
+    verdict: MemoryVerdict = ""
     memory_key: str = ""
     model: str = ""
     waiting: int = 0

@@ -190,16 +190,52 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """A gain in all loops together, None if unknown; the true one is in the interval.
+
+    The interval is from `low` to `high`.
+    """
+
+    gain: float | None
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, effect: Effect, loops: int) -> Total:
+        """Return the total of an effect that so many loops had."""
+        return cls(_scaled(effect.gain, loops), loops * effect.low, loops * effect.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """What memory as a whole changed in the loops that were shown it.
+
+    `right` of their first answers were right; `net` is how many more than without
+    memory, and `calls_saved` how many model calls fewer they made. Each is the gain of
+    a loop times the number of loops. `missing` is about how many more loops with a coin
+    over all lessons a conclusion needs: 0 if there is one, and None without loops of
+    both kinds, or if more than a million are missing.
+    """
+
+    right: int
+    net: Total
+    calls_saved: Total
+    missing: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     """Memory as a whole, each lesson by name, and how many loops have no outcome.
 
-    `models` has memory as a whole for the loops of each model, by its name, which is ""
-    if it is unknown. Each of their intervals is valid by itself.
+    `balance` is about memory as a whole, too. `models` has memory as a whole for the
+    loops of each model, by its name, which is "" if it is unknown. Each of their
+    intervals is valid by itself.
     """
 
     pooled: Comparison
     lessons: tuple[Comparison, ...]
     pending: int
+    balance: Balance
     models: Mapping[str, Comparison] = field(default_factory=dict)
 
 
@@ -246,16 +282,27 @@ def prove(evidence: CasesByModel, model: str = "") -> Proof:
         pending = evidence.pending.get(model, 0)
 
     models = {
-        name: _compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
+        name: compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
     }
     proof = prove_cases(evidence.cases_of(model), pending)
     return replace(proof, models=models)
 
 
-def _compare_pooled(cases: Cases) -> Comparison:
+def compare_pooled(cases: Cases) -> Comparison:
     """Compare loops with and without memory as a whole."""
     table = _Table.of(None, cases.get(None, {}))
     return table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
+
+
+def _weigh(cases: Cases, pooled: Comparison) -> Balance:
+    """Return what memory as a whole changed in all loops that were shown it."""
+    table = _Table.of(None, cases.get(None, {}))
+    return Balance(
+        right=sum(n for (_, shown, value), n in table.right.items() if shown and value),
+        net=Total.of(pooled.uplift, pooled.shown),
+        calls_saved=Total.of(pooled.calls, pooled.shown),
+        missing=_missing_loops(table.right),
+    )
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
@@ -271,7 +318,8 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     """
     tables, low, high = _tables(cases)
     lessons = tuple(table.compare(low, high) for table in tables)
-    return Proof(_compare_pooled(cases), lessons, pending)
+    pooled = compare_pooled(cases)
+    return Proof(pooled, lessons, pending, balance=_weigh(cases, pooled))
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:

@@ -27,13 +27,13 @@ from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory, action
 from heedful.lessons.briefing import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
     Briefing,
     Tell,
     choose_for_loop,
     draw_exposures,
     explain_silence,
     find_state_obstacle,
+    plan_holdout,
 )
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import (
@@ -509,8 +509,9 @@ class Memory:
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
-        What is withheld depends only on scope, loop and lesson. If the store has
-        exposures of the loop, the loop is shown the same lessons again. If not, it is
+        What is withheld depends only on scope, loop and lesson. Where memory is proven
+        to hurt, one loop in 40 is shown lessons. If the store has exposures of the
+        loop, the loop is shown the same lessons again. If not, it is
         shown lessons only if it `begins`. Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is
@@ -560,10 +561,9 @@ class Memory:
             selection = choose(hidden=hidden)
 
         if begins and not exposures:
-            is_early = past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT
-            share = 0.0 if is_early else self.holdout
+            holdout = plan_holdout(self.holdout, past)
             seed = f"{self.scope.tenant}\0{self.scope.project}"
-            exposures = tuple(draw_exposures(selection.chosen, loop, seed, share))
+            exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
 
         return Briefing(
             past.memory_key,
@@ -591,7 +591,9 @@ class Memory:
     async def look(self, outcomes: int | None = None) -> Sequence[str]:
         """Retire lessons proven to hurt, and update the usefulness of others.
 
-        A lesson that hurts only loops of one model is no longer shown to these.
+        A lesson that hurts only loops of one model is no longer shown to these. Record
+        the verdict on memory as a whole, if it changed: where memory hurts, it is
+        withheld from all new loops but one in 40, until a later proof ends this.
         Lessons that an operator wrote or pinned stay until `pin(pinned=False)`; a
         ruling "review" asks a person to decide about them. With a number of `outcomes`,
         do this only if enough loops have ended since the last time. Returns the names
@@ -604,13 +606,27 @@ class Memory:
 
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         # With many lessons this takes seconds.
-        proven = await asyncio.to_thread(proof.find_proven, evidence.cases_of())
+        cases = evidence.cases_of()
+        proven = await asyncio.to_thread(proof.find_proven, cases)
         unfit = await asyncio.to_thread(proof.find_unfit, evidence)
+        pooled = await asyncio.to_thread(proof.compare_pooled, cases)
+        if pooled.conclusion == "hurts":
+            # If a lesson was retired or edited, the harm may have been its own, and
+            # what hurt long ago may help now.
+            recent = await self.store.read(
+                self.scope, exposure_store.evidence, recent=True
+            )
+            pooled = proof.compare_pooled(recent.cases_of())
 
         useful = {str(lesson.lesson): proof.usefulness(lesson) for lesson in proven}
         hurting = [lesson for lesson in proven if lesson.conclusion == "hurts"]
         return await self.store.write(
-            self.scope, exposure_store.conclude, useful, hurting, unfit=unfit
+            self.scope,
+            exposure_store.conclude,
+            useful,
+            hurting,
+            unfit=unfit,
+            pooled=pooled,
         )
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:

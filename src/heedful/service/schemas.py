@@ -24,6 +24,7 @@ from heedful.errors import UnknownName
 from heedful.lessons import lesson as lessons
 from heedful.lessons import links, proof, trust
 from heedful.lessons.action import ActionHistory, KnownFailure
+from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
@@ -596,15 +597,19 @@ class ProofAnswer:
     first.
 
     With a `model`, only loops of this model count. `models` has the total for each
-    model, by its name, which is "" if it is unknown.
+    model, by its name, which is "" if it is unknown. `balance` is what memory changed
+    in all loops that were shown it. `verdict` is the one in force, "" without one: if
+    memory "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
     """
 
     model: str
     pooled: proof.Comparison
+    balance: proof.Balance
     models: dict[str, proof.Comparison]
     lessons: list[proof.Comparison]
     pending: int
     ended: int
+    verdict: MemoryVerdict
     holdout: float
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
+from heedful.lessons.briefing import Holdout, is_withheld, plan_holdout
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     Exposure,
@@ -47,6 +47,9 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # A loop that has not ended after this many seconds counts as given up.
 ABANDONED_LOOP_SECONDS = 86_400.0
+# Memory hurts only if it does so in as many of the newest loops, too. Otherwise, the
+# longer it has hurt, the later it would be shown again.
+MAX_RECENT_LOOPS = 1_000
 # The source of a lesson names its session by at most this many characters.
 MAX_SESSION_SOURCE_CHARS = 200
 # Texts that wait in quarantine are counted up to this number.
@@ -197,6 +200,7 @@ def past(db: Db, scope: Scope, loop: str) -> LoopExposures:
         exposures=tuple(shown_to(db, scope, loop)),
         ended=row["ended"],
         number=row["number"],
+        verdict=row["verdict"],
     )
 
 
@@ -261,19 +265,27 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     return [from_row(Exposure, row) for row in rows]
 
 
-def evidence(db: Db, scope: Scope) -> CasesByModel:
+def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
     """Return how often each `Case` occurred, and the number of open loops, by model.
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a
     loop has no outcome after a day, heedful assumes that its first attempt failed, that
     every error occurred again, and that it made `MAX_COUNTED_CALLS` calls. If a lesson
-    was restored or its text was replaced, only loops after that count.
+    was restored or its text was replaced, only loops after that count. With
+    `recent`, only the newest `MAX_RECENT_LOOPS` count, and of them those that began
+    after the last lesson was retired, kept from a model, edited or revoked.
     """
+    since = 0.0
+    if recent:
+        (row,) = db.all("recent_since", scope, loops=MAX_RECENT_LOOPS)
+        since = row["at"]
+
     from heedful.lessons.proof import MAX_COUNTED_CALLS, CasesByModel
 
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
     cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
-    for row in db.all("read_evidence", scope, **times, most=MAX_COUNTED_CALLS):
+    limits = {**times, "most": MAX_COUNTED_CALLS, "since": since}
+    for row in db.all("read_evidence", scope, **limits):
         model, lesson, share, is_shown, right_at_once, recurred, calls, count = row
         case = (share, bool(is_shown), bool(right_at_once), bool(recurred), calls)
         cases[model].setdefault(lesson, {})[case] = count
@@ -288,7 +300,9 @@ def conclude(
     scope: Scope,
     useful: Mapping[str, float],
     hurting: Sequence[Comparison],
+    *,
     unfit: Mapping[str, Sequence[Comparison]] | None = None,
+    pooled: Comparison | None = None,
 ) -> list[str]:
     """Retire the lessons in `hurting`; return the names of the retired lessons.
 
@@ -298,7 +312,9 @@ def conclude(
     `useful` maps names of lessons (`kind/signature`) to their factors in ranking. The
     factor becomes 1 for all other lessons, and is at least 1 for those that an operator
     wrote or pinned. `unfit` maps names of models to the lessons that hurt their loops:
-    from now on, these loops are not shown them.
+    from now on, these loops are not shown them. If the conclusion on memory as a whole,
+    `pooled`, has changed, a ruling records it, unless a lesson is retired now: memory
+    is another one without it.
     """
     _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
@@ -327,6 +343,8 @@ def conclude(
                 record={**asdict(comparison), "digest": words_digest(row["text"])},
             )
 
+    if pooled is not None and not retired:
+        _record_verdict(db, scope, pooled)
     return retired
 
 
@@ -369,6 +387,24 @@ def _keep_from_models(
                 now=time.time(),
                 record={**asdict(comparison), "model": model},
             )
+
+
+def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
+    """Record the conclusion on memory as a whole, unless it is the one in force."""
+    verdict = past(db, scope, "").verdict
+    if pooled.conclusion == (verdict or "insufficient data"):
+        return
+
+    rule(
+        db,
+        scope,
+        action=pooled.conclusion,
+        subject="memory as a whole",
+        by="proof",
+        why=str(pooled),
+        now=time.time(),
+        record=asdict(pooled),
+    )
 
 
 @resumable(result=None)
@@ -423,19 +459,21 @@ def announce(
     named `SESSION/SIGNATURE`.
 
     A lesson is withheld with the probability `share`, in the whole session or not at
-    all; nothing is withheld from the first sessions of a scope. A lesson that only this
-    session taught is neither shown nor recorded, unless an operator wrote it.
+    all; nothing is withheld from the first sessions of a scope. Where memory hurts,
+    most sessions are shown nothing. A lesson that only this session taught is neither
+    shown nor recorded, unless an operator wrote it.
     """
-    if lessons and past(db, scope, "").ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
-        share = 0.0
+    if not lessons:
+        return frozenset()
 
+    holdout = plan_holdout(share, past(db, scope, ""))
     shown_ids = set[int]()
     for id in lessons:
         columns = "kind, signature, source, seen, trust"
         for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
             if _is_taught_by(session, lesson):
                 continue
-            exposure = _opportunity(db, scope, session, lesson, share=share)
+            exposure = _opportunity(db, scope, session, lesson, holdout=holdout)
             if record:
                 expose(
                     db,
@@ -458,12 +496,12 @@ def _is_taught_by(session: str, lesson: Row) -> bool:
 
 
 def _opportunity(
-    db: Db, scope: Scope, session: str, lesson: Row, share: float
+    db: Db, scope: Scope, session: str, lesson: Row, holdout: Holdout
 ) -> Exposure:
     """Return the exposure of a lesson in a session.
 
     If the lesson was shown or withheld before in this session, it is again; otherwise
-    it is withheld with the probability `share`.
+    the coin decides.
     """
     signature = lesson["signature"]
     name = name_of(lesson)
@@ -474,9 +512,13 @@ def _opportunity(
         is_shown = recorded[0].shown
     else:
         seed = f"{scope.tenant}\0{scope.project}"
-        is_shown = not is_withheld(seed, session, name, share)
+        is_shown = not is_withheld(
+            seed, session, name, holdout.share, pooled_share=holdout.pooled_share
+        )
 
-    return Exposure(name, loop, shown=is_shown, signature=signature, share=share)
+    return Exposure(
+        name, loop, shown=is_shown, signature=signature, share=holdout.share
+    )
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
+from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import (
     LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
@@ -379,7 +380,8 @@ async def proof(visit: Visit) -> Document:
     for comparison in answer["lessons"]:
         comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
 
-    return {**answer, **await visit.caller.read(figures.home)}
+    home = await visit.caller.read(figures.home)
+    return {**answer, **home, "harm": HARMFUL_MEMORY.reason.capitalize()}
 
 
 async def recall(visit: Visit) -> Document:

@@ -181,10 +181,12 @@ async def proof(
     return schemas.ProofAnswer(
         model=model,
         pooled=proven.pooled,
+        balance=proven.balance,
         models=dict(proven.models),
         lessons=most_exposed_first[:limit],
         pending=proven.pending,
         ended=past.ended,
+        verdict=past.verdict,
         holdout=memory.holdout,
     )
 

@@ -23,9 +23,16 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 );
 
 -- name: count_outcomes
--- The newest number in the scope, and the number of this loop; 0 if there is none.
+-- The newest number in the scope, and the number of this loop; 0 if there is none. The newest verdict on memory as a whole
+-- is '' if there is none, or if it was withdrawn because later loops leave it open.
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
-       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number;
+       coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
+       coalesce((
+         select nullif(action, 'insufficient data') from ruling
+         where tenant = :tenant and project = :project and subject = 'memory as a whole' and by = 'proof'
+           and action in ('helps', 'hurts', 'no difference shown', 'insufficient data')
+         order by id desc limit 1
+       ), '') as verdict;
 
 -- name: keep_rules
 -- A loop of the key has ended. It was shown a rule, or the rule rests and waits for its turn.
@@ -35,6 +42,20 @@ where tenant = :tenant and project = :project and memory_key = :memory_key
     select 1 from exposure x
     where x.tenant = :tenant and x.project = :project and x.loop = :loop
       and x.kind = cause.kind and x.signature = cause.signature and x.shown));
+
+-- name: recent_since
+-- When the last lesson was taken out of prompts or got other words, or when the newest :loops loops began to end.
+select max(
+  coalesce((
+    select max(at) from ruling
+    where tenant = :tenant and project = :project and action in ('retire', 'withhold', 'edit', 'revoke')
+  ), 0.0),
+  coalesce((
+    select at from outcome where tenant = :tenant and project = :project and n = (
+      select max(n) from outcome where tenant = :tenant and project = :project
+    ) - :loops
+  ), 0.0)
+) as at;
 
 -- name: read_evidence
 with given_up as materialized (
@@ -64,7 +85,7 @@ with given_up as materialized (
          ), '') as model
   from exposure x left join outcome o using (tenant, project, loop)
   left join lesson r using (tenant, project, kind, signature)
-  where x.tenant = :tenant and x.project = :project and (o.n is not null or o.loop is null
+  where x.tenant = :tenant and x.project = :project and x.at >= :since and (o.n is not null or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
 select model, lesson, share, shown, right_at_once, recurred, calls, count(*) as n

@@ -1,0 +1,83 @@
+"""In which loops a coin withholds memory as a whole, and in which one lesson."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from heedful.lessons.briefing import draw_exposures, plan_holdout
+from heedful.lessons.lesson import Example, LoopExposures, Match
+
+LOOPS = 1_000
+LESSONS = 3
+
+
+def match(number: int) -> Match:
+    return Match(
+        number,
+        number,
+        example=Example("weigh the parcel", "12 kg"),
+        at=0.0,
+        seen=1,
+        importance=0.5,
+        state="verified",
+        lesson=f"rule {number}",
+        kind="check",
+        signature=f"{number:016x}",
+    )
+
+
+def count_whole(share: float, **past: Any) -> Counter[int]:
+    """Count loops by how many of their three lessons are withheld."""
+    holdout = plan_holdout(share, LoopExposures(**past))
+    lessons = [match(number) for number in range(LESSONS)]
+    counts = Counter[int]()
+    for number in range(LOOPS):
+        exposures = list(draw_exposures(lessons, f"loop {number}", "seed", holdout))
+        counts[sum(not exposure.shown for exposure in exposures)] += 1
+    return counts
+
+
+@pytest.mark.parametrize("ended", [20, 199])
+def test_a_young_scope_withholds_memory_as_a_whole_in_a_tenth_of_loops(ended: int):
+    counts = count_whole(0.1, ended=ended)
+
+    assert set(counts) == {0, LESSONS}
+    assert 80 <= counts[LESSONS] <= 120
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        pytest.param({"ended": 200}, id="enough loops have ended"),
+        pytest.param({"ended": 40, "verdict": "helps"}, id="memory helps"),
+        pytest.param(
+            {"ended": 40, "verdict": "no difference shown"}, id="it makes no difference"
+        ),
+    ],
+)
+def test_later_most_loops_have_a_coin_for_each_lesson(past: dict[str, Any]):
+    counts = count_whole(0.1, **past)
+
+    assert 10 <= counts[LESSONS] <= 40
+    assert counts[1] > 150
+
+
+def test_memory_that_hurts_is_shown_to_one_loop_in_40():
+    counts = count_whole(0.1, ended=40, verdict="hurts")
+
+    assert set(counts) == {0, LESSONS}
+    assert 10 <= counts[0] <= 40
+
+
+@pytest.mark.parametrize(
+    ("share", "past"),
+    [
+        pytest.param(0.1, {"ended": 19}, id="the first 20 loops"),
+        pytest.param(0.1, {"ended": 19, "verdict": "hurts"}, id="after a clear"),
+        pytest.param(0.0, {"ended": 40}, id="no holdout"),
+        pytest.param(0.0, {"ended": 40, "verdict": "hurts"}, id="no holdout, it hurts"),
+    ],
+)
+def test_nothing_is_withheld(share: float, past: dict[str, Any]):
+    assert count_whole(share, **past) == {0: LOOPS}
