@@ -53,6 +53,7 @@ MAX_COMMON_LESSONS = 20
 # The error of an event is cut after this many characters; its content has all of it.
 MAX_ERROR_CHARS = 300
 ADVICE_LESSON_STATES = ("unverified", "verified")
+WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -562,7 +563,7 @@ class HostRun:
         return Advice(
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
-            silence=silence or ("" if choices else HOLDOUT_REASON),
+            silence=silence or ("" if choices else WITHHELD_SILENCE),
         )
 
     async def _offer(
@@ -715,7 +716,7 @@ def _announced_facts(
 
     if release:
         return Advice(silence=f"waits in quarantine: {release}")
-    return Advice(silence=HOLDOUT_REASON if lessons else "nothing is known")
+    return Advice(silence=WITHHELD_SILENCE if lessons else "nothing is known")
 
 
 def _fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import Holdout, is_withheld, plan_holdout
+from heedful.lessons.briefing import is_withheld, plan_holdout
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     Exposure,
@@ -460,20 +460,20 @@ def announce(
 
     A lesson is withheld with the probability `share`, in the whole session or not at
     all; nothing is withheld from the first sessions of a scope. Where memory hurts,
-    most sessions are shown nothing. A lesson that only this session taught is neither
-    shown nor recorded, unless an operator wrote it.
+    each lesson is withheld from 39 of 40 sessions. A lesson that only this session
+    taught is neither shown nor recorded, unless an operator wrote it.
     """
     if not lessons:
         return frozenset()
 
-    holdout = plan_holdout(share, past(db, scope, ""))
+    share = plan_holdout(share, past(db, scope, "")).share
     shown_ids = set[int]()
     for id in lessons:
         columns = "kind, signature, source, seen, trust"
         for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
             if _is_taught_by(session, lesson):
                 continue
-            exposure = _opportunity(db, scope, session, lesson, holdout=holdout)
+            exposure = _opportunity(db, scope, session, lesson, share=share)
             if record:
                 expose(
                     db,
@@ -496,12 +496,12 @@ def _is_taught_by(session: str, lesson: Row) -> bool:
 
 
 def _opportunity(
-    db: Db, scope: Scope, session: str, lesson: Row, holdout: Holdout
+    db: Db, scope: Scope, session: str, lesson: Row, share: float
 ) -> Exposure:
     """Return the exposure of a lesson in a session.
 
     If the lesson was shown or withheld before in this session, it is again; otherwise
-    the coin decides.
+    it is withheld with the probability `share`.
     """
     signature = lesson["signature"]
     name = name_of(lesson)
@@ -512,13 +512,10 @@ def _opportunity(
         is_shown = recorded[0].shown
     else:
         seed = f"{scope.tenant}\0{scope.project}"
-        is_shown = not is_withheld(
-            seed, session, name, holdout.share, pooled_share=holdout.pooled_share
-        )
+        # Opportunities count one by one, so each needs a coin of its own.
+        is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
 
-    return Exposure(
-        name, loop, shown=is_shown, signature=signature, share=holdout.share
-    )
+    return Exposure(name, loop, shown=is_shown, signature=signature, share=share)
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:
