@@ -489,6 +489,17 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     )
 
 
+def test_proof_says_how_many_loops_are_missing(desk, session):
+    prove(desk, ("good", 12, 4, 4, 8))
+
+    text = session(("proof", 0)).out
+    balance = session(("proof --json", 0)).json["balance"]
+
+    assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
+    assert "until memory as a whole has a conclusion or 200 loops have ended" in text
+    assert f"missing: about {balance['missing']} more loops with such a coin" in text
+
+
 def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(step_aside(store))
