@@ -11,7 +11,13 @@ from bench.quality import learn, learn_page, sql, streams
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.arms import ARMS, Arm, ask_again, run_arm
 from bench.quality.curve import Answers, Outcome, Task
-from bench.quality.methods import OtherArm, Past, RejectedPairs, Skeletons
+from bench.quality.methods import (
+    CoveringSet,
+    OtherArm,
+    Past,
+    RejectedPairs,
+    Skeletons,
+)
 from bench.quality.paired import gain, right_at_once, summarize
 from bench.quality.streams import Stream
 from heedful import Finding
@@ -275,6 +281,17 @@ def test_a_retry_is_shown_what_was_accepted_for_such_an_answer(attempt, expected
     context = replace(context, attempt=attempt, previous="select one row")
     prepared = RejectedPairs().prepare(context, past)
     assert [turn.content for turn in prepared.examples[1::2]] == expected
+
+
+def test_a_set_of_examples_covers_the_words_of_the_task():
+    past = [
+        Past(task="rivers", rejected=(), accepted="one word"),
+        Past(task="cities of ohio", rejected=(), accepted="two words"),
+        Past(task="rivers of ohio", rejected=(), accepted=""),
+    ]
+    prepared = CoveringSet().prepare(show(("1", "x"), ("2", "y")), past)
+    contents = [turn.content for turn in prepared.examples[1::2]]
+    assert contents == ["y", "one word", "two words"]
 
 
 def test_an_example_with_unknown_names_is_a_skeleton():

@@ -28,7 +28,14 @@ from bench.quality.curve import (
     new_memory,
     stream,
 )
-from bench.quality.methods import Method, OtherArm, Past, RejectedPairs, Skeletons
+from bench.quality.methods import (
+    CoveringSet,
+    Method,
+    OtherArm,
+    Past,
+    RejectedPairs,
+    Skeletons,
+)
 from bench.quality.streams import Stream
 from heedful.models.contract import Message
 
@@ -74,6 +81,7 @@ ABLATIONS: Mapping[str, Arm] = {
     "ours_without": replace(OURS, method=partial(OtherArm, keeps_feedback=True)),
     "ours_rejected": replace(OURS, method=RejectedPairs),
     "ours_skeletons": replace(OURS, method=Skeletons),
+    "ours_covering": replace(OURS, method=CoveringSet),
 }
 ARMS: Mapping[str, Arm] = {
     "nothing": Arm(options={"policy": ONCE}),

@@ -109,6 +109,7 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     "open.ours_other_arm_over_ours": (0.01, "a few more right answers in memory"),
     "open.ours_without_over_ours": (0.01, "as the other arm, with the feedback"),
     "open.ours_rejected_over_ours": (0.0, "small models repeat what was rejected"),
+    "open.ours_covering_over_ours": (0.0, "as measured before with right answers"),
     "open.ours_skeletons_over_ours": (-0.02, "names of a label are the answer itself"),
 }
 Order = tuple[int, list[Task], frozenset[str]]

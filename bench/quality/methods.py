@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Protocol
 
 from heedful import Context
@@ -99,6 +99,31 @@ class RejectedPairs:
 
 
 @dataclass(frozen=True)
+class CoveringSet:
+    """Examples are chosen as a set: together they have the most words of the task.
+
+    One after the other is the accepted task that adds the most words and pairs of
+    adjacent words; of equal ones, the newest. They come in the place of the nearest.
+    """
+
+    def prepare(self, context: Context, past: Sequence[Past]) -> Context:
+        """Return the context with the examples that cover the task."""
+        left = ngrams_of(str(context.task))
+        pool = [task for task in past if task.accepted]
+        pairs: list[tuple[Message, Message]] = []
+        while pool and left and len(pairs) < MAX_PAIRS:
+            best = max(pool, key=lambda task: len(left & ngrams_of(task.task)))
+            if not left & ngrams_of(best.task):
+                break
+            left -= ngrams_of(best.task)
+            pool.remove(best)
+            pairs.insert(0, _as_turns(best))
+        rest = [pair for pair in _pairs(context.examples) if pair not in pairs]
+        pairs = [*rest, *pairs][-MAX_PAIRS:]
+        return replace(context, examples=tuple(chain.from_iterable(pairs)))
+
+
+@dataclass(frozen=True)
 class Skeletons:
     """An example whose names are unknown to a task is shown without its names.
 
@@ -130,6 +155,12 @@ class Skeletons:
 def words_of(text: str) -> frozenset[str]:
     """Return the different words of a text in lower case."""
     return frozenset(_WORD.findall(text.lower()))
+
+
+def ngrams_of(text: str) -> frozenset[str]:
+    """Return the words of a text and its pairs of adjacent words, in lower case."""
+    words = _WORD.findall(text.lower())
+    return frozenset(words).union(map(" ".join, pairwise(words)))
 
 
 def share_of_words(text: str, other: str) -> float:
