@@ -58,8 +58,8 @@ def table(size: str, report: Report) -> str:
         "heedful over nearest",
         "won",
         "lost",
-        "lost of the plain answers: nearest",
-        "heedful",
+        "right with nothing, wrong with nearest answers, both halves",
+        "the same with heedful",
     ]
     lines = [
         f"Right at the first try, second halves, {report['model']}:",
