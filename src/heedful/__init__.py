@@ -14,10 +14,11 @@ from typing import Any
 # The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
 _NAMES = {
     "checks.evaluate": "Context context",
-    "drive.drive": "Result Run run",
-    "drive.generate": "Writer targeted",
+    "drive.drive": "Run run",
+    "drive.generate": "Rung Writer targeted",
     "drive.portal": "run_sync self_correcting",
     "drive.report": "AttemptReport ReportedLoop learn open_loop override",
+    "drive.result": "Result",
     "errors": "HeedfulError NotPassed",
     "lessons.action": "Action ActionHistory KnownFailure Step",
     "lessons.briefing": "Briefing",

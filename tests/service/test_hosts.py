@@ -68,6 +68,7 @@ class Hosts:
     goals: tuple[Goal, ...]
     policy: Policy
     lift: Override | None
+    rungs: int = 1
 
     def __post_init__(self) -> None:
         self.store: Store = self.api.setup.store
@@ -92,9 +93,10 @@ class Hosts:
             "scope": scope,
             "id": "loop",
         }
-        run = Run[str](
-            "task", generate=lambda task, hint: self.made[next(seen)][0], **options
-        )
+        generators = [
+            lambda task, hint: self.made[next(seen)][0] for _ in range(self.rungs)
+        ]
+        run = Run[str]("task", generate=generators, **options)
         if lift := self.lift:
             await run.override(lift.rule, lift.by, lift.why, lift.decisions)
         await run.finish()
@@ -105,9 +107,14 @@ class Hosts:
         seen = count()
         pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
 
-        @pipeline.stage(**self.judged)
-        def stage(state: Any) -> str:
+        def work(state: Any) -> str:
             return self.made[next(seen)][0]
+
+        then = [lambda state: work(state) for _ in range(self.rungs - 1)]
+
+        @pipeline.stage(**self.judged, then=then)
+        def stage(state: Any) -> str:
+            return work(state)
 
         await pipeline.run({}, id="run")
         return await self.store.read(scope, loops.read, "run/stage")
@@ -117,6 +124,8 @@ class Hosts:
         path = "/v1/loops/a%2Floop"
         where = f"?project={scope.project}"
         body = {"task": "task", "goals": list(map(to_document, self.goals))}
+        if self.rungs > 1:
+            body["rungs"] = [f"rung {number}" for number in range(1, self.rungs + 1)]
         await self._asked(
             "PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)}
         )
@@ -133,6 +142,8 @@ class Hosts:
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", report)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", report)
             assert answer == same
+            verdict = (await self.store.read(scope, loops.read, "a/loop")).verdict
+            assert answer["rung"] == getattr(verdict, "rung", 0)
         result = await self.store.read(scope, loops.read, "a/loop")
         last = result.verdicts[-1]
         assert isinstance(last, Done)
@@ -152,7 +163,8 @@ def shape(result: StoredLoop) -> dict[str, Any]:
     loop = result.loop
     return {
         "attempts": [
-            (item.number, item.evaluation, item.repeats) for item in loop.attempts
+            (item.number, item.evaluation, item.repeats, item.rung)
+            for item in loop.attempts
         ],
         "best": loop.best,
         "end": result.verdicts[-1],
@@ -181,15 +193,24 @@ def folded(result: StoredLoop, policy: Policy) -> list[Verdict]:
     goals=support.goals,
     policy=support.with_goals,
     lift=st.none() | st.none() | support.overrides,
+    rungs=st.sampled_from([1, 1, 2, 3]),
 )
-def test_the_three_hosts_come_to_the_same_end(api, attempts, goals, policy, lift):
+def test_the_three_hosts_come_to_the_same_end(
+    api, attempts, goals, policy, lift, rungs
+):
     assume("\\x00" not in repr(attempts))
-    policy = bounded(policy, len(attempts))
+    assume(rungs <= len(attempts))
+    policy = bounded(policy, len(attempts) // rungs)
     liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}
     if lift is not None and (lift.rule not in liftable or lift.rule == "attempts"):
         lift = None
     hosts = Hosts(
-        api=api, made=attempts, goals=goals or policy.goals, policy=policy, lift=lift
+        api=api,
+        made=attempts,
+        goals=goals or policy.goals,
+        policy=policy,
+        lift=lift,
+        rungs=rungs,
     )
     driven = api.run(hosts.driven())
     assert folded(driven, policy) == list(driven.verdicts)

@@ -158,6 +158,8 @@ def test_attempts_are_decided_until_one_passes(api, id):
         "feedback": "The last answer was not accepted:\n- unit: no unit. name the unit",
         "stopped_by": [],
         "lifted": [],
+        "rung": 1,
+        "climbed": [],
         "evaluated_by": ["report"],
         "release": "",
     }

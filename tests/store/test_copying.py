@@ -70,7 +70,10 @@ def source(tmp_path_factory) -> Path:
             await fill_memory_fully(Memory(store, scope, FixedEmbedder()))
             await heedful.run(
                 f"žluť {number}",
-                generate=lambda task, hint: "text",
+                generate=[
+                    heedful.Rung(lambda task, hint: "text", "small", calls=9),
+                    lambda task, hint: "other",
+                ],
                 scope=scope,
                 store=store,
                 id=f"loop {number}",

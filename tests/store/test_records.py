@@ -10,6 +10,7 @@ import pytest
 
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Goal
 from heedful.loop.runs import StageHead
 from heedful.store import loops
@@ -34,6 +35,7 @@ HEAD = Head(
     stage=STAGE,
     memory_key="forecast.train",
     model="embedded",
+    ladder=Ladder(names=("embedded", "large"), tries=(1, None), why="as recorded"),
 )
 
 

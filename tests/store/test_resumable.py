@@ -9,7 +9,7 @@ from typing import Any
 
 import heedful
 from heedful.lessons.lesson import Scope
-from heedful.store import connection, loops
+from heedful.store import connection, ladders, loops
 from heedful.store.connection import Db, is_resumable, resumable
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
@@ -17,7 +17,8 @@ from heedful.store.store import Effects
 SCOPE = Scope("ours")
 PACKAGE = Path(heedful.__file__).parent
 # A driver that comes back claims its loop again.
-REPEATED = {loops.begin, loops.claim}
+# A call that is reserved again counts again, so that no crash lets a rung spend more.
+REPEATED = {loops.begin, loops.claim, ladders.reserve}
 
 
 def insert(db: Db, scope: Scope) -> int:

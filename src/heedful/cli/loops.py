@@ -34,7 +34,6 @@ from heedful.loop.decide import (
     Done,
     Reasoning,
     Verdict,
-    latest_verdict,
     reasoning,
     state_after,
 )
@@ -127,7 +126,7 @@ def _explain_loop(stored_loop: StoredLoop) -> int:
         stored=stored_loop,
         explanation=explanation,
         text=_shorten_value,
-        state=state_after(latest_verdict(stored_loop.decisions)),
+        state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,
     )
     return answer(document, text)

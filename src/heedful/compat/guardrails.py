@@ -354,7 +354,7 @@ class GuardedLoops:
             why = f"{why}; {note}" if why else note
 
         # All rules are checked before the first is overridden.
-        verdict = decide.latest_verdict(stored_loop.decisions)
+        verdict = stored_loop.verdict
         policy = codec.policy_from(stored_loop.head.policy)
         for rule in rules:
             decide.check_override(record.Override(rule, by, why=why), verdict, policy)

@@ -12,9 +12,10 @@ from typing import Any
 
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.compat.answers import Record
-from heedful.drive.drive import Result, run
+from heedful.drive.drive import run
 from heedful.drive.generate import Revise
 from heedful.drive.portal import run_sync
+from heedful.drive.result import Result
 from heedful.errors import InvalidInput
 from heedful.loop import decide, policies, record, stop
 from heedful.loop.runs import CheckResult, StageAttempt

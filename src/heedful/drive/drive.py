@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from inspect import isfunction
 from typing import Any, Generic, TypeVar
 
@@ -29,152 +29,34 @@ from heedful.checks.evaluate import (
 from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
-    Generate,
+    Generators,
+    Producer,
     Revise,
-    Writer,
-    generator,
-    objects,
-    produce,
+    as_object,
+    declared,
+    producers,
     revised,
 )
+from heedful.drive.options import UNLIMITED_SECONDS, validate_options
 from heedful.drive.recall import end_trial, on_trial, recall_texts
-from heedful.lessons.briefing import PROMPT_FORMS, Briefing, Tell
+from heedful.drive.result import Result
+from heedful.lessons.briefing import Briefing, Tell
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, stop
-from heedful.loop.explain import Explanation, explain
+from heedful.loop.climb import plan_ladder
+from heedful.loop.ladder import Ladder
 from heedful.loop.runs import StageHead
 from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
-from heedful.models.contract import MAX_MODEL_NAME_CHARS, Model
 from heedful.redact import redact
+from heedful.store import ladders
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import check_name, require
 
 C = TypeVar("C")
-UNLIMITED_SECONDS = float("inf")
-
-
-@dataclass(frozen=True)
-class Result(Generic[C]):
-    """The result of a loop. `candidate` is the best evaluated candidate, or None.
-
-    `briefing` says what memory showed the loop before each attempt, and what it
-    withheld and why.
-    """
-
-    id: str
-    candidate: C | None
-    _: KW_ONLY
-    verdict: decide.Done
-    loop: record.Loop
-    policy: decide.Policy
-    briefing: Briefing | None = None
-
-    @property
-    def passed(self) -> bool:
-        """True if the candidate has no error and meets every goal."""
-        return self.verdict.passed
-
-    @property
-    def best(self) -> int | None:
-        """The number of the attempt that made `candidate`, from 1, or None."""
-        return self.verdict.best
-
-    @property
-    def stopped_by(self) -> tuple[stop.Stop, ...]:
-        """The rules that stopped the loop, the most important first; none if passed."""
-        return self.verdict.stopped_by
-
-    @property
-    def wrong(self) -> tuple[str, ...]:
-        """What is wrong with `candidate`: each error, and each goal that it misses."""
-        if not self.best:
-            return ()
-
-        evaluation = self.loop.attempts[self.best - 1].evaluation
-        if evaluation is None:
-            return ()
-
-        triggers = decide.triggers(evaluation, self.loop.goals)
-        return tuple(trigger.detail for trigger in triggers)
-
-    @property
-    def usage(self) -> record.Usage:
-        """The usage of all attempts together, including failed attempts."""
-        return self.loop.usage
-
-    def explain(self) -> Explanation:
-        """Explain why the loop went on and ended, and what would have changed that."""
-        return explain(self.loop, self.policy)
-
-
-def validate_options(
-    *,
-    id: str = "",
-    checks: Sequence[Check] = (),
-    goals: Sequence[record.Goal | str] = (),
-    policy: decide.Policy | str = policies.default,
-    timeout: float | None = None,
-    evaluate: Evaluate | None = None,
-    memory_key: str | None = None,
-    model: str = "",
-    tell: Tell = "both",
-    **_: object,
-) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
-    """Check the options of a loop; return its policy and its goals.
-
-    Both may be given as text. Without `goals`, the goals are those of the policy. Other
-    options are not checked here. Raises InvalidInput, UnknownName.
-    """
-    if not isinstance(policy, decide.Policy):
-        policy = policies.policy(policy)
-
-    allowed = "a name without a secret: ids are not redacted"
-    require(redact(str(id)) == str(id), "id", id, allowed)
-
-    _validate_checks(checks)
-    allowed = "a function (candidate, context) that returns an Evaluation"
-    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
-
-    loop_goals = _validate_goals(goals) or policy.goals
-    record.check_goals(loop_goals)
-
-    if timeout is not None:
-        is_number = isinstance(timeout, int | float)
-        is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
-        require(is_limit, "timeout", timeout, "a number of seconds above 0")
-
-    check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
-    check_name("model", model, MAX_MODEL_NAME_CHARS)
-    require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
-
-    return policy, loop_goals
-
-
-def _validate_checks(checks: Sequence[Check]) -> None:
-    """Raise InvalidInput unless all `checks` can be called with a candidate."""
-    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        allowed = "a list of callables (candidate, context)"
-        raise errors.InvalidInput("checks", checks, allowed)
-
-    for check in checks:
-        # `checks.words` instead of `checks.words(…)`, which makes the check.
-        name = getattr(check, "__qualname__", ".")
-        if "." not in name and str(check.__module__).startswith("heedful.checks."):
-            raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
-
-
-def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
-    """Return the goals, read from text where they are text. Raises InvalidInput."""
-    if not isinstance(goals, Sequence) or isinstance(goals, str):
-        allowed = 'a list of Goal or text: ["quality >= 0.8"]'
-        raise errors.InvalidInput("goals", goals, allowed)
-    return tuple(
-        goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
-    )
+MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +72,21 @@ class _State:
     verdict: decide.Verdict = field(default_factory=decide.Again)
     answer: CandidateBatch | None = None
 
+    @property
+    def is_new(self) -> bool:
+        """True before anything was decided or answered."""
+        loop = self.loop
+        under_way = loop.attempts or loop.overrides or loop.extra.calls
+        is_first = self.verdict == decide.Again(rung=loop.rung)
+        return is_first and not (under_way or self.answer)
+
+    @property
+    def rung(self) -> int:
+        """The rung that makes the next attempt, or that made the last one."""
+        if isinstance(self.verdict, decide.Again):
+            return self.verdict.rung
+        return self.loop.rung
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
@@ -200,7 +97,7 @@ class Run(Generic[C]):
     """
 
     task: Any = field(kw_only=False)
-    generate: Generate | Writer | Model
+    generate: Generators
     checks: Sequence[Check] = ()
     evaluate: Evaluate | None = None
     goals: Sequence[record.Goal | str] = ()
@@ -238,11 +135,16 @@ class Run(Generic[C]):
 
         may_exist = bool(self.id)
         self.id = self.id or os.urandom(16).hex()
-        self._generate, self._blocks = generator(self.generate)
-        # What memory knows of the model before it has answered.
-        self._known_model = self.model
-        if not self.model and isinstance(self._generate, Writer):
-            self._known_model = self._generate.model.name
+        # One for each rung. What memory knows of the model before it has answered is
+        # the name of the first.
+        self._producers = producers(self.generate, self.model)
+        self._ladder: Ladder | None = None
+        if len(self._producers) > 1:
+            names = tuple(producer.name for producer in self._producers)
+            self._ladder = Ladder(names=names)
+        if self.store is None and any(map(_is_limited, self._producers)):
+            allowed = "a store, which counts what a rung spends in a day"
+            raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
 
         if self.memory_key is None:
@@ -290,7 +192,7 @@ class Run(Generic[C]):
             together=shares_store and memory.scope == self._lease.scope,
             evidence="measured" if judges else "none",
             memory_key=self.memory_key or "",
-            model=self._known_model,
+            model=self._producers[0].model,
             checks=names,
             judges=self.judges or judges,
             tell=self.tell,
@@ -299,10 +201,12 @@ class Run(Generic[C]):
     def _default_key(self) -> str:
         """Return the memory key of the function; for a model, that of the checks.
 
-        It is "" if any of the checks has no lasting name.
+        It is "" if any of the checks has no lasting name. Of several generators it is
+        that of the first, so that a loop keeps its memory when it gets another rung.
         """
-        if not isinstance(self._generate, Writer):
-            return journal.key_of(self._generate)
+        first = self._producers[0]
+        if not first.writes:
+            return journal.key_of(first.generate)
 
         keys = []
         for check in self.checks:
@@ -317,7 +221,7 @@ class Run(Generic[C]):
     def loop(self) -> record.Loop:
         """The loop so far; it has no attempts before the first step."""
         if self._state is None:
-            return record.Loop(self.id, self._goals)
+            return record.Loop(self.id, self._goals, ladder=self._ladder)
         return self._state.loop
 
     @property
@@ -410,7 +314,8 @@ class Run(Generic[C]):
                     await self._memory.brief(self.id, begins=False)
                 entry = journal.decision_entry(before, self.policy, verdict)
 
-            await self._journal.write(replace(entry, override=override), before)
+            entry = replace(entry, override=after.overrides[-1])
+            await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)
 
         state = await self._change_state(lift)
@@ -460,6 +365,9 @@ class Run(Generic[C]):
             if self.data is None:
                 self.data = stored_loop.head.context
 
+        if self._ladder is not None and state.is_new:
+            state = await self._planned(state)
+
         if self._lease.durable and any(map(stop.counts_scope, self.policy.rules)):
             echoes = await self._lease.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
@@ -470,6 +378,24 @@ class Run(Generic[C]):
         await self._recall_texts(state)
 
         return state
+
+    async def _planned(self, state: _State) -> _State:
+        """Return the state of a new loop with its ladder, planned from the past.
+
+        The plan is made before memory tosses a coin about the loop, and written with
+        its first entry.
+        """
+        ladder = self._ladder
+        store = self._lease.store
+        if ladder is not None and store is not None and self.memory_key:
+            scope = self._lease.scope
+            climbs = await store.read(scope, ladders.read_record, self.memory_key)
+            seed = f"{scope.tenant}\0{scope.project}"
+            ladder = plan_ladder(ladder, climbs, self.id, seed)
+
+        self._journal.ladder = ladder
+        loop = replace(state.loop, ladder=ladder)
+        return replace(state, loop=loop, verdict=decide.Again(rung=loop.rung))
 
     async def _recall_texts(self, state: _State) -> None:
         """Ask the memory of others what to add to prompts.
@@ -498,27 +424,60 @@ class Run(Generic[C]):
             kind="loop" if self.stage is None else "stage",
             stage=self.stage,
             memory_key=self.memory_key or "",
-            model=self._known_model,
+            model=self._producers[0].model,
+            ladder=self._ladder,
         )
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
         """Return the state of a stored loop; its candidates are objects again."""
         loop = replace(
-            stored_loop.loop, goals=self._goals, improves=self.policy.improvement
+            stored_loop.loop,
+            goals=self._goals,
+            improves=self.policy.improvement,
+            ladder=self._resumed_ladder(stored_loop),
         )
+        verdict = stored_loop.verdict
+
+        values: tuple[Any, ...] = ()
+        if loop.attempts:
+            rungs = [attempt.rung for attempt in loop.attempts]
+            values = self._objects(stored_loop.values, rungs)
 
         answer = None
         document = stored_loop.journal.get(_answer_step(loop))
-        if document is not None:
+        if document is not None and isinstance(verdict, decide.Again):
             answer = CandidateBatch.of(document)
-            answer = replace(answer, values=objects(self._generate, answer.values))
+            rungs = [verdict.rung] * len(answer.values)
+            answer = replace(answer, values=self._objects(answer.values, rungs))
 
-        return _State(
-            loop=loop,
-            values=objects(self._generate, stored_loop.values),
-            verdict=decide.latest_verdict(stored_loop.decisions),
-            answer=answer,
-        )
+        return _State(loop=loop, values=values, verdict=verdict, answer=answer)
+
+    def _resumed_ladder(self, stored_loop: StoredLoop) -> Ladder | None:
+        """Return the ladder of a stored loop, which may have got more rungs.
+
+        Raises InvalidInput if the rung that makes the next attempt is missing.
+        """
+        verdict = stored_loop.verdict
+        if isinstance(verdict, decide.Again) and verdict.rung > len(self._producers):
+            allowed = f"the generators of the loop: it is on rung {verdict.rung}"
+            raise errors.InvalidInput("generate", self.generate, allowed)
+
+        stored_ladder = stored_loop.loop.ladder
+        if self._ladder is None or stored_ladder is None:
+            return self._ladder
+        return stored_ladder.renamed(self._ladder.names)
+
+    def _objects(self, values: Sequence[Any], rungs: Sequence[int]) -> tuple[Any, ...]:
+        """Return stored candidates as objects of the classes that functions declare.
+
+        `rungs` has the rung that made each of them.
+        """
+        kinds = [declared(producer.generate) for producer in self._producers]
+        if not any(kinds):
+            return tuple(values)
+
+        kinds_of_rungs = [kinds[min(rung, len(kinds)) - 1] for rung in rungs]
+        return tuple(map(as_object, kinds_of_rungs, values))
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
@@ -530,6 +489,20 @@ class Run(Generic[C]):
         if any(rule(state.loop) for rule in self._budgets):
             return await self._end_by_budget(state)
 
+        refused = await self._reserve(state)
+        if refused is not None:
+            return refused
+
+        try:
+            return await self._attempt_in_time(state)
+        except (errors.GenerateFailed, errors.ModelError) as error:
+            taken_over = await self._take_over(self._state or state, error)
+            if taken_over is None:
+                raise
+            return taken_over
+
+    async def _attempt_in_time(self, state: _State) -> _State:
+        """Make the next attempt within the time that is left for it."""
         # An answer that an interrupted attempt left took part of this attempt's time.
         began = time.perf_counter()
         if state.answer is not None:
@@ -563,6 +536,64 @@ class Run(Generic[C]):
 
         return await self._decide_on(state, value, attempt)
 
+    async def _take_over(self, state: _State, error: Exception) -> _State | None:
+        """Let another rung make the attempt that failed; None if it has to fail.
+
+        If the answer is known, it was the judge that failed.
+        """
+        verdict = state.verdict
+        may_raise = self._ladder is None or self.policy.on_failure == "raise"
+        if may_raise or state.answer is not None or isinstance(verdict, decide.Done):
+            return None
+
+        why = redact(f"{type(error).__name__}: {error}")[:MAX_RUNG_FAILURE_CHARS]
+        loop, next_verdict = decide.take_over(state.loop, verdict, why)
+        if isinstance(next_verdict, decide.Done):
+            return None
+        return await self._leave_rung(state, loop, next_verdict)
+
+    async def _leave_rung(
+        self, state: _State, loop: record.Loop, verdict: decide.Verdict
+    ) -> _State:
+        """Write that a rung makes no further attempt, and the verdict after that."""
+        loop = replace(loop, at=time.time())
+        entry = journal.decision_entry(loop, self.policy, verdict)
+        await self._journal.write(replace(entry, ladder=loop.ladder), loop)
+        return replace(state, loop=loop, verdict=verdict, answer=None)
+
+    def _spending(
+        self, rung: int, usage: record.Usage
+    ) -> tuple[str, record.Usage] | None:
+        """Return what an attempt adds to the spending of its rung, if that is limited.
+
+        A candidate that the caller gave was made without a call.
+        """
+        allowance = self._producers[rung - 1].allowance
+        if allowance is None or not usage.calls:
+            return None
+        return allowance.name, usage
+
+    async def _reserve(self, state: _State) -> _State | None:
+        """Reserve a call of a rung with a limit of the day, before it is made.
+
+        Returns the next state if it is refused. No call is needed for a candidate that
+        the caller gave, or that an interrupted attempt left.
+        """
+        allowance = self._producers[state.rung - 1].allowance
+        store = self._lease.store
+        is_given = self.initial is not None and not state.loop.attempts
+        if allowance is None or store is None or is_given or state.answer is not None:
+            return None
+
+        scope = self._lease.scope
+        spent = await store.write(scope, ladders.reserve, allowance, time.time())
+        if spent is None or isinstance(state.verdict, decide.Done):
+            return None
+
+        why = spent.spent_of(allowance)
+        loop, verdict = decide.end_rung(state.loop, self.policy, state.verdict, why)
+        return await self._leave_rung(state, loop, verdict)
+
     async def _decide_on(
         self, state: _State, value: Any, attempt: record.Attempt
     ) -> _State:
@@ -580,6 +611,9 @@ class Run(Generic[C]):
                 attempt=attempt,
                 value=journal.journalable(value),
             )
+            if self._pure:  # the answer has no entry of its own
+                spending = self._spending(attempt.rung, attempt.usage)
+                entry = replace(entry, spending=spending)
             await self._journal.write(entry, loop)
         elif self._memory is not None:
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)
@@ -616,18 +650,25 @@ class Run(Generic[C]):
     async def _try(self, state: _State, began: float) -> tuple[Any, record.Attempt]:
         """Make one attempt; return its candidate and its record."""
         loop = state.loop
+        rung = state.rung
+        producer = self._producers[rung - 1]
         number = len(loop.attempts) + 1
         context = self._context(state, number)
 
         answer = state.answer
         if answer is None:
-            answer = await self._answer(loop, context)
+            answer = await self._answer(loop, context, rung)
             usage = answer.usage.lasting(time.perf_counter() - began)
             answer = replace(answer, usage=usage)
             # Pure checks are quick and repeatable: then the attempt's entry is enough.
             if self._lease.durable and not self._pure:
                 step = (_answer_step(loop), answer.plain())
-                entry = JournalEntry(id=self.id, epoch=0, step=step)
+                entry = JournalEntry(
+                    id=self.id,
+                    epoch=0,
+                    step=step,
+                    spending=self._spending(rung, answer.usage),
+                )
                 await self._journal.write(entry, loop)
 
             self._state = _State(
@@ -638,10 +679,10 @@ class Run(Generic[C]):
 
         candidate = record.Candidate.of(value)
         near_repeat = None
-        if loop.attempts:
-            near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+        if loop.attempts and loop.rung == rung:
+            near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
 
-        model_wrote = isinstance(self._generate, Writer) and self.revise is None
+        model_wrote = producer.writes and self.revise is None
         usage = answer.usage + evaluation.usage
         attempt = record.Attempt(
             number,
@@ -652,22 +693,27 @@ class Run(Generic[C]):
             greedy=model_wrote and context.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
             model=answer.model,
+            rung=rung,
         )
         return value, attempt
 
-    async def _answer(self, loop: record.Loop, context: Context) -> CandidateBatch:
-        """Return the candidates of the attempt that `context` describes."""
+    async def _answer(
+        self, loop: record.Loop, context: Context, rung: int
+    ) -> CandidateBatch:
+        """Return the candidates of the attempt that `context` describes.
+
+        `revise` belongs to the first generator; another rung does not revise.
+        """
         is_first = context.attempt == 1
         if is_first and self.initial is not None:
-            return CandidateBatch((self.initial,), record.Usage())
+            return CandidateBatch((self.initial,), record.Usage(), self.model)
 
-        if not is_first and self.revise is not None:
-            evaluation = loop.attempts[-1].evaluation
-            findings = evaluation.findings if evaluation else ()
-            answer = await revised(self.revise, context, findings)
-        else:
-            answer = await produce(self._generate, context, self._blocks)
-        # The name that the user gave counts before the one that a provider gives.
+        if is_first or self.revise is None or rung > 1:
+            return await self._producers[rung - 1].produce(context)
+
+        evaluation = loop.attempts[-1].evaluation
+        findings = evaluation.findings if evaluation else ()
+        answer = await revised(self.revise, context, findings)
         return replace(answer, model=self.model or answer.model)
 
     async def _best_of(
@@ -706,9 +752,10 @@ class Run(Generic[C]):
             hint = state.verdict.feedback
 
         temperature = self.temperature
-        if number > 2:
+        if number > 2 and state.rung == state.loop.rung:
             # Each repeated candidate makes the model warmer, up to 1.
-            repeated = [first for first in state.loop.repeats() if first is not None]
+            repeats = state.loop.of_rung().repeats()
+            repeated = [first for first in repeats if first is not None]
             warmer = temperature + RETRY_TEMPERATURE_STEP * len(repeated)
             temperature = max(temperature, min(1.0, warmer))
 
@@ -772,6 +819,11 @@ class Run(Generic[C]):
         self._state = replace(state, loop=loop)
 
 
+def _is_limited(producer: Producer) -> bool:
+    """Return True if a rung has a limit of the day."""
+    return producer.allowance is not None
+
+
 def _answer_step(loop: record.Loop) -> str:
     """Return the name under which the journal keeps the answer of the next attempt."""
     return f"{len(loop.attempts) + 1}/answer"
@@ -799,7 +851,7 @@ RUN_OPTIONS = tuple(
 async def run(
     task: Any,
     *,
-    generate: Generate | Writer | Model,
+    generate: Generators,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
     goals: Sequence[record.Goal | str] = (),
@@ -823,7 +875,9 @@ async def run(
     """Drive one task until a candidate passes or a rule stops the loop.
 
     `generate(task, hint)` returns a candidate, or a list whose best candidate becomes
-    the attempt; a Model or a Writer is also a generator. `checks` find what is wrong,
+    the attempt; a Model or a Writer is also a generator. Of a list of generators,
+    cheapest first, the next one takes over when a rule ends the attempts of one; a
+    `Rung` also has a price and limits of the day. `checks` find what is wrong,
     `evaluate` gives scores, and `goals` say which scores are enough. `revise(task,
     candidate, findings)` makes the next candidate from the last one. An `initial`
     candidate is attempt 1. `memory` adds lessons of earlier loops to prompts and learns

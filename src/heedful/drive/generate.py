@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,12 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Context, blocking, call, takes
-from heedful.drive.journal import journalable
+from heedful.drive.journal import journalable, key_of
 from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_messages, as_text
-from heedful.loop.record import NO_USAGE, Finding, Usage
+from heedful.loop.ladder import MAX_RUNGS, Allowance
+from heedful.loop.record import MAX_SCORE, NO_USAGE, Finding, Usage
 from heedful.models.call import complete
 from heedful.models.contract import (
+    MAX_MODEL_NAME_CHARS,
     Answer,
     Message,
     Model,
@@ -25,6 +28,7 @@ from heedful.models.contract import (
 )
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
+from heedful.validation import check_integer, check_name, check_number, require
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
@@ -106,6 +110,142 @@ def _request_parts(context: Context) -> list[str]:
     parts.append(task)
 
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One of the generators of a loop, its price, and the most that it may spend a day.
+
+    `generate` is a function, a Writer or a Model, as `run` takes it. `name` is that of
+    its model in records; by default a Writer names its model, and a function itself.
+    `price` is the cost of a token in the currency of `Usage.cost`, for a model that
+    reports no cost. In all loops of the scope together, the rung makes at most `calls`
+    model calls and begins no attempt after its `tokens` or its `cost` of the day, in
+    UTC, are spent. None means no limit.
+    """
+
+    generate: Generate | Writer | Model
+    name: str = ""
+    _: KW_ONLY
+    price: float = 0.0
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name, MAX_MODEL_NAME_CHARS)
+        check_number("price", self.price, low=0, high=MAX_SCORE)
+        for unit in ("calls", "tokens"):
+            limit = getattr(self, unit)
+            if limit is not None:
+                check_integer(unit, limit)
+        if self.cost is not None:
+            check_number("cost", self.cost, low=1e-9, high=MAX_SCORE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """What makes the candidates of one rung of a loop.
+
+    A call of `generate` blocks its thread if it `blocks`. `model` is the name of its
+    model, "" if it is unknown. Only a rung with a limit has an `allowance`.
+    """
+
+    generate: Generate | Writer
+    blocks: bool
+    model: str = ""
+    price: float = 0.0
+    allowance: Allowance | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the rung: its model, or else its function."""
+        label = getattr(self.generate, "label", "")
+        return self.model or label or key_of(self.generate)
+
+    @property
+    def writes(self) -> bool:
+        """True if a model writes the candidates, and not a function."""
+        return isinstance(self.generate, Writer)
+
+    async def produce(self, context: Context) -> CandidateBatch:
+        """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
+        batch = await produce(self.generate, context, self.blocks)
+        # The name that the user gave counts before the one that a provider gives.
+        batch = replace(batch, model=self.model or batch.model)
+        if not self.price or batch.usage.cost:
+            return batch
+        cost = self.price * batch.usage.tokens
+        return replace(batch, usage=batch.usage + Usage(cost=cost))
+
+
+# What a loop takes as its generator, or as one of several.
+Generator = Generate | Writer | Model | Rung
+Generators = Generator | Sequence[Generator]
+
+
+def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
+    """Return what makes the candidates of each rung; `model` is that of the first one.
+
+    Raises InvalidInput.
+    """
+    if not isinstance(generate, list | tuple):
+        return (_producer(cast("Generator", generate), model),)
+
+    allowed = f"1 to {MAX_RUNGS} generators, cheapest first"
+    require(1 <= len(generate) <= MAX_RUNGS, "generate", generate, allowed)
+    rungs = [_producer(generate[0], model)]
+    rungs += [_producer(rung) for rung in generate[1:]]
+
+    for index, rung in enumerate(rungs):
+        _check_arguments(rung)
+        for earlier in rungs[:index]:
+            if rung.generate is earlier.generate or rung.generate == earlier.generate:
+                allowed = "generators that differ: the same one fails again"
+                raise InvalidInput("generate", rung.name or rung.generate, allowed)
+    return tuple(rungs)
+
+
+def _producer(rung: Generator, model: str = "") -> Producer:
+    """Return what makes the candidates of a rung. Raises InvalidInput."""
+    if isinstance(rung, Rung):
+        producer = _producer(rung.generate, rung.name or model)
+        producer = replace(producer, price=rung.price)
+        if rung.calls is None and rung.tokens is None and rung.cost is None:
+            return producer
+
+        allowed = "a name: the limit of a day belongs to it"
+        require(producer.name, "name", rung.name, allowed)
+        allowance = Allowance(
+            name=producer.name, calls=rung.calls, tokens=rung.tokens, cost=rung.cost
+        )
+        return replace(producer, allowance=allowance)
+
+    generate, blocks = generator(rung)
+    if isinstance(generate, Writer):
+        model = model or generate.model.name
+    return Producer(generate=generate, blocks=blocks, model=model)
+
+
+def _check_arguments(producer: Producer) -> None:
+    """Raise InvalidInput unless a function can be called with a task, or with a hint.
+
+    A rung that only fails when the loop has climbed to it would fail too late.
+    """
+    function = producer.generate
+    if isinstance(function, Writer):
+        return
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a builtin function does not say what it takes
+
+    for arguments in (("task", "hint"), ("task",)):
+        with suppress(TypeError):
+            signature.bind(*arguments)
+            return
+    allowed = "a function of a task, or of a task and a hint"
+    raise InvalidInput("generate", f"{producer.name}{signature}", allowed)
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
@@ -276,19 +416,13 @@ def declared(function: Any) -> Any:
     return None
 
 
-def objects(function: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return stored candidates as objects of the class that `function` returns.
+def as_object(kind: Any, value: Any) -> Any:
+    """Return JSON data as an object of the pydantic class `kind`, if it fits.
 
-    If the function declares no pydantic class, they stay JSON data.
+    If `kind` is None, the data is returned as it is.
     """
-    kind = declared(function) if values else None
     if kind is None:
-        return tuple(values)
-    return tuple(_as_object(kind, value) for value in values)
-
-
-def _as_object(kind: Any, value: Any) -> Any:
-    """Return JSON data as an object of the pydantic class `kind`, if it fits."""
+        return value
     # It does not fit if a secret in it was replaced, or if the class has changed.
     with suppress(ValueError):
         return kind.model_validate(value)

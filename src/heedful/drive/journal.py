@@ -32,6 +32,7 @@ from heedful.lessons.lesson import Lesson, Outcome, Scope
 from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.lessons.signature import declared_by
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Candidate, Loop, as_data
 from heedful.loop.stop import counts_scope
 from heedful.memory.memory import Memory
@@ -91,6 +92,9 @@ def decision_entry(
     value: Any = None,
 ) -> JournalEntry:
     """Return the entry for a verdict and, if any, its attempt with the value."""
+    climb = None
+    if isinstance(verdict, Done) and loop.ladder is not None and not loop.cancelled:
+        climb = loop.climb()
     return JournalEntry(
         id=loop.id,
         epoch=0,
@@ -99,6 +103,7 @@ def decision_entry(
         verdict=verdict,
         standing=standing_of(loop, policy),
         decided=loop.at,
+        climb=climb,
     )
 
 
@@ -168,6 +173,8 @@ class Journal:
         self.store = store
         self.scope = scope
         self.memory = memory
+        # The planned ladder of a new loop, until the first entry has written it.
+        self.ladder: Ladder | None = None
         self._writer = writer
 
     @property
@@ -184,6 +191,8 @@ class Journal:
         memory = self.memory
         if memory is not None:
             entry = await memory.add_to(entry, loop)
+        if self.ladder is not None and entry.ladder is None:
+            entry = replace(entry, ladder=self.ladder)
 
         outcome_number = 0
         if self.store is not None:
@@ -192,6 +201,7 @@ class Journal:
                 self.scope, loops.commit, entry, owner=self._writer.owner
             )
             self._writer.note_written(entry)
+            self.ladder = None
 
         if memory is not None:
             await memory.note_written(entry, loop, outcome_number)
@@ -437,13 +447,18 @@ class LoopMemory:
             return
 
         under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
-        await self.brief(loop.id, begins=not (ended or under_way))
+        # Who begins on a higher rung says nothing about the first: that needs no coin.
+        begins = not (ended or under_way)
+        await self.brief(loop.id, begins, tosses=loop.rung == 1)
         if ended:
             outcome_number = await self._teach(loop)
             await self._review(loop, outcome_number)
 
-    async def brief(self, loop: str, begins: bool) -> None:
-        """Recall lessons for a loop; a resumed loop gets its first lessons again."""
+    async def brief(self, loop: str, begins: bool, tosses: bool = True) -> None:
+        """Recall lessons for a loop; a resumed loop gets its first lessons again.
+
+        If it `tosses` no coin, nothing is withheld.
+        """
         self.briefing = await self.memory.brief(
             self.task,
             loop,
@@ -452,6 +467,7 @@ class LoopMemory:
             checks=self.checks,
             tell=self.tell,
             model=self.model,
+            tosses=tosses,
         )
         self.unwritten = self.briefing
 

@@ -15,13 +15,20 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from heedful.drive.drive import RUN_OPTIONS, Run, validate_options
-from heedful.drive.generate import declared
+from heedful.drive.drive import RUN_OPTIONS, Run
+from heedful.drive.generate import (
+    Generator,
+    Generators,
+    Rung,
+    Writer,
+    declared,
+)
 from heedful.drive.journal import key_of
+from heedful.drive.options import validate_options
 from heedful.errors import NotPassed, UsageError
 from heedful.memory.memory import Memory
 from heedful.validation import check_options, require
@@ -135,6 +142,7 @@ def self_correcting(
     /,
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
+    then: Sequence[Generator] = (),
     **options: Any,
 ) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
 def self_correcting(
@@ -142,6 +150,7 @@ def self_correcting(
     /,
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
+    then: Sequence[Generator] = (),
     **options: Any,
 ) -> Any:
     """Decorate `generate(task, hint, …)`: each call of it runs a whole loop.
@@ -152,12 +161,14 @@ def self_correcting(
     parameter gets no hint; it may read `heedful.context().hint`. If no candidate
     passes, raises NotPassed with the result, or with `on_exhausted="best"` returns the
     best candidate. If no candidate was evaluated, always raises NotPassed. Methods
-    (first parameter `self` or `cls`) work too. Raises InvalidInput, and UnknownName for
-    an unknown option.
+    (first parameter `self` or `cls`) work too. `then` are further generators, each
+    dearer than the one before: if a rule ends the attempts of the function, the next
+    one takes over. A function among them gets the same arguments. Raises InvalidInput,
+    and UnknownName for an unknown option.
     """
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
-    check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted"])
+    check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted", "then"])
     validate_options(**options)
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":
@@ -166,6 +177,7 @@ def self_correcting(
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         """Return the function whose calls run loops; async if `function` is."""
         call = _TaskFunction.of(function)
+        rungs = [call.rung(generator) for generator in then]
         settings = dict(options)
         if settings.get("memory_key") is None:
             settings["memory_key"] = key_of(function)
@@ -176,7 +188,7 @@ def self_correcting(
             arguments = call.bind(args, named)
             result = await Run[Any](
                 arguments[call.task],
-                generate=call.generator(arguments),
+                generate=_generators(call, rungs, arguments),
                 **settings,
             ).finish()
 
@@ -202,6 +214,28 @@ def self_correcting(
         return cast("Callable[..., T]", drive_in_background)
 
     return decorate if function is None else decorate(function)
+
+
+def _generators(
+    call: _TaskFunction,
+    rungs: Sequence[_TaskFunction | Generator],
+    arguments: Mapping[str, Any],
+) -> Generators:
+    """Return what makes the candidates of a call with these arguments, rung by rung."""
+    first = call.generator(arguments)
+    if not rungs:
+        return first
+
+    generators: list[Generator] = [first]
+    for rung in rungs:
+        if isinstance(rung, _TaskFunction):
+            generators.append(rung.generator(arguments))
+        elif isinstance(rung, Rung) and isinstance(rung.generate, _TaskFunction):
+            generate = rung.generate.generator(arguments)
+            generators.append(replace(rung, generate=generate))
+        else:
+            generators.append(rung)
+    return generators
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +286,34 @@ class _TaskFunction:
         bound.apply_defaults()
         return bound.arguments
 
+    def rung(self, generator: Generator) -> _TaskFunction | Generator:
+        """Return what another rung calls; a function gets the arguments of this one.
+
+        Raises InvalidInput if the function needs other arguments.
+        """
+        if isinstance(generator, Rung):
+            return replace(
+                generator, generate=cast("Any", self.rung(generator.generate))
+            )
+        if isinstance(generator, Writer) or callable(
+            getattr(generator, "complete", None)
+        ):
+            return generator
+
+        other = _TaskFunction.of(generator)
+        parameters = other.outer.parameters.values()
+        needed = {
+            parameter.name
+            for parameter in parameters
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        }
+        allowed = f"a function with the parameters {self.outer}"
+        shown_call = f"{key_of(generator)}{other.signature}"
+        is_same = other.task == self.task and needed <= self.outer.parameters.keys()
+        require(is_same, "then", shown_call, allowed)
+        return other
+
     def generator(self, arguments: Mapping[str, Any]) -> Callable[[Any, str], Any]:
         """Return the function of task and hint that makes candidates in a loop."""
 
@@ -259,11 +321,17 @@ class _TaskFunction:
             """Call the function with its arguments, this task and this hint."""
             hints = dict.fromkeys(self.hints, hint)
             values = {**hints, **arguments, self.task: task}
+            values = {
+                name: value
+                for name, value in values.items()
+                if name in self.signature.parameters
+            }
             call = inspect.BoundArguments(self.signature, values)
             return self.function(*call.args, **call.kwargs)
 
         generate.__annotations__["return"] = self.returns
         is_async = inspect.iscoroutinefunction(self.function)
         generate.is_async = is_async  # type: ignore[attr-defined]
+        generate.label = key_of(self.function)  # type: ignore[attr-defined]
 
         return generate

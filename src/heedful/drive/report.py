@@ -18,18 +18,21 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.drive import drive, journal
+from heedful.drive import journal
 from heedful.drive.generate import whole_hint
+from heedful.drive.options import validate_options
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
 from heedful.loop import codec, decide, policies, record, runs, stop
+from heedful.loop.climb import plan_ladder
 from heedful.loop.explain import Explanation
+from heedful.loop.ladder import Ladder
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store
+from heedful.store import ladders, loops, open_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
@@ -143,9 +146,16 @@ class AttemptReport:
         )
 
     def attempt(
-        self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
+        self,
+        loop: record.Loop,
+        number: int,
+        evaluation: record.Evaluation | None,
+        rung: int = 1,
     ) -> record.Attempt:
-        """Return the attempt; without output and digest, it is never a repeat."""
+        """Return the attempt, which the `rung` of the loop's ladder made.
+
+        Without output and digest, it is never a repeat.
+        """
         if self.output is None:
             # A text that no other attempt has.
             unique = record.Candidate.of(f"{loop.id}/{number}")
@@ -156,8 +166,8 @@ class AttemptReport:
                 candidate = replace(candidate, digest=self.digest)
 
         near_repeat = None
-        if loop.attempts:
-            near_repeat = stop.find_near_repeat(candidate, loop.attempts)
+        if loop.attempts and loop.rung == rung:
+            near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
 
         usage = self.usage
         if evaluation is not None:
@@ -180,6 +190,7 @@ class AttemptReport:
             judged_by=judges,
             vouched=self.vouched and same_goals,
             model=self.model,
+            rung=rung,
         )
 
 
@@ -293,8 +304,13 @@ def _decide(
 ) -> _Decided:
     """Decide on an attempt."""
     stored_loop = snapshot.state.stored
-    attempt = report.attempt(stored_loop.loop, number, evaluation)
-    attempt = replace(attempt, model=attempt.model or stored_loop.head.model)
+    verdict = stored_loop.verdict
+    rung = verdict.rung if isinstance(verdict, decide.Again) else stored_loop.loop.rung
+    attempt = report.attempt(stored_loop.loop, number, evaluation, rung)
+    model = stored_loop.head.model
+    if rung > 1 and stored_loop.loop.ladder is not None:
+        model = stored_loop.loop.ladder.names[rung - 1]
+    attempt = replace(attempt, model=attempt.model or model)
     loop = journal.append_attempt(
         _loop_with_policy(snapshot, policy), attempt, time.time()
     )
@@ -354,7 +370,7 @@ class ReportedLoop:
     @property
     def verdict(self) -> decide.Verdict:
         """The last verdict; Again before the first attempt."""
-        return decide.latest_verdict(self.stored.decisions)
+        return self.stored.verdict
 
     @property
     def ended(self) -> bool:
@@ -430,6 +446,7 @@ async def open_loop(
     memory: Memory | Store | str | None = None,
     memory_key: str = "",
     model: str = "",
+    rungs: Sequence[str] = (),
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
 ) -> ReportedLoop:
@@ -439,11 +456,12 @@ async def open_loop(
     and decides. With a `memory`, the loop is in its store and scope, gets what earlier
     loops learnt, and teaches when it ends; loops with the same `memory_key` tell each
     other the rules that they broke. `model` names the model that makes the attempts, if
-    their reports do not. Checks find `context` as `Context.data`. Raises
-    InvalidInput, StoreError, and Conflict if the loop exists with another task,
-    context, goals, policy or memory key.
+    their reports do not. `rungs` name several, cheapest first: then `Again.rung` says
+    which of them, counted from 1, makes the next attempt. Checks find `context` as
+    `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
+    with another task, context, goals, policy, memory key or other rungs.
     """
-    policy, loop_goals = drive.validate_options(
+    policy, loop_goals = validate_options(
         id=id,
         checks=checks,
         goals=goals,
@@ -451,6 +469,7 @@ async def open_loop(
         memory_key=memory_key,
         model=model,
     )
+    ladder = _ladder_of(rungs)
     is_text = isinstance(task, str) and context is None
     may_be_large = not is_text or len(task) > MAX_INLINE_CHARS
     await _call(may_be_large, journal.check_json, task=task, context=context)
@@ -473,13 +492,19 @@ async def open_loop(
     scope = scope or Scope()
     require(isinstance(scope, Scope), "scope", scope, "a Scope")
 
+    if ladder is not None and memory_key:
+        climbs = await store.read(scope, ladders.read_record, memory_key)
+        seed = f"{scope.tenant}\0{scope.project}"
+        ladder = plan_ladder(ladder, climbs, id, seed)
+
     head = Head(
         task=task,
         goals=[codec.to_document(goal) for goal in loop_goals],
         policy=policy_document,
         context=context,
         memory_key=memory_key,
-        model=model,
+        model=model or (rungs[0] if rungs else ""),
+        ladder=ladder,
     )
     if may_be_large:
         head = replace(head, columns=await offload(loops.head_columns, head))
@@ -487,6 +512,7 @@ async def open_loop(
     created = stored_loop is not None
     if stored_loop is None:
         stored_loop = await store.read(scope, loops.read, id)
+        _check_rungs(stored_loop, ladder)
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )
@@ -499,10 +525,37 @@ async def open_loop(
             memory_key=memory_key,
             checks=stop.check_names(checks),
             model=model,
+            tosses=loop.loop.rung == 1,
         )
         await store.write(scope, loops.brief, id, loop.briefing)
 
     return loop
+
+
+def _ladder_of(rungs: Sequence[str]) -> Ladder | None:
+    """Return the ladder of rungs with these names; one rung needs none.
+
+    Raises InvalidInput.
+    """
+    is_list = isinstance(rungs, Sequence) and not isinstance(rungs, str)
+    allowed = 'a list of names, such as ["small", "large"]'
+    require(is_list, "rungs", rungs, allowed)
+    for name in rungs:
+        check_name("rung", name, MAX_MODEL_NAME_CHARS)
+        require(name, "rung", name, "a name")
+    return Ladder(names=tuple(rungs)) if len(rungs) > 1 else None
+
+
+def _check_rungs(stored_loop: StoredLoop, ladder: Ladder | None) -> None:
+    """Raise Conflict unless a stored loop has the rungs of `ladder`."""
+    stored_ladder = stored_loop.loop.ladder
+    names = () if ladder is None else ladder.names
+    stored_names = () if stored_ladder is None else stored_ladder.names
+    if names != stored_names:
+        rungs = ", ".join(stored_names) or "one rung"
+        raise errors.Conflict(
+            f"loop {stored_loop.id!r} has other rungs: {rungs}; give another id"
+        )
 
 
 async def learn(
@@ -552,7 +605,7 @@ async def cancel(
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
         """Cancel the loop, unless it has ended; return its verdict."""
-        last = decide.latest_verdict(snapshot.state.stored.decisions)
+        last = snapshot.state.stored.verdict
         if isinstance(last, decide.Done):
             return last
 
@@ -591,7 +644,7 @@ async def override(
         """Apply the override and decide again; return the new verdict."""
         stored_loop = snapshot.state.stored
         policy = snapshot.state.policy
-        last = decide.latest_verdict(stored_loop.decisions)
+        last = stored_loop.verdict
         _check_no_user_code(last, policy)
 
         before = replace(_loop_with_policy(snapshot, policy), at=time.time())
@@ -602,7 +655,8 @@ async def override(
         entry = JournalEntry(id=loop, epoch=0)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
-        await snapshot.journal().write(replace(entry, override=override), before)
+        entry = replace(entry, override=after.overrides[-1])
+        await snapshot.journal().write(entry, before)
         return verdict
 
     if not isinstance(store, Store):
@@ -645,7 +699,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
             f"but {following} comes next"
         )
 
-    last = decide.latest_verdict(stored_loop.decisions)
+    last = stored_loop.verdict
     if isinstance(last, decide.Done):
         end = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise errors.LoopEnded(
@@ -699,7 +753,7 @@ def _with_lessons(
 def _next_context(stored_loop: StoredLoop) -> Context:
     """Return what checks may know of the next attempt."""
     values = stored_loop.values
-    verdict = decide.latest_verdict(stored_loop.decisions)
+    verdict = stored_loop.verdict
     hint = ""
     if isinstance(verdict, decide.Again):
         hint = verdict.feedback

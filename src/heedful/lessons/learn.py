@@ -136,6 +136,7 @@ def outcome_of(
         memory_key=memory_key,
         rules=rules,
         model=loop.model,
+        rung=loop.attempts[0].rung if loop.attempts else loop.rung,
     )
 
 
@@ -168,7 +169,11 @@ def _first_try_lesson(loop: Loop, task: str) -> Lesson:
         sighting="accepted at the first try",
         loop=loop.id,
         example=Example(
-            task, attempt.candidate.text or "", after=scores, model=attempt.model
+            task,
+            attempt.candidate.text or "",
+            after=scores,
+            model=attempt.model,
+            rung=attempt.rung,
         ),
         tags=("accepted",),
     )
@@ -207,6 +212,7 @@ class _Correction:
             evidence=clip(self.finding.evidence),
             fix=clip(self.finding.fix),
             model=self.rejected.model,
+            rung=(self.accepted or self.rejected).rung,
         )
 
     def rule(self, loop: Loop, task: str, declared: Declared) -> str:

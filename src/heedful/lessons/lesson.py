@@ -114,7 +114,8 @@ class Example:
     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
     finding, `rule` is what it says without particulars of the task, `context` is text
     around the task. `model` wrote the rejected output, or else the accepted one; it is
-    "" if it is unknown.
+    "" if it is unknown. `rung` of a loop's ladder wrote the accepted output, or else
+    the rejected one.
     """
 
     task: str
@@ -129,6 +130,7 @@ class Example:
     fix: str = ""
     rule: str = ""
     model: str = ""
+    rung: int = 1
 
     @property
     def deltas(self) -> dict[str, float]:
@@ -447,7 +449,8 @@ class Outcome:
 
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an
     outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
-    key that it broke. `model` made the attempts, "" if it is unknown.
+    key that it broke. `model` made the attempts of the first rung, "" if it is
+    unknown. `rung` made the first attempt.
     """
 
     loop: str
@@ -458,6 +461,7 @@ class Outcome:
     memory_key: str = ""
     rules: frozenset[str] = frozenset()
     model: str = ""
+    rung: int = 1
 
 
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]

@@ -31,7 +31,7 @@ _REQUIRED_FIELDS: Mapping[type, frozenset[str]] = {
     Goal: frozenset(Goal.__dataclass_fields__),
     Override: frozenset(Override.__dataclass_fields__),
     decide.Trigger: frozenset(decide.Trigger.__dataclass_fields__),
-    Again: frozenset(Again.__dataclass_fields__),
+    Again: frozenset(("reasons", "feedback", "lifted")),
     Done: frozenset(Done.__dataclass_fields__),
 }
 
@@ -169,7 +169,7 @@ def rule_to(rule: StopRule) -> Plain:
         return {"rule": name, "custom": True}
 
     settings = {field: getattr(rule, field) for field in rule.__slots__}
-    return {"rule": name, **settings}
+    return {"rule": name, **{field: v for field, v in settings.items() if v != ()}}
 
 
 def rule_from(document: Mapping[str, Any]) -> StopRule:
@@ -205,6 +205,8 @@ def policy_to(policy: Policy) -> Plain:
 
     if better.against != "best":
         document["against"] = better.against
+    if policy.on_failure != "raise":
+        document["on_failure"] = policy.on_failure
     if policy.goals:
         document["goals"] = [to_document(goal) for goal in policy.goals]
 
@@ -224,6 +226,7 @@ def policy_from(document: Mapping[str, Any]) -> Policy:
         unscored=document.get("unscored", "stop"),
         name=document.get("name", ""),
         goals=goals,
+        on_failure=document.get("on_failure", "raise"),
     )
 
 

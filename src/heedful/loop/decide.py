@@ -1,7 +1,7 @@
-"""Decide whether a loop continues: a pure function of a loop and a policy.
+"""Decide whether a loop continues, and on which rung: a function of loop and policy.
 
-Also apply overrides, give the reasons for recorded decisions, and measure a loop's
-`Standing`.
+It reads no clock and no store. Also apply overrides, give the reasons for recorded
+decisions, and measure a loop's `Standing`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
+    FINAL_RULES,
     LIFTABLE_RULES,
     RULE_PRECEDENCE,
     Echo,
@@ -32,8 +34,10 @@ from heedful.validation import require
 class Policy:
     """The stop rules of a loop, what counts as improvement, and default goals.
 
-    Each of the `rules` can end a loop alone. `unscored` says what to do if a goal has
-    no score: "stop" or "again". `goals` apply to loops without goals of their own.
+    Each of the `rules` can end a loop alone; in a loop with a ladder it ends a rung.
+    `unscored` says what to do if a goal has no score: "stop" or "again". `goals` apply
+    to loops without goals of their own. `on_failure` says what to do if the model or
+    the function of a rung fails: "raise" its error, or let another rung "take over".
     """
 
     rules: tuple[StopRule, ...]
@@ -42,11 +46,15 @@ class Policy:
     unscored: Literal["stop", "again"] = "stop"
     name: str = ""
     goals: tuple[Goal, ...] = ()
+    on_failure: Literal["raise", "take over"] = "raise"
 
     def __post_init__(self) -> None:
         record.check_goals(self.goals)
         is_choice = self.unscored in ("stop", "again")
         require(is_choice, "unscored", self.unscored, "stop or again")
+
+        is_choice = self.on_failure in ("raise", "take over")
+        require(is_choice, "on_failure", self.on_failure, "raise or take over")
 
         has_rules = isinstance(self.rules, tuple) and self.rules
         allowed = "at least one stop rule: a loop must end; the rules are a tuple"
@@ -87,11 +95,16 @@ class LiftedStop(Stop):
 class Again:
     """The verdict to make another attempt; the overrides in `lifted` count as used once
     more.
+
+    The rung with the number `rung` makes the attempt; it is 1 in a loop without a
+    ladder. If the loop climbs, `climbed` says which rules ended the rung before.
     """
 
     reasons: tuple[Trigger, ...] = ()
     feedback: str = ""
     lifted: tuple[LiftedStop, ...] = ()
+    rung: int = 1
+    climbed: tuple[Stop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +133,25 @@ def check_types(loop: object, policy: object) -> None:
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
-    """Decide whether `loop` continues under `policy`; reads no clock and no store.
+    """Decide whether `loop` continues under `policy`, and which rung continues it.
 
-    A loop whose last attempt passes is done. Otherwise every rule is called, and
-    overrides suspend some of the rules that stop. The remaining stops end the loop;
-    their order is `heedful.loop.stop.RULE_PRECEDENCE`. Raises InvalidInput for
-    arguments of another type.
+    A loop whose last attempt passes is done. Otherwise every rule is called with the
+    attempts of the last rung, and overrides suspend some of the rules that stop. The
+    remaining stops end the loop; their order is `heedful.loop.stop.RULE_PRECEDENCE`. If
+    a rung is left above, they end only the rung, except for cancellation, budgets and
+    missing scores. Raises InvalidInput for arguments of another type.
     """
     check_types(loop, policy)
     evaluation = loop.attempts[-1].evaluation if loop.attempts else None
     if evaluation and evaluation.passes(loop.goals):
         return Done(loop.best, passed=True)
 
-    loop = _with_improvement(loop, policy)
+    view = _view_of_rung(loop, policy)
 
     stops: list[Stop] = []
     lifted: list[LiftedStop] = []
-    for stop, names in _find_stops(loop, policy, evaluation):
-        index = _lifting_override(loop, names)
+    for stop, names in _find_stops(view, policy, evaluation):
+        index = _lifting_override(view, names)
         if index is None:
             stops.append(stop)
             continue
@@ -151,17 +165,104 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
             )
         )
 
-    if stops:
+    rung = loop.rung
+    if loop.ladder is not None:
+        stops = stops or _stops_of_plan(loop.ladder, view)
+        if stops and not any(map(_is_final, stops)):
+            rung = loop.ladder.above(rung) or rung
+        if stops and rung == loop.rung:
+            stops += _closed_above(loop.ladder, rung, stops)
+
+    if stops and rung == loop.rung:
         return Done(
             loop.best, passed=False, stopped_by=tuple(stops), lifted=tuple(lifted)
         )
     if evaluation is None:
-        return Again(lifted=tuple(lifted))
+        return Again(lifted=tuple(lifted), rung=rung, climbed=tuple(stops))
     return Again(
         triggers(evaluation, loop.goals),
         feedback=record.feedback(evaluation, loop.goals),
         lifted=tuple(lifted),
+        rung=rung,
+        climbed=tuple(stops),
     )
+
+
+def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
+    """Return why the ladder ends the rung of `view`, though no rule does.
+
+    The last rung of a plan ends by the rules of the policy only.
+    """
+    if view.rung in ladder.closed:
+        return [Stop("closed", ladder.why)]
+
+    limit = ladder.limit(view.rung)
+    count = len(view.attempts)
+    if limit is None or count < limit or ladder.above(view.rung) is None:
+        return []
+    return [Stop("ladder", ladder.why or f"{count} of {limit} attempts planned")]
+
+
+def _closed_above(ladder: Ladder, rung: int, stops: list[Stop]) -> list[Stop]:
+    """Return why a loop that ends on `rung` did not climb, if a rung is closed."""
+    is_known = any(stop.rule == "closed" for stop in stops)
+    if is_known or not any(closed > rung for closed in ladder.closed):
+        return []
+    return [Stop("closed", ladder.why)]
+
+
+def _is_final(stop: Stop) -> bool:
+    """Return True if a stop ends the loop on any rung; an `All` if any member does."""
+    return not FINAL_RULES.isdisjoint(stop.rule.split("+"))
+
+
+def take_over(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Verdict]:
+    """Close the rung that `verdict` names, because its model or function failed.
+
+    Returns the loop, and the verdict that another rung makes the attempt instead. If
+    none is left, the loop is done.
+    """
+    loop, stop = _close_rung(loop, verdict, why)
+    rung = None
+    if loop.ladder is not None:
+        rung = loop.ladder.instead_of(verdict.rung)
+    if rung is None:
+        return loop, Done(loop.best, passed=False, stopped_by=(stop,))
+    return loop, replace(verdict, rung=rung, climbed=(*verdict.climbed, stop))
+
+
+def end_rung(
+    loop: Loop, policy: Policy, verdict: Again, why: str
+) -> tuple[Loop, Verdict]:
+    """Close the rung that `verdict` names, because it has spent what it may spend.
+
+    The loop then ends as it would without this rung. A loop that was to begin there
+    begins on a cheaper rung, if it has any.
+    """
+    loop, stop = _close_rung(loop, verdict, why)
+    if loop.ladder is not None and loop.attempts:
+        return loop, decide(loop, policy)
+
+    cheaper = range(verdict.rung - 1, 0, -1)
+    for rung in cheaper:
+        if loop.ladder is not None and rung not in loop.ladder.closed:
+            climbed = (*verdict.climbed, stop)
+            return loop, replace(verdict, rung=rung, climbed=climbed)
+    return loop, Done(loop.best, passed=False, stopped_by=(stop,))
+
+
+def _close_rung(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Stop]:
+    """Return the loop without the rung of `verdict`, and the stop that says why."""
+    if loop.ladder is None:
+        return loop, Stop("closed", why)
+
+    ladder = loop.ladder.close(verdict.rung, why)
+    return replace(loop, ladder=ladder), Stop("closed", ladder.why)
+
+
+def _view_of_rung(loop: Loop, policy: Policy) -> Loop:
+    """Return what the rules of a policy see: the attempts of the last rung."""
+    return _with_improvement(loop, policy).of_rung()
 
 
 def _with_improvement(loop: Loop, policy: Policy) -> Loop:
@@ -173,9 +274,13 @@ def _with_improvement(loop: Loop, policy: Policy) -> Loop:
 
 
 def _lifting_override(loop: Loop, rules: frozenset[str]) -> int | None:
-    """Return the index of the first override that suspends one of `rules`, if any."""
+    """Return the index of the first override that suspends one of `rules`, if any.
+
+    An override counts on its own rung only.
+    """
     for index, override in enumerate(loop.overrides):
-        if override.rule in rules and override.lifts(loop.at):
+        counts = override.rung == loop.rung and override.lifts(loop.at)
+        if counts and override.rule in rules:
             return index
     return None
 
@@ -228,10 +333,12 @@ def apply_override(
 ) -> tuple[Loop, Verdict]:
     """Add an override to a loop; return the loop and its verdict.
 
-    A stopped loop is decided again; an open loop keeps its verdict. Raises
-    OverrideRefused.
+    A stopped loop is decided again; an open loop keeps its verdict. The override counts
+    on the rung that stopped, or that makes the next attempt. Raises OverrideRefused.
     """
     check_override(override, verdict, policy, loop.at)
+    rung = verdict.rung if isinstance(verdict, Again) else loop.rung
+    override = replace(override, rung=rung)
     loop = replace(loop, overrides=(*loop.overrides, override))
     if isinstance(verdict, Again):
         return loop, verdict
@@ -351,7 +458,7 @@ class Reasoning:
     `decided` is "again", "passed" or "stopped". `reason` is a code: the first trigger's
     reason, or "passed", or the name of the first rule that stopped the loop. `spoke`
     has the stops of all rules, `lifted` those that overrides suspended. `labels` are
-    those of the attempt.
+    those of the attempt. `rung` makes the next attempt, 0 if there is none.
     """
 
     loop: str
@@ -366,6 +473,7 @@ class Reasoning:
     standing: Standing
     labels: Mapping[str, str]
     at: float
+    rung: int
 
     @property
     def rerun(self) -> int:
@@ -386,8 +494,8 @@ def state_after(verdict: Verdict) -> State:
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """Measure the loop with `Fatigue` and `Echo`, the policy's or default ones."""
-    loop = _with_improvement(loop, policy)
+    """Measure the last rung with `Fatigue` and `Echo`, the policy's or default ones."""
+    loop = _view_of_rung(loop, policy)
     fatigue = rule_of(policy, Fatigue)
     echo = rule_of(policy, Echo)
 
@@ -411,7 +519,7 @@ def echoes_before(loop: Loop, policy: Policy, last: Decision) -> dict[str, int]:
     if echo.across == "loop":
         return {}
 
-    own_counts = echo.counts(replace(loop, echoes={}, improves=policy.improvement))
+    own_counts = echo.counts(_view_of_rung(replace(loop, echoes={}), policy))
     return {
         key: max(0, count - own_counts.get(key, 0))
         for key, count in last.standing.echoes.items()
@@ -436,8 +544,11 @@ def _reasons_for(loop: Loop, decision: Decision) -> Reasoning:
     verdict = decision.verdict
     stops: tuple[Stop, ...] = ()
     detail = ""
+    rung = 0
     if isinstance(verdict, Again):
         decided = "again"
+        rung = verdict.rung
+        stops = verdict.climbed
         reason = unmet[0].reason if unmet else ""
         if unmet:
             codes = dict.fromkeys(trigger.code for trigger in unmet)
@@ -463,4 +574,5 @@ def _reasons_for(loop: Loop, decision: Decision) -> Reasoning:
         standing=decision.standing,
         labels=labels,
         at=decision.at,
+        rung=rung,
     )

@@ -39,7 +39,7 @@ class Change:
     """The smallest change of one threshold or score that gives another verdict.
 
     `what` names the value, which changes from `was` to `to`. `outcome` is the new
-    verdict: again, passed or stopped. `loop` and `policy` contain the change.
+    verdict: again, climbed, passed or stopped. `loop` and `policy` contain the change.
     """
 
     what: str
@@ -155,7 +155,8 @@ def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
 def _kind_and_rules(verdict: Verdict) -> tuple[str, ...]:
     """Return the kind of a verdict and the names of the rules that stopped the loop."""
     if isinstance(verdict, Again):
-        return ("again",)
+        rules = sorted(stop.rule for stop in verdict.climbed)
+        return "climbed" if rules else "again", *rules
     rules = sorted(stop.rule for stop in verdict.stopped_by)
     return "passed" if verdict.passed else "stopped", *rules
 
@@ -333,10 +334,16 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
 def _describe_decision(verdict: Verdict) -> str:
     """Return in words what a verdict decided, by which rules or overrides."""
     if isinstance(verdict, Again):
-        lifted = [
+        reasons = [
             f"{stop.rule} overridden by {clean(stop.by, 60)}" for stop in verdict.lifted
         ]
-        return f"again ({', '.join(lifted)})" if lifted else "again"
+        reasons += [
+            f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.climbed
+        ]
+        decision = "again"
+        if verdict.climbed:
+            decision = f"again on rung {verdict.rung}"
+        return f"{decision} ({', '.join(reasons)})" if reasons else decision
 
     if verdict.passed:
         return "passed"

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.loop.ladder import Climb, Ladder, RungAttempt
 from heedful.sanitize import clean, sanitize
 from heedful.validation import as_float, check_number, check_share, require
 
@@ -366,7 +367,8 @@ class Attempt:
     for the attempt. `judged_by` names the checks and critics of the evaluation;
     ("report",) means that the host sent the evaluation. `vouched` means that the
     evaluation counts as a measurement. `model` names the model that wrote the
-    candidate, "" if it is unknown.
+    candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
+    the attempt; without a ladder it is 1.
     """
 
     number: int
@@ -382,6 +384,7 @@ class Attempt:
     judged_by: tuple[str, ...] = ()
     vouched: bool = True
     model: str = ""
+    rung: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +393,8 @@ class Override:
     `decisions`.
 
     `used` counts the decisions in which the override suspended the rule. `until` is the
-    time of expiry, in seconds since 1970; None means never.
+    time of expiry, in seconds since 1970; None means never. The override counts on
+    `rung` of the loop's ladder only.
     """
 
     rule: str
@@ -400,6 +404,7 @@ class Override:
     decisions: int = 1
     used: int = 0
     until: float | None = None
+    rung: int = 1
 
     def lifts(self, at: float) -> bool:
         """Return True unless the override is used up or expired at `at` (seconds since
@@ -468,7 +473,8 @@ class Loop:
     cancelled the loop or why. `echoes` counts finding keys in earlier loops of the
     scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts
     as an improvement; `decide` sets it from the policy. Overrides that expired before
-    `at` (seconds since 1970) do not count.
+    `at` (seconds since 1970) do not count. Without a `ladder`, all attempts are made by
+    the same generator.
     """
 
     id: str
@@ -481,10 +487,16 @@ class Loop:
     echoes: Mapping[str, int] = field(default_factory=dict)
     improves: Improvement = Improvement()
     at: float = 0.0
+    ladder: Ladder | None = None
 
     def __post_init__(self) -> None:
         numbers = [a.number for a in self.attempts]
-        if numbers != [*range(1, len(numbers) + 1)]:
+        first = 1
+        if self.ladder is not None and numbers:
+            first = numbers[
+                0
+            ]  # the attempts of a later rung, as `of_rung` returns them
+        if numbers != [*range(first, first + len(numbers))]:
             raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
 
     def then(self, attempt: Attempt) -> Loop:
@@ -500,7 +512,54 @@ class Loop:
             echoes=self.echoes,
             improves=self.improves,
             at=self.at,
+            ladder=self.ladder,
         )
+
+    @property
+    def rung(self) -> int:
+        """The rung that made the last attempt, or that makes the first one."""
+        if self.attempts:
+            return self.attempts[-1].rung
+        return 1 if self.ladder is None else self.ladder.start
+
+    def of_rung(self) -> Loop:
+        """Return the loop with only the attempts since it came to its last rung.
+
+        Their numbers stay the same. The usage of earlier attempts is in `extra`, so the
+        sum does not change.
+        """
+        if self.ladder is None:
+            return self
+
+        count = len(self.attempts)
+        while count and self.attempts[count - 1].rung == self.rung:
+            count -= 1
+        if not count:
+            return self
+
+        earlier = sum((a.usage for a in self.attempts[:count]), self.extra)
+        return replace(self, attempts=self.attempts[count:], extra=earlier)
+
+    def climb(self) -> Climb | None:
+        """Return what the attempts cost, by rung; None for a loop without a ladder."""
+        if self.ladder is None:
+            return None
+
+        attempts = []
+        for attempt in self.attempts:
+            evaluation = attempt.evaluation
+            usage = attempt.usage
+            attempts.append(
+                RungAttempt(
+                    attempt.rung,
+                    evaluation is not None and evaluation.passes(self.goals),
+                    calls=usage.calls,
+                    tokens=usage.tokens,
+                    cost=usage.cost,
+                    seconds=usage.seconds,
+                )
+            )
+        return Climb(self.id, tuple(attempts))
 
     def upto(self, end: int) -> Loop:
         """Return the loop with only its first `end` attempts."""
@@ -515,8 +574,9 @@ class Loop:
 
     @property
     def model(self) -> str:
-        """The model of the first attempt whose model is known; "" if none is."""
-        return next((attempt.model for attempt in self.attempts if attempt.model), "")
+        """The model of the first rung, as its attempts name it; "" if none does."""
+        names = (attempt.model for attempt in self.attempts if attempt.rung == 1)
+        return next(filter(None, names), "")
 
     @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
@@ -555,13 +615,16 @@ class Loop:
         """Return for each attempt the number of the first with an equal candidate, or
         else None.
 
-        With `near`, an earlier candidate that is nearly the same counts, too.
+        With `near`, an earlier candidate that is nearly the same counts, too. Only the
+        candidates of this loop's `attempts` count.
         """
         first: dict[str, int] = {}
         repeated = []
         for attempt in self.attempts:
             digest = attempt.candidate.digest
             near_repeat = attempt.repeats if near else None
+            if near_repeat is not None and near_repeat < self.attempts[0].number:
+                near_repeat = None
             repeated.append(first.get(digest, near_repeat))
             first.setdefault(digest, attempt.number)
 

@@ -159,11 +159,17 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
 
 
 def _drive_again(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """Return the loop up to where `policy` stops it, and the last verdict."""
-    verdict: Verdict = Again()
+    """Return the loop up to where `policy` stops it, and the last verdict.
+
+    It also ends where the policy wants an attempt of another rung than the recorded
+    one.
+    """
     seen = loop.upto(0)
-    while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
-        seen = loop.upto(len(seen.attempts) + 1)
+    verdict: Verdict = Again(rung=loop.upto(1).rung)
+    for attempt in loop.attempts:
+        if isinstance(verdict, Done) or attempt.rung != verdict.rung:
+            break
+        seen = loop.upto(attempt.number)
         verdict = decide(seen, policy)
     return seen, verdict
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import reduce
 from typing import ClassVar, Literal
 
@@ -32,6 +32,10 @@ RULE_PRECEDENCE = tuple(
 LIFTABLE_RULES = frozenset(
     {"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"}
 )
+
+
+# Rules that end a loop on any rung of its ladder; all other rules end only a rung.
+FINAL_RULES = frozenset({"cancelled", "budget", "unscored", "closed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,31 @@ def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
-    """Stop after `limit` attempts, including the first."""
+    """Stop after `limit` attempts, including the first.
+
+    In a loop with a ladder the limit is that of each rung, unless `rungs` has one for
+    each.
+    """
 
     limit: int = 4
+    rungs: tuple[int, ...] = field(default=(), repr=False)
     name: ClassVar[str] = "attempts"
 
     def __post_init__(self) -> None:
         check_integer("limit", self.limit)
+        object.__setattr__(self, "rungs", tuple(self.rungs))
+        for limit in self.rungs:
+            check_integer("rungs", limit)
 
     def __call__(self, loop: Loop) -> str | None:
+        limit = self.limit
+        if self.rungs:
+            limit = self.rungs[min(loop.rung, len(self.rungs)) - 1]
+
         count = len(loop.attempts)
-        if count < self.limit:
+        if count < limit:
             return None
-        return f"{count} of {self.limit} attempts made"
+        return f"{count} of {limit} attempts made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +279,10 @@ class Plateau:
             if record.thousandths(last.worst) < record.thousandths(self.floor):
                 return f"worst severity {worst} is below {floor}"
 
-        since = loop.last_improvement + 1
-        if self.patience is not None and len(loop.attempts) - since >= self.patience:
-            return f"no improvement since attempt {since}"
+        index = loop.last_improvement
+        later = len(loop.attempts) - index - 1
+        if self.patience is not None and later >= self.patience:
+            return f"no improvement since attempt {loop.attempts[index].number}"
 
         return None
 

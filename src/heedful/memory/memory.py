@@ -506,13 +506,15 @@ class Memory:
         tell: Tell = "both",
         every: bool = False,
         model: str = "",
+        tosses: bool = True,
     ) -> Briefing:
         """Return what to show a loop before its task, and what to withhold at random.
 
         What is withheld depends only on scope, loop and lesson. Where memory is proven
         to hurt, one loop in 40 is shown lessons. If the store has exposures of the
         loop, the loop is shown the same lessons again. If not, it is
-        shown lessons only if it `begins`. Rules of the `memory_key`, by default that of
+        shown lessons only if it `begins`. If it `tosses` no coin, nothing is withheld.
+        Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is
         "rules" (lessons without an accepted output), "examples" (with one) or "both".
@@ -561,7 +563,7 @@ class Memory:
             selection = choose(hidden=hidden)
 
         if begins and not exposures:
-            holdout = plan_holdout(self.holdout, past)
+            holdout = plan_holdout(self.holdout if tosses else 0.0, past)
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
 

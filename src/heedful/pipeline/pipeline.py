@@ -21,9 +21,10 @@ from typing import Any, TypeVar, get_args, overload
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, blocking, call, context, evaluated
 from heedful.checks.numbers import TableCheck
-from heedful.drive.drive import Run, validate_options
-from heedful.drive.generate import Writer, generator
+from heedful.drive.drive import Run
+from heedful.drive.generate import Generator, Rung, Writer, generator
 from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, Lease, key_of
+from heedful.drive.options import validate_options
 from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
@@ -210,8 +211,8 @@ class Pipeline:
         """Add a stage: a plain or async function of the state.
 
         Stages run in the order in which they are added. The options are `name`,
-        `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `on_exhausted`,
-        `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
+        `checks`, `evaluate`, `goals`, `retries`, `policy`, `model`, `then`,
+        `on_exhausted`, `on_unvalidated`, `timeout`, `rerun` and `memory_key`.
 
         The return value is the output of the stage. Later stages find it in the state
         under the name of the stage. A function that returns None changes the state
@@ -219,9 +220,13 @@ class Pipeline:
         Checks judge the output, or the state if there is no output; `context.data` is
         the state. With a `model` the function returns a prompt, and the model's answer
         is the output. `retries` counts attempts after the first; a `policy` replaces
-        it. `timeout` limits one attempt, in seconds. A durable run stores outputs as
-        JSON. It can be resumed after a stage with another output, such as a data frame,
-        only if `rerun` is true: then the stage runs again. `memory_key` is that of
+        it. `then` are further functions of the state, or further models for a stage
+        with a `model`: each takes over when a rule ends the attempts of the one before.
+        The `retries` are those of all of them together, and each makes at least one
+        attempt; a list has the retries of each. `timeout` limits one attempt, in
+        seconds. A durable run stores outputs as JSON. It can be resumed after a stage
+        with another output, such as a data frame, only if `rerun` is true: then the
+        stage runs again. `memory_key` is that of
         `run`, by default the module and name of the function, or else the names of
         pipeline and stage. Raises InvalidInput.
         """
@@ -236,11 +241,16 @@ class Pipeline:
         }
         _check_choices(settings)
 
-        retries = settings.pop("retries", None)
-        settings["policy"] = self._stage_policy(retries, settings.get("policy"))
         model = settings.pop("model", None)
         if model is not None:
             settings["writer"] = _check_writer(model)
+        then = _check_then(settings.get("then", ()), has_model=model is not None)
+        settings["then"] = then
+
+        retries = settings.pop("retries", None)
+        settings["policy"] = self._stage_policy(
+            retries, settings.get("policy"), rungs=1 + len(then)
+        )
 
         def add(function: Work) -> Work:
             """Add a stage with this function; return the function, as a decorator."""
@@ -269,17 +279,34 @@ class Pipeline:
         self.stages = (*self.stages, replace(stage, policy=policy, goals=goals))
 
     def _stage_policy(
-        self, retries: int | None, policy: decide.Policy | str | None
+        self,
+        retries: int | Sequence[int] | None,
+        policy: decide.Policy | str | None,
+        rungs: int,
     ) -> decide.Policy | str:
         """Return `policy`, or if it is None a policy with this number of retries."""
         if policy is not None:
             require(retries is None, "retries", retries, "absent if there is a policy")
             return policy
 
+        if isinstance(retries, Sequence):
+            allowed = f"a number for each of {rungs} generators"
+            require(len(retries) == rungs, "retries", retries, allowed)
+            for number in retries:
+                check_integer("retries", number, least=0)
+            limits = tuple(number + 1 for number in retries)
+            rule = stop.MaxAttempts(max(limits), rungs=limits)
+            return replace(policies.stage, rules=(rule,))
+
         if retries is None:
-            retries = self.settings.max_stage_retries
-        check_integer("retries", retries, least=0)
-        return replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
+            retries = max(self.settings.max_stage_retries, rungs - 1)
+        # Each generator makes an attempt; the first one makes those that are left.
+        check_integer("retries", retries, least=rungs - 1)
+        rule = stop.MaxAttempts(retries + 1)
+        if rungs > 1:
+            limits = (retries + 2 - rungs, *(1,) * (rungs - 1))
+            rule = stop.MaxAttempts(max(limits), rungs=limits)
+        return replace(policies.stage, rules=(rule,))
 
     def _check_free(self, name: str) -> None:
         """Raise InvalidInput if the state or the file of a report has this name."""
@@ -328,6 +355,29 @@ def _check_writer(model: Any) -> Writer:
     if not isinstance(writer, Writer):
         raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
     return writer
+
+
+def _check_then(then: Any, has_model: bool) -> tuple[Generator, ...]:
+    """Return the further generators of a stage: models for a stage with a model.
+
+    Raises InvalidInput.
+    """
+    allowed = "a list of functions of the state, or of models"
+    require(isinstance(then, list | tuple), "then", then, allowed)
+    if has_model:
+        return tuple(
+            replace(item, generate=_check_writer(item.generate))
+            if isinstance(item, Rung)
+            else _check_writer(item)
+            for item in then
+        )
+
+    for item in then:
+        work = item.generate if isinstance(item, Rung) else item
+        is_model = isinstance(work, str | Writer) or hasattr(work, "complete")
+        allowed = "functions of the state, because the stage has no model"
+        require(callable(work) and not is_model, "then", item, allowed)
+    return tuple(then)
 
 
 def _check_name(subject: str, name: Any) -> str:
@@ -426,6 +476,9 @@ class PipelineRun:
             state=self.state,
             run=self.id if self.pipeline.store is not None else "",
             candidates=by_name.values if by_name is not None else (),
+            rungs=[attempt.rung for attempt in by_name.loop.attempts]
+            if by_name is not None
+            else (),
         )
         if by_name is not None and by_name.ended:
             report = by_name.stage_report(self.id)
@@ -614,9 +667,10 @@ class StageRunner:
             on_unvalidated=stage.on_unvalidated,
             model=stage.writer.model.name if stage.writer else "",
         )
+        generators = self._attempts.generators
         return Run(
             task,
-            generate=stage.writer or self._attempts.generate,
+            generate=generators if len(generators) > 1 else generators[0],
             evaluate=self.evaluate,
             goals=stage.goals,
             policy=stage.policy,
@@ -636,7 +690,12 @@ class StageRunner:
     def _limit_words(self) -> str:
         """Return the most attempts of the stage as words; "" without a limit."""
         rules = stop.flat(self._stage.policy.rules)
-        limits = [rule.limit for rule in rules if isinstance(rule, stop.MaxAttempts)]
+        rungs = 1 + len(self._stage.then)
+        limits = [
+            sum(rule.rungs) or rungs * rule.limit
+            for rule in rules
+            if isinstance(rule, stop.MaxAttempts)
+        ]
         return f" of {min(limits)}" if limits else ""
 
     async def _step(self, run: Run[Any], attempt: int) -> decide.Verdict:

@@ -14,15 +14,16 @@ import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, Literal
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
 from heedful.checks.numbers import Column, short
-from heedful.drive.generate import Writer
+from heedful.drive.generate import Generator, Rung, Writer
+from heedful.drive.journal import key_of
 from heedful.errors import InvalidInput, NotJournalable, PackageMissing, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
@@ -50,7 +51,11 @@ Unvalidated = Literal["continue", "halt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A stage: a function that changes the state or, for a `writer`, gives a prompt."""
+    """A stage: a function that changes the state or, for a `writer`, gives a prompt.
+
+    `then` are further functions or, for a `writer`, further writers: each takes over
+    when a rule ends the attempts of the one before.
+    """
 
     name: str
     function: Work
@@ -59,6 +64,7 @@ class Stage:
     goals: Sequence[Goal] = ()
     evaluate: Evaluate | None = None
     writer: Writer | None = None
+    then: Sequence[Generator] = ()
     on_exhausted: Exhausted = "continue"
     on_unvalidated: Unvalidated = "continue"
     timeout: float | None = None
@@ -342,40 +348,65 @@ class StageState:
     """The state of a run while one stage works on it: its attempts are made and undone.
 
     `run` is the id of a durable run, else "". `candidates` are those of an earlier
-    process. `unstored` says which result of the latest attempt is not stored.
+    process, made by these `rungs`. `unstored` says which result of the latest attempt
+    is not stored.
     """
 
     def __init__(
-        self, stage: Stage, state: Any, run: str, candidates: Sequence[Any] = ()
+        self,
+        stage: Stage,
+        state: Any,
+        run: str,
+        candidates: Sequence[Any] = (),
+        rungs: Sequence[int] = (),
     ) -> None:
         self.stage: Stage = stage
         self.state: Any = state
         self.run: str = run
         self.candidates: tuple[Any, ...] = tuple(candidates)
+        self.rungs: tuple[int, ...] = tuple(rungs)
         self.unstored: str = ""
 
         self._before = StateBefore(state)
         self._changes: dict[int, StateChange] = {}  # by the number of the attempt
         self._latest = 0  # the number of the attempt whose change the state has
         self._closed = False
-        self._takes_feedback = _takes_feedback(stage.function)
 
     @property
-    def generate(self) -> Callable[[Any, str], Any]:
-        """The function that makes candidates in the loop of the stage."""
-        return self._run if blocking(self.stage.function) else self._run_async
+    def generators(self) -> list[Generator]:
+        """What makes the candidates in the loop of the stage, rung by rung."""
+        if self.stage.writer is not None:
+            return [self.stage.writer, *self.stage.then]
+        return [
+            self._generator(work) for work in (self.stage.function, *self.stage.then)
+        ]
+
+    def _generator(self, work: Any) -> Any:
+        """Return what a loop calls for a function of the state, or for its `Rung`."""
+        if isinstance(work, Rung):
+            return replace(work, generate=self._generator(work.generate))
+
+        make = self._run if blocking(work) else self._run_async
+
+        def generate(task: Any, hint: str) -> Any:
+            """Call the function on the state before the stage; return its change."""
+            return make(work)
+
+        generate.is_async = not blocking(work)  # type: ignore[attr-defined]
+        generate.label = key_of(work)  # type: ignore[attr-defined]
+        return generate
 
     def close(self) -> None:
         """Ignore the output of attempts that are still running: threads cannot stop."""
         self._closed = True
 
-    async def _run_async(self, task: Any, hint: str) -> Any:
-        """Do what `_run` does; loops await it because it is declared async."""
-        result = self._run(task, hint)
+    async def _run_async(self, work: Work) -> Any:
+        """Do what `_run` does for a function that is async."""
+        result = self._run(work)
         return await result if hasattr(result, "__await__") else result
 
-    def _run(self, task: Any, hint: str) -> Any:
-        """Call the function on the state before the stage; return its change."""
+    def _run(self, work: Work) -> Any:
+        """Call a function on the state before the stage; return its change."""
         attempt = context()
         self.undo()
 
@@ -384,10 +415,10 @@ class StageState:
             feedback = as_text((), attempt.seed, attempt.advice)
         set_feedback(self.state, self.stage.name, feedback)
 
-        if self._takes_feedback:
-            output = self.stage.function(self.state, feedback=feedback or None)
+        if _takes_feedback(work):
+            output = work(self.state, feedback=feedback or None)
         else:
-            output = self.stage.function(self.state)
+            output = work(self.state)
 
         if hasattr(output, "__await__"):
             return self._record_awaited(output, attempt.attempt)
@@ -502,15 +533,16 @@ class StageState:
         if not self.stage.rerun:
             raise NotJournalable(self._unstorable_message(described))
         failed = partial(StageFailed, self.stage.name, self.run)
-        thread = blocking(self.stage.function)
-        await call(
-            failed,
-            self.generate,
-            context.task,
-            context.hint,
-            at=context,
-            thread=thread,
-        )
+        rung = 1
+        if context.attempt <= len(self.rungs):
+            rung = self.rungs[context.attempt - 1]
+        work: Any = (self.stage.function, *self.stage.then)[rung - 1]
+        if isinstance(work, Rung):
+            work = work.generate
+
+        thread = blocking(work)
+        make = self._run if thread else self._run_async
+        await call(failed, make, work, at=context, thread=thread)
 
     def undo(self) -> None:
         """Restore the state as it was before the stage."""
@@ -518,6 +550,7 @@ class StageState:
         self._before.restore(self.state)
 
 
+@lru_cache(256)  # the functions of the stages of a process
 def _takes_feedback(function: Work) -> bool:
     """Return True if `function`, and any function that it wraps, accepts `feedback`."""
     with suppress(TypeError, ValueError):  # some functions in C have no signature

@@ -186,13 +186,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         context: Any = None,
         memory_key: str = "",
         model: str = "",
+        rungs: Sequence[str] = (),
     ) -> Plain:
         """Begin a loop with the id `loop`, or return the existing loop as it is.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
         `Context.data`. Loops with the same `memory_key` tell each other the rules that
-        they broke. `model` names the model that makes the attempts. Raises Conflict if
-        the existing loop has another task, context, goals, policy or memory key.
+        they broke. `model` names the model that makes the attempts, and `rungs` name
+        several, cheapest first: then `Again.rung` says which of them, counted from 1,
+        makes the next attempt. Raises Conflict if the existing loop has another task,
+        context, goals, policy, memory key or other rungs.
         """
         body = {
             "task": task,
@@ -204,6 +207,8 @@ class Client(AbstractAsyncContextManager["Client"]):
             body["memory_key"] = memory_key
         if model:
             body["model"] = model
+        if rungs:
+            body["rungs"] = list(rungs)
         return cast("Plain", await self.call("PUT", "loops", loop, body=body))
 
     async def report(

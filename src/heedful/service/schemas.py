@@ -28,6 +28,7 @@ from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
+from heedful.loop.ladder import MAX_RUNGS
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
@@ -171,7 +172,9 @@ class NewLoop(Body):
 
     Loops with the same `memory_key`, such as the name of what makes the attempts, tell
     each other the rules that they broke, whatever their tasks. `model` makes the
-    attempts, unless a report names another.
+    attempts, unless a report names another. `rungs` name several models, cheapest
+    first: then `rung` in a verdict says which of them, counted from 1, makes the next
+    attempt.
 
     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
     the policy of the service applies.
@@ -183,6 +186,7 @@ class NewLoop(Body):
     policy: Notation | None = None
     memory_key: MemoryKey = ""
     model: ModelName = ""
+    rungs: Annotated[tuple[ModelName, ...], Field(max_length=MAX_RUNGS)] = ()
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR]
@@ -301,6 +305,8 @@ def loop_verdict(
         "reasons": [],
         "feedback": "",
         "lifted": [],
+        "rung": 0 if isinstance(verdict, decide.Done) else verdict.rung,
+        "climbed": [],
         **codec.verdict_to(verdict),
     }
     decision = facts.pop("verdict")
@@ -336,6 +342,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "context": head.context,
         "memory_key": head.memory_key,
         "model": head.model,
+        "rungs": [] if loop.ladder is None else list(loop.ladder.names),
         "goals": head.goals,
         "policy": head.policy,
         "usage": codec.to_document(loop.usage),
@@ -344,7 +351,7 @@ def loop_record(stored: StoredLoop) -> Document:
         "decisions": _decision_rows(stored),
         "overrides": [asdict(override) for override in loop.overrides],
         "briefing": briefing,
-        "verdict": loop_verdict(decide.latest_verdict(stored.decisions), loop),
+        "verdict": loop_verdict(stored.verdict, loop),
     }
 
 

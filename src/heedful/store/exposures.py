@@ -143,6 +143,7 @@ def _record_outcome(
         "calls": outcome.calls,
         "memory_key": outcome.memory_key,
         "model": storable(outcome.model),
+        "rung": outcome.rung,
         "signatures": json.dumps(sorted(_broken_signatures(db, scope, outcome))),
     }
     limits = {"most": actor.outcomes, "day": ABANDONED_LOOP_SECONDS}

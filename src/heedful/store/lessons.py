@@ -656,7 +656,7 @@ def clear(db: Db, scope: Scope) -> int:
     deleted = db.delete("lesson", key_of(scope))
 
     # Rows of other tables follow by cascades.
-    tables = "dream link exposure outcome trial taught episode span trace event"
+    tables = "dream link exposure outcome climb trial taught episode span trace event"
     for table in tables.split():
         db.delete(table, key_of(scope))
     db.send("clear_lineage", {"scope": token(scope)})

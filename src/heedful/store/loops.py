@@ -28,11 +28,12 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy, Verdict, state_after
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
 from heedful.redact import redact, redact_data
-from heedful.store import exposures, lessons
+from heedful.store import exposures, ladders, lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -165,7 +166,8 @@ def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str,
     """Return the locks of an entry: that of its loop and, if it teaches, of memory."""
     locks = _locks_of_loop(entry.id)
     exposes = entry.briefing is not None and entry.briefing.exposures
-    if entry.lessons or exposes or entry.outcome is not None or entry.alarms:
+    teaches = entry.lessons or entry.outcome is not None or entry.climb is not None
+    if teaches or exposes or entry.alarms:
         return (*locks, *MEMORY_LOCKS)
     return locks
 
@@ -277,7 +279,11 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         return 0
 
     _name_model(db, loop, entry)
-    _write_changes(db, loop, entry, texts=texts, now=now)
+    _write_changes(db, scope, loop, entry=entry, texts=texts, now=now)
+
+    if entry.spending is not None:
+        rung, usage = entry.spending
+        ladders.settle(db, scope, rung, usage, now)
 
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
@@ -312,6 +318,8 @@ def _name_model(db: Db, loop: _Loop, entry: JournalEntry) -> None:
     attempt = entry.attempt
     if attempt is None or attempt.number > 1 or not attempt.model:
         return
+    if attempt.rung > 1:
+        return  # the model of a loop is that of its first rung
 
     head = entry.head
     if head is None and entry.seen is not None:
@@ -322,7 +330,13 @@ def _name_model(db: Db, loop: _Loop, entry: JournalEntry) -> None:
 
 
 def _write_changes(
-    db: Db, loop: _Loop, entry: JournalEntry, texts: EntryTexts, now: float
+    db: Db,
+    scope: Scope,
+    loop: _Loop,
+    *,
+    entry: JournalEntry,
+    texts: EntryTexts,
+    now: float,
 ) -> None:
     """Write what `entry` changes in the loop itself, apart from the attempt."""
     if entry.step is not None:
@@ -336,6 +350,12 @@ def _write_changes(
 
     if entry.cancelled:
         db.update("loop", {"n": loop.n}, {"cancelled": storable(entry.cancelled)})
+
+    if entry.ladder is not None:
+        db.update("loop", {"n": loop.n}, {"ladder": _ladder_column(entry.ladder)})
+
+    if entry.climb is not None:
+        ladders.end(db, scope, entry.climb, now)
 
     if entry.override is not None:
         columns = asdict(entry.override)
@@ -646,6 +666,7 @@ def head_columns(head: Head) -> dict[str, str]:
         "kind": head.kind,
         "memory_key": redact(head.memory_key),
         "model": storable(head.model),
+        "ladder": _ladder_column(head.ladder),
         "run": "",
         "stage": "",
         "settings": "null",
@@ -659,6 +680,17 @@ def head_columns(head: Head) -> dict[str, str]:
         columns["settings"] = dump(settings)
 
     return columns
+
+
+def _ladder_column(ladder: Ladder | None) -> str:
+    """Return a ladder as the column of a loop."""
+    return "" if ladder is None else dump(codec.to_document(ladder))
+
+
+@lru_cache(64)  # most loops of a process have one ladder
+def _ladder_of(column: str) -> Ladder | None:
+    """Return the ladder in the column of a loop."""
+    return codec.from_document(Ladder, json.loads(column)) if column else None
 
 
 def _check_same(row: Row, head: Head, fields: Sequence[str]) -> None:
@@ -853,6 +885,7 @@ def _stored_loop(
         extra=codec.from_document(Usage, json.loads(row["extra"])),
         cancelled=row["cancelled"],
         at=decided_at,
+        ladder=head.ladder,
     )
 
     briefing = None
@@ -896,6 +929,7 @@ def _head_from(row: Row, task: bool = True) -> Head:
         stage=stage,
         memory_key=row["memory_key"],
         model=row["model"],
+        ladder=_ladder_of(row["ladder"]),
     )
 
 
@@ -909,6 +943,7 @@ def _override_from(part: Row) -> Override:
         decisions=part["number"],
         used=part["used"],
         until=part["at"],
+        rung=part["rung"],
     )
 
 

@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Lesson, Outcome
 from heedful.lessons.lesson_check import Alarm, LessonCheck
 from heedful.loop import codec, explain
 from heedful.loop.decide import (
+    Again,
     Decision,
     Done,
     Policy,
@@ -19,6 +20,7 @@ from heedful.loop.decide import (
     latest_verdict,
     state_after,
 )
+from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
 
@@ -33,8 +35,9 @@ class Head:
     sets it. `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage
     of a run. A loop learns the rules that earlier loops with its `memory_key` broke;
     with "" it learns none. `model` makes its attempts; if nobody named one when the
-    loop began, it is that of the first attempt. `columns` are those of its row, if they
-    were made before the transaction to keep it short.
+    loop began, it is that of the first attempt. Without a `ladder`, the loop has one
+    rung. `columns` are those of its row, if they were made before the transaction to
+    keep it short.
     """
 
     task: Any
@@ -45,6 +48,7 @@ class Head:
     stage: StageHead | None = None
     memory_key: str = ""
     model: str = ""
+    ladder: Ladder | None = None
     columns: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
 
 
@@ -79,6 +83,13 @@ class StoredLoop:
         return tuple(decision.verdict for decision in self.decisions)
 
     @property
+    def verdict(self) -> Verdict:
+        """The newest verdict; before the first attempt, that its first rung begins."""
+        if not self.decisions:
+            return Again(rung=self.loop.rung)
+        return latest_verdict(self.decisions)
+
+    @property
     def is_run(self) -> bool:
         """True if the loop is a run of a pipeline."""
         return self.head.kind == "run"
@@ -86,7 +97,7 @@ class StoredLoop:
     @property
     def ended(self) -> bool:
         """True if the last decision ended the loop."""
-        return isinstance(latest_verdict(self.decisions), Done)
+        return isinstance(self.verdict, Done)
 
     def explain(self) -> explain.Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""
@@ -96,7 +107,7 @@ class StoredLoop:
     def summary(self) -> dict[str, Any]:
         """Return a summary as JSON data; times are in seconds since 1970."""
         loop = self.loop
-        verdict = latest_verdict(self.decisions)
+        verdict = self.verdict
         stops = verdict.stopped_by if isinstance(verdict, Done) else ()
         return {
             "id": loop.id,
@@ -144,7 +155,10 @@ class JournalEntry:
     overrides uses up one decision of each of them. `standing` says how close the loop
     was to its limits at the decision. `decided` is the time of the decision in seconds
     since 1970, 0 for now. For a loop without a driver, `seen` is the loop as it was
-    read. The `briefing` and its exposures are written once for each loop. The fields
+    read. A `ladder` replaces that of the loop, `climb` is how it ended, and `spending`
+    is what an attempt of the rung with this name has used, if its first call was
+    reserved. The `briefing` and its exposures are
+    written once for each loop. The fields
     `lessons`, `outcome`, `most` and `quota` are as in `exposures.remember`, but lessons
     beyond the quota are left out. `alarms` are what the checks of lessons found in the
     attempt. The `texts` of a large entry were made before the transaction to keep it
@@ -163,6 +177,9 @@ class JournalEntry:
     seen: StoredLoop | None = None
     extra: Usage | None = None
     cancelled: str = ""
+    ladder: Ladder | None = None
+    climb: Climb | None = None
+    spending: tuple[str, Usage] | None = None
     override: Override | None = None
     lessons: Sequence[Lesson] = ()
     briefing: Briefing | None = None

@@ -148,8 +148,8 @@ async def _release_command(caller: Caller, loop: Loop) -> str:
 async def begin(
     id: NewId, body: schemas.NewLoop, caller: Writing, response: Response
 ) -> Document | Response:
-    """Begin a loop, or return it if it exists; 409 if its task, context, goals or
-    policy differ.
+    """Begin a loop, or return it if it exists; 409 if its task, context, goals, policy
+    or rungs differ.
 
     Goals and a policy that the body leaves out do not differ.
     """
@@ -165,6 +165,7 @@ async def begin(
             policy=rules,
             memory_key=body.memory_key,
             model=body.model,
+            rungs=body.rungs,
             store=setup.store,
             scope=caller.scope,
         )

@@ -1,12 +1,12 @@
 -- name: insert_outcome
 -- The outcome gets the next number of its scope. A key with :most outcomes in a day gets none. A loop without exposures has
 -- no outcome.
-insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, model, via, at)
+insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, model, rung, via, at)
 select :tenant, :project, :loop,
        case when :via = '' or :most > (
          select count(*) from outcome where tenant = :tenant and via = :via and at > :now - :day and n is not null
        ) then (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project) end,
-       :right_at_once, :calls, :signatures, :model, :via, :now
+       :right_at_once, :calls, :signatures, :model, :rung, :via, :now
 where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)
 on conflict do nothing
 returning n;
@@ -85,7 +85,8 @@ with given_up as materialized (
          ), '') as model
   from exposure x left join outcome o using (tenant, project, loop)
   left join lesson r using (tenant, project, kind, signature)
-  where x.tenant = :tenant and x.project = :project and x.at >= :since and (o.n is not null or o.loop is null
+  -- A loop that began on a higher rung says nothing about the first one.
+  where x.tenant = :tenant and x.project = :project and x.at >= :since and (o.n is not null and o.rung = 1 or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
 select model, lesson, share, shown, right_at_once, recurred, calls, count(*) as n

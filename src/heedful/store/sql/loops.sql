@@ -2,9 +2,9 @@
 
 -- name: insert_loop
 insert into loop (
-  tenant, project, id, kind, run, stage, memory_key, model, via, settings, task, goals, policy, context, owner, lease, created, updated
+  tenant, project, id, kind, run, stage, memory_key, model, ladder, via, settings, task, goals, policy, context, owner, lease, created, updated
 ) values (
-  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
+  :tenant, :project, :id, :kind, :run, :stage, :memory_key, :model, :ladder, :via, :settings, :task, :goals, :policy, :context, :owner, store_clock() + :lease, :now, :now
 ) on conflict do nothing returning n;
 
 -- name: fence
@@ -26,7 +26,7 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now, state 
 where tenant = :tenant and project = :project and n = :n and epoch = :epoch and updated = :seen;
 
 -- name: read_loop
-select n, id, kind, run, stage, memory_key, model, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
+select n, id, kind, run, stage, memory_key, model, ladder, briefing, settings, task, goals, policy, context, extra, cancelled, owner, epoch, created, updated,
        lease - store_clock() as held_for
 from loop where tenant = :tenant and project = :project and id = :id;
 
@@ -34,11 +34,11 @@ from loop where tenant = :tenant and project = :project and id = :id;
 -- Everything that a loop has more than one of, in one statement. An override has its rule in `record`, its author in `text`.
 with asked as (select n from loop where tenant = :tenant and project = :project and id = :id)
 select 'attempt' as part, number as seq, record, case when :whole > 0 then text else '' end as text,
-       case when :whole > 0 then value else '' end as value, number, 0 as used, created as at
+       case when :whole > 0 then value else '' end as value, number, 0 as used, 0 as rung, created as at
 from attempt where loop = (select n from asked)
-union all select 'decision', seq, record, '', '', attempt, 0, created from decision where loop = (select n from asked)
-union all select 'override', seq, rule, by, why, decisions, used, until from override where loop = (select n from asked)
-union all select 'step', 0, record, key, '', 0, 0, 0.0 from step where loop = (select n from asked) and :whole > 0
+union all select 'decision', seq, record, '', '', attempt, 0, 0, created from decision where loop = (select n from asked)
+union all select 'override', seq, rule, by, why, decisions, used, rung, until from override where loop = (select n from asked)
+union all select 'step', 0, record, key, '', 0, 0, 0, 0.0 from step where loop = (select n from asked) and :whole > 0
 order by 1, 2;
 
 -- name: newest_loops
@@ -63,8 +63,8 @@ select :n, coalesce(max(seq), 0) + 1,
 from decision where loop = :n;
 
 -- name: insert_override
-insert into override (loop, seq, rule, by, why, decisions, until, created)
-select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :now from override where loop = :n;
+insert into override (loop, seq, rule, by, why, decisions, until, rung, created)
+select :n, coalesce(max(seq), 0) + 1, :rule, :by, :why, :decisions, :until, :rung, :now from override where loop = :n;
 
 -- name: use_override
 -- Use up one decision of an override, if it has any left.

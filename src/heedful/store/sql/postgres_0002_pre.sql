@@ -85,6 +85,39 @@ alter table trial enable row level security;
 create policy of_tenant on trial using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
+create table spending (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  rung text collate "C" not null,
+  day bigint not null,
+  calls bigint not null default 0,
+  tokens bigint not null default 0,
+  cost double precision not null default 0,
+  primary key (tenant, project, rung, day)
+);
+alter table spending enable row level security;
+create policy of_tenant on spending using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- The loops with a ladder that have ended. `attempts` has for each attempt, as JSON: its rung, whether it passed, and its
+-- usage. `record` is what the loops of the memory key did up to this one. `n` numbers them from 1.
+create table climb (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  memory_key text collate "C" not null,
+  n bigint not null,
+  loop text collate "C" not null,
+  attempts text collate "C" not null,
+  record text collate "C" not null,
+  at double precision not null,
+  primary key (tenant, project, memory_key, n)
+);
+create unique index climb_loop on climb (tenant, project, loop);
+alter table climb enable row level security;
+create policy of_tenant on climb using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
 -- Names that PostgreSQL made of the old words.
 do $$
 declare
@@ -200,6 +233,10 @@ end $$;
 -- The model that makes the attempts of a loop.
 alter table loop add column model text collate "C" not null default '';
 alter table outcome add column model text collate "C" not null default '';
+-- The rungs of a loop, and who made its first attempt.
+alter table loop add column ladder text collate "C" not null default '';
+alter table override add column rung bigint not null default 1;
+alter table outcome add column rung bigint not null default 1;
 -- The models (JSON) whose loops a proof says a lesson hurts: these are not shown it.
 alter table lesson add column unfit_for text collate "C" not null default '[]';
 -- Episodes whose lessons a model rewords.

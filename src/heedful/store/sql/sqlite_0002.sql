@@ -26,6 +26,10 @@ create index episode_awaiting on episode (tenant, project, at) where awaits_mode
 -- The model that makes the attempts of a loop.
 alter table loop add column model text not null default '';
 alter table outcome add column model text not null default '';
+-- The rungs of a loop, and who made its first attempt.
+alter table loop add column ladder text not null default '';
+alter table override add column rung integer not null default 1;
+alter table outcome add column rung integer not null default 1;
 
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
 -- has put another file in its place.
@@ -210,6 +214,33 @@ create table trial (
   ended real,
   primary key (tenant, project, source, loop)
 ) without rowid;
+
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
+create table spending (
+  tenant text not null,
+  project text not null,
+  rung text not null,
+  day integer not null,
+  calls integer not null default 0,
+  tokens integer not null default 0,
+  cost real not null default 0,
+  primary key (tenant, project, rung, day)
+) without rowid;
+
+-- The loops with a ladder that have ended. `attempts` has for each attempt, as JSON: its rung, whether it passed, and its
+-- usage. `record` is what the loops of the memory key did up to this one. `n` numbers them from 1.
+create table climb (
+  tenant text not null,
+  project text not null,
+  memory_key text not null,
+  n integer not null,
+  loop text not null,
+  attempts text not null,
+  record text not null,
+  at real not null,
+  primary key (tenant, project, memory_key, n)
+) without rowid;
+create unique index climb_loop on climb (tenant, project, loop);
 
 create view recallable as
 select e.id, replace(' ' || e.words, ' ', ' s' || c.place || 'x') as words

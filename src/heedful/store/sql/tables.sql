@@ -4,7 +4,8 @@
 
 -- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
 -- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON). Loops
--- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first.
+-- of one `memory_key` show each other the rules that they broke. `model` makes its attempts, or made the first. `ladder` is
+-- the record of its rungs, as JSON, '' if it has one rung.
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -15,6 +16,7 @@ create table loop (
   stage text not null default '',
   memory_key text not null default '',
   model text not null default '',
+  ladder text not null default '',
   via text not null default '',
   briefing text not null default '',
   settings text not null default 'null',
@@ -66,6 +68,7 @@ create table override (
   decisions integer not null check (decisions > 0),
   used integer not null default 0 check (used between 0 and decisions),
   until real,
+  rung integer not null default 1,
   created real not null,
   primary key (loop, seq)
 ) without rowid;
@@ -295,7 +298,8 @@ create table exposure (
 ) without rowid;
 
 -- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1; it is null for an outcome that
--- does not count, because its key had reported enough of them that day. `model` made the attempts, '' if it is unknown.
+-- does not count, because its key had reported enough of them that day. `model` made the attempts of the first rung, '' if it
+-- is unknown. `rung` made the first attempt.
 create table outcome (
   tenant text not null,
   project text not null,
@@ -305,6 +309,7 @@ create table outcome (
   calls integer not null,
   signatures text not null,
   model text not null default '',
+  rung integer not null default 1,
   via text not null default '',
   at real not null,
   primary key (tenant, project, loop)
@@ -329,6 +334,33 @@ create table trial (
   ended real,
   primary key (tenant, project, source, loop)
 ) without rowid;
+
+-- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made.
+create table spending (
+  tenant text not null,
+  project text not null,
+  rung text not null,
+  day integer not null,
+  calls integer not null default 0,
+  tokens integer not null default 0,
+  cost real not null default 0,
+  primary key (tenant, project, rung, day)
+) without rowid;
+
+-- The loops with a ladder that have ended. `attempts` has for each attempt, as JSON: its rung, whether it passed, and its
+-- usage. `record` is what the loops of the memory key did up to this one. `n` numbers them from 1.
+create table climb (
+  tenant text not null,
+  project text not null,
+  memory_key text not null,
+  n integer not null,
+  loop text not null,
+  attempts text not null,
+  record text not null,
+  at real not null,
+  primary key (tenant, project, memory_key, n)
+) without rowid;
+create unique index climb_loop on climb (tenant, project, loop);
 
 -- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
 create table taught (

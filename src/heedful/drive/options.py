@@ -1,0 +1,82 @@
+"""The options of a loop, checked before its first attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful import errors
+from heedful.checks.evaluate import Check, Evaluate
+from heedful.drive import journal
+from heedful.lessons.briefing import PROMPT_FORMS, Tell
+from heedful.loop import decide, policies, record
+from heedful.models.contract import MAX_MODEL_NAME_CHARS
+from heedful.redact import redact
+from heedful.validation import check_name, require
+
+UNLIMITED_SECONDS = float("inf")
+
+
+def validate_options(
+    *,
+    id: str = "",
+    checks: Sequence[Check] = (),
+    goals: Sequence[record.Goal | str] = (),
+    policy: decide.Policy | str = policies.default,
+    timeout: float | None = None,
+    evaluate: Evaluate | None = None,
+    memory_key: str | None = None,
+    model: str = "",
+    tell: Tell = "both",
+    **_: object,
+) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
+    """Check the options of a loop; return its policy and its goals.
+
+    Both may be given as text. Without `goals`, the goals are those of the policy. Other
+    options are not checked here. Raises InvalidInput, UnknownName.
+    """
+    if not isinstance(policy, decide.Policy):
+        policy = policies.policy(policy)
+
+    allowed = "a name without a secret: ids are not redacted"
+    require(redact(str(id)) == str(id), "id", id, allowed)
+
+    _validate_checks(checks)
+    allowed = "a function (candidate, context) that returns an Evaluation"
+    require(evaluate is None or callable(evaluate), "evaluate", evaluate, allowed)
+
+    loop_goals = _validate_goals(goals) or policy.goals
+    record.check_goals(loop_goals)
+
+    if timeout is not None:
+        is_number = isinstance(timeout, int | float)
+        is_limit = is_number and 0 < timeout < UNLIMITED_SECONDS
+        require(is_limit, "timeout", timeout, "a number of seconds above 0")
+
+    check_name("memory_key", memory_key or "", journal.MAX_MEMORY_KEY_CHARS)
+    check_name("model", model, MAX_MODEL_NAME_CHARS)
+    require(tell in PROMPT_FORMS, "tell", tell, f"one of {', '.join(PROMPT_FORMS)}")
+
+    return policy, loop_goals
+
+
+def _validate_checks(checks: Sequence[Check]) -> None:
+    """Raise InvalidInput unless all `checks` can be called with a candidate."""
+    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
+        allowed = "a list of callables (candidate, context)"
+        raise errors.InvalidInput("checks", checks, allowed)
+
+    for check in checks:
+        # `checks.words` instead of `checks.words(…)`, which makes the check.
+        name = getattr(check, "__qualname__", ".")
+        if "." not in name and str(check.__module__).startswith("heedful.checks."):
+            raise errors.InvalidInput("checks", name, f"called first: checks.{name}(…)")
+
+
+def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ...]:
+    """Return the goals, read from text where they are text. Raises InvalidInput."""
+    if not isinstance(goals, Sequence) or isinstance(goals, str):
+        allowed = 'a list of Goal or text: ["quality >= 0.8"]'
+        raise errors.InvalidInput("goals", goals, allowed)
+    return tuple(
+        goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
+    )

@@ -1,0 +1,161 @@
+"""The ladder of a loop: who can make its attempts, cheapest first.
+
+A loop climbs when a rule ends the attempts of a rung: the next attempt is made by the
+rung above, and the rules count from there. A loop without a ladder has one rung.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+
+from heedful.errors import InvalidInput
+from heedful.validation import check_integer, require
+
+MAX_RUNGS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """The most that the attempts of one rung may spend in a day, over all loops.
+
+    `name` is that of the rung. Days are those of UTC; None means no limit.
+    """
+
+    name: str
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What the attempts of a rung have spent on a `day`, in days since 1970."""
+
+    day: int
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    def spent_of(self, allowance: Allowance) -> str:
+        """Return in words which limits of the day are reached; "" if none is."""
+        reached = []
+        for unit in ("calls", "tokens", "cost"):
+            limit = getattr(allowance, unit)
+            spent = getattr(self, unit)
+            if limit is not None and spent >= limit:
+                reached.append(f"{spent:.12g} of {limit:.12g} {unit} of this day")
+        return f"{', '.join(reached)} spent" if reached else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RungAttempt:
+    """What one attempt of a loop with a ladder cost, and whether it passed.
+
+    `seconds` is wall time, `cost` is in the currency of `Usage.cost`.
+    """
+
+    rung: int
+    passed: bool
+    _: KW_ONLY
+    calls: int = 1
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """The attempts of a loop with a ladder that ended `at`, in seconds since 1970."""
+
+    loop: str
+    attempts: tuple[RungAttempt, ...]
+    _: KW_ONLY
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """The rungs of a loop, counted from 1, and how many attempts each may make.
+
+    `names` has a name for each rung: its model or its function. `tries` limits the
+    attempts of each rung in this loop: 0 skips the rung, None leaves it to the rules of
+    the policy. Without `tries`, no rung has a limit of its own. `closed` rungs make no
+    further attempt: they failed, or their budget is spent. `why` explains `tries` and
+    `closed`.
+
+    >>> ladder = Ladder(names=("small", "large"), tries=(0, None))
+    >>> ladder.start, ladder.above(2)
+    (2, None)
+    """
+
+    names: tuple[str, ...]
+    tries: tuple[int | None, ...] = ()
+    closed: tuple[int, ...] = ()
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        count = len(self.names)
+        allowed = f"2 to {MAX_RUNGS} rungs, cheapest first"
+        require(2 <= count <= MAX_RUNGS, "ladder", self.names, allowed)
+
+        if not self.tries:
+            object.__setattr__(self, "tries", (None,) * count)
+        allowed = f"one limit for each of {count} rungs, not all of them 0"
+        is_plan = len(self.tries) == count and any(n != 0 for n in self.tries)
+        require(is_plan, "tries", self.tries, allowed)
+        for limit in self.tries:
+            if limit is not None:
+                check_integer("tries", limit, least=0)
+
+        if not all(1 <= rung <= count for rung in self.closed):
+            raise InvalidInput("closed", self.closed, f"rungs from 1 to {count}")
+
+    @property
+    def start(self) -> int:
+        """The rung that makes the first attempt."""
+        return self.above(0) or self.instead_of(0) or 1
+
+    def above(self, rung: int) -> int | None:
+        """Return the next rung above `rung` that may make attempts; None if none is."""
+        for number in range(rung + 1, len(self.names) + 1):
+            if self.tries[number - 1] != 0 and number not in self.closed:
+                return number
+        return None
+
+    def instead_of(self, rung: int) -> int | None:
+        """Return the rung that takes over if `rung` fails; None if none is left.
+
+        It is the next one above. A rung that the plan skipped is better than no answer,
+        and so is a cheaper one.
+        """
+        above = self.above(rung)
+        if above is not None:
+            return above
+
+        count = len(self.names)
+        others = [*range(rung + 1, count + 1), *range(rung - 1, 0, -1)]
+        return next((number for number in others if number not in self.closed), None)
+
+    def renamed(self, names: tuple[str, ...]) -> Ladder:
+        """Return the ladder with these rungs; new ones have no limit of their own."""
+        missing = (None,) * (len(names) - len(self.names))
+        tries = (*self.tries[: len(names)], *missing)
+        closed = tuple(rung for rung in self.closed if rung <= len(names))
+        if all(limit == 0 for limit in tries):
+            tries = ()
+        return replace(self, names=names, tries=tries, closed=closed)
+
+    def limit(self, rung: int) -> int | None:
+        """Return how many attempts `rung` may make, None if only the rules say so."""
+        return self.tries[rung - 1]
+
+    def name(self, rung: int) -> str:
+        """Return the name of a rung with its number."""
+        name = self.names[rung - 1]
+        return f"rung {rung} ({name})" if name else f"rung {rung}"
+
+    def close(self, rung: int, why: str) -> Ladder:
+        """Return the ladder without further attempts of `rung`."""
+        reason = f"{self.name(rung)}: {why}"
+        reasons = "; ".join(text for text in (self.why, reason) if text)
+        return replace(self, closed=(*self.closed, rung), why=reasons)

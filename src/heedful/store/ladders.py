@@ -1,0 +1,129 @@
+"""What the rungs of ladders have spent in a day, and how loops with a ladder ended.
+
+A call of a rung with a limit is reserved before it is made: of several drivers, each
+gets a call only while some are left. A reservation that a crash loses stays counted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from heedful.lessons.lesson import Scope
+from heedful.loop.climb import ClimbRecord
+from heedful.loop.codec import from_document, to_document
+from heedful.loop.ladder import Allowance, Climb, RungAttempt, Spending
+from heedful.loop.record import MAX_SCORE, Usage
+from heedful.store.connection import Db, key_of, storable
+from heedful.validation import MAX_INTEGER
+
+SPENDING_DAY_SECONDS = 86_400
+
+
+def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
+    """Reserve one call of a rung at the time `at`, in seconds since 1970.
+
+    Returns None if it is reserved, or else what the rung has spent on this day.
+    """
+    key = _spending_key(scope, allowance.name, at)
+    limits = {
+        "calls": MAX_INTEGER if allowance.calls is None else allowance.calls,
+        "tokens": MAX_INTEGER if allowance.tokens is None else allowance.tokens,
+        "cost": MAX_SCORE if allowance.cost is None else allowance.cost,
+    }
+    if db.first("reserve_call", {**key, **limits}) is not None:
+        return None
+    return spending(db, scope, allowance.name, at)
+
+
+def spending(db: Db, scope: Scope, rung: str, at: float) -> Spending:
+    """Return what a rung has spent on the day of the time `at`."""
+    key = _spending_key(scope, rung, at)
+    for row in db.select("calls, tokens, cost", "spending", key):
+        return Spending(
+            day=key["day"],
+            calls=row["calls"],
+            tokens=row["tokens"],
+            cost=row["cost"],
+        )
+    return Spending(day=key["day"])
+
+
+def settle(db: Db, scope: Scope, rung: str, usage: Usage, at: float) -> None:
+    """Add the usage of an attempt whose first call was reserved."""
+    values = {
+        **_spending_key(scope, rung, at),
+        "calls": max(0, usage.calls - 1),
+        "tokens": usage.tokens,
+        "cost": usage.cost,
+    }
+    db.send("settle_call", values)
+
+
+def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
+    """Record how a stored loop with a ladder ended."""
+    [loop] = db.select("memory_key", "loop", {**key_of(scope), "id": climb.loop})
+    memory_key = loop["memory_key"]
+    attempts = [
+        [
+            attempt.rung,
+            int(attempt.passed),
+            attempt.calls,
+            attempt.tokens,
+            attempt.cost,
+            attempt.seconds,
+        ]
+        for attempt in climb.attempts
+    ]
+    record = read_record(db, scope, memory_key).after(climb)
+    values = {
+        **key_of(scope),
+        "memory_key": memory_key,
+        "loop": climb.loop,
+        "attempts": json.dumps(attempts),
+        "record": json.dumps(to_document(record)),
+        "at": at,
+    }
+    db.send("record_climb", values)
+
+
+def read_record(db: Db, scope: Scope, memory_key: str) -> ClimbRecord:
+    """Return what the loops of a memory key did on each rung."""
+    values = {**key_of(scope), "memory_key": storable(memory_key)}
+    row = db.first("climb_record", values)
+    if row is None:
+        return ClimbRecord()
+    return from_document(ClimbRecord, json.loads(row["record"]))
+
+
+def newest(db: Db, scope: Scope, memory_key: str, limit: int) -> list[Climb]:
+    """Return how the newest loops of a memory key ended, newest first."""
+    values = {"memory_key": storable(memory_key), "limit": limit}
+    return [
+        Climb(row["loop"], _attempts_of(row["attempts"]), at=row["at"])
+        for row in db.all("newest_climbs", scope, **values)
+    ]
+
+
+def _attempts_of(column: str) -> tuple[RungAttempt, ...]:
+    """Return the attempts in a column that `end` wrote."""
+    return tuple(
+        RungAttempt(
+            rung,
+            bool(passed),
+            calls=calls,
+            tokens=tokens,
+            cost=cost,
+            seconds=seconds,
+        )
+        for rung, passed, calls, tokens, cost, seconds in json.loads(column)
+    )
+
+
+def _spending_key(scope: Scope, rung: str, at: float) -> dict[str, Any]:
+    """Return the parameters that select what a rung has spent on a day."""
+    return {
+        **key_of(scope),
+        "rung": storable(rung),
+        "day": int(at // SPENDING_DAY_SECONDS),
+    }

@@ -1,0 +1,503 @@
+"""Loops with several generators: who makes an attempt, what it may spend, and what
+memory learns from it.
+"""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import heedful
+from heedful import errors
+from heedful.drive.drive import Run, run
+from heedful.drive.generate import Rung, Writer
+from heedful.loop.climb import ClimbRecord
+from heedful.loop.decide import Again, Policy
+from heedful.loop.record import Usage
+from heedful.loop.stop import MaxAttempts
+from heedful.memory.memory import Memory
+from heedful.models.contract import Answer
+from heedful.store import ladders, loops
+from heedful.testing import ScriptedModel
+from tests.drive.support import SCOPE, WANTED, Check, Generator, reread
+
+TWICE = Policy((MaxAttempts(2),), name="twice")
+TAKE_OVER = replace(TWICE, on_failure="take over")
+
+
+class Named(ScriptedModel):
+    """A scripted model with a name of its own."""
+
+    def __init__(self, name: str, *lines: Any, **options: Any) -> None:
+        super().__init__(*lines, **options)
+        self.name = name
+
+
+async def climb(store: Any, *generators: Any, **options: Any) -> heedful.Result[Any]:
+    options.setdefault("checks", [Check()])
+    options.setdefault("policy", TWICE)
+    return await run("t", generate=list(generators), store=store, **options)
+
+
+def rungs(result: heedful.Result[Any]) -> list[int]:
+    return [attempt.rung for attempt in result.loop.attempts]
+
+
+# -- who makes the attempts
+
+
+async def test_the_next_generator_takes_over_with_the_feedback(any_store):
+    small = Generator("one", "two")
+    large = Generator(WANTED)
+    result = await climb(any_store, small, large)
+    assert result.passed
+    assert rungs(result) == [1, 1, 2]
+    assert "two is not right" in large.hints[0]
+    assert small.calls == 2
+
+
+async def test_a_loop_that_the_first_generator_solves_costs_the_others_nothing(
+    any_store,
+):
+    large = Generator(WANTED)
+    result = await climb(any_store, Generator(WANTED), large)
+    assert rungs(result) == [1]
+    assert large.calls == 0
+
+
+async def test_one_generator_may_be_given_as_a_list(any_store):
+    result = await climb(any_store, Generator("one", WANTED))
+    assert result.passed
+    assert result.loop.ladder is None
+
+
+async def test_all_candidates_of_a_list_are_one_attempt_of_their_rung(any_store):
+    result = await climb(any_store, Generator(["a", "b"]), Generator(["c", WANTED]))
+    assert rungs(result) == [1, 1, 2]
+    assert result.candidate == WANTED
+    assert result.usage.calls == 6
+
+
+async def test_each_attempt_names_the_model_of_its_rung(any_store):
+    small = Named("small", "one", "two")
+    result = await climb(any_store, small, Writer(Named("large", WANTED)))
+    assert [attempt.model for attempt in result.loop.attempts] == [
+        "small",
+        "small",
+        "large",
+    ]
+    assert result.loop.ladder is not None
+    assert result.loop.ladder.names == ("small", "large")
+    assert result.loop.model == "small"
+
+
+async def test_another_rung_begins_at_the_first_temperature(any_store):
+    small = Named("small", "one", forever=True)
+    large = Named("large", "two", WANTED)
+    policy = Policy((MaxAttempts(3),))
+    await climb(any_store, small, large, policy=policy)
+    assert [call["temperature"] for call in small.settings][-1] > 0
+    assert large.settings[0]["temperature"] == 0
+
+
+async def test_only_the_first_generator_revises(any_store):
+    revised: list[str] = []
+
+    def revise(task: Any, candidate: Any, findings: Any) -> str:
+        revised.append(candidate)
+        return f"{candidate} revised"
+
+    large = Generator("three", WANTED)
+    result = await climb(any_store, Generator("one"), large, revise=revise)
+    assert revised == ["one"]
+    assert large.calls == 2
+    assert result.passed
+
+
+async def test_candidates_of_a_resumed_loop_have_the_class_of_their_rung(store):
+    class Small(BaseModel):
+        word: str
+
+    class Large(BaseModel):
+        text: str
+
+    async def small(task: str, hint: str) -> Small:
+        return Small(word="one")
+
+    async def large(task: str, hint: str) -> Large:
+        return Large(text="two")
+
+    def check(candidate: Any) -> str:
+        return "" if getattr(candidate, "text", "") == "three" else "wrong"
+
+    options: Any = {"checks": [check], "policy": TWICE, "store": store, "id": "a"}
+    first = Run[Any]("t", generate=[small, large], **options)
+    for _ in range(3):
+        await first.step()
+    result = await Run[Any]("t", generate=[small, large], **options).finish()
+    assert rungs(result) == [1, 1, 2, 2]
+    assert isinstance(result.candidate, Small | Large)
+
+
+# -- resuming
+
+
+async def test_a_loop_resumes_on_the_rung_to_which_it_has_climbed(store):
+    options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
+    first = Run[Any]("t", generate=[Generator("one", "two"), Generator("x")], **options)
+    await first.step()
+    await first.step()
+
+    small = Generator("never")
+    result = await Run[Any](
+        "t", generate=[small, Generator(WANTED)], **options
+    ).finish()
+    assert small.calls == 0
+    assert rungs(result) == [1, 1, 2]
+    assert (await reread(store)).loop.ladder is not None
+
+
+async def test_a_stored_loop_may_get_another_generator(store):
+    options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
+    first = Run[Any]("t", generate=Generator("one", "two"), **options)
+    await first.step()
+    result = await Run[Any](
+        "t", generate=[Generator("two"), Generator(WANTED)], **options
+    ).finish()
+    assert rungs(result) == [1, 1, 2]
+
+
+async def test_a_loop_cannot_go_on_without_the_generator_that_is_next(store):
+    options: Any = {"checks": [Check()], "policy": TWICE, "store": store, "id": "a"}
+    first = Run[Any]("t", generate=[Generator("one", "two"), Generator("x")], **options)
+    await first.step()
+    await first.step()
+    with pytest.raises(errors.InvalidInput, match="it is on rung 2"):
+        await Run[Any]("t", generate=Generator("one"), **options).step()
+    assert len((await reread(store)).loop.attempts) == 2
+
+
+async def test_an_override_reopens_the_last_rung(store):
+    large = Generator("three", "four", WANTED)
+    loop = Run[Any](
+        "t",
+        generate=[Generator("one", "two"), large],
+        checks=[Check()],
+        policy=TWICE,
+        store=store,
+        id="a",
+    )
+    ended = await loop.finish()
+    assert not ended.passed
+    verdict = await loop.override("attempts", "ann")
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 2
+    assert (await loop.finish()).passed
+    assert large.calls == 3
+    [override] = (await reread(store)).loop.overrides
+    assert override.rung == 2
+
+
+# -- prices and limits of the day
+
+
+async def test_a_price_gives_tokens_a_cost(any_store):
+    answer = Answer(WANTED, Usage(1, 80, completion_tokens=20))
+    rung = Rung(Named("large", answer), price=0.01)
+    result = await climb(any_store, Generator("one"), rung)
+    assert result.loop.attempts[-1].usage.cost == pytest.approx(1.0)
+
+
+async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
+    large = Generator(WANTED)
+    ends = []
+    text = ""
+    for number in range(3):
+        result = await climb(
+            store,
+            Generator("one", "two"),
+            Rung(large, "large", calls=2),
+            id=f"loop {number}",
+        )
+        ends.append([stop.rule for stop in result.stopped_by])
+        text = str(result.explain())
+    assert large.calls == 2
+    assert ends == [[], [], ["attempts", "closed"]]
+    assert "rung 2 (large): 2 of 2 calls of this day spent" in text
+
+
+async def test_loops_at_once_share_the_limit_of_a_rung(store):
+    large = Generator("wrong")
+    policy = Policy((MaxAttempts(1),))
+    results = await asyncio.gather(
+        *(
+            climb(
+                store,
+                Generator("one"),
+                Rung(large, "large", calls=3),
+                policy=policy,
+                id=f"loop {number}",
+            )
+            for number in range(8)
+        )
+    )
+    assert large.calls == 3
+    assert sum(len(result.loop.attempts) for result in results) == 8 + 3
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param({"tokens": 150}, id="tokens"),
+        pytest.param({"cost": 0.15}, id="cost"),
+    ],
+)
+async def test_no_attempt_begins_when_the_tokens_or_the_cost_of_a_day_are_spent(
+    store, limit
+):
+    answer = Answer("wrong", Usage(1, 80, completion_tokens=20, cost=0.1))
+    large = Named("large", answer, forever=True)
+    policy = Policy((MaxAttempts(1, rungs=(1, 9)),))
+    result = await climb(store, Generator("one"), Rung(large, **limit), policy=policy)
+    assert rungs(result) == [1, 2, 2]
+    assert result.stopped_by[-1].rule == "closed"
+
+
+async def test_a_call_that_was_reserved_stays_counted_if_it_fails(store):
+    large = Named("large", errors.ModelError("overloaded"), WANTED)
+    rung = Rung(large, calls=1)
+    options: Any = {"checks": [Check()], "store": store, "id": "a", "policy": TWICE}
+    generators: list[Any] = [Generator("one", "two"), rung]
+    with pytest.raises(errors.ModelError):
+        await Run[Any]("t", generate=generators, **options).finish()
+    result = await Run[Any]("t", generate=generators, **options).finish()
+    assert [stop.rule for stop in result.stopped_by] == ["attempts", "closed"]
+    assert len(large.prompts) == 1
+
+
+async def test_a_draft_of_the_caller_spends_no_call_of_a_rung(store):
+    rung = Rung(Generator("one"), "small", calls=1)
+    await climb(store, rung, Generator(WANTED), initial="draft")
+    spent = await store.read(SCOPE, ladders.spending, "small", 0.0)
+    assert spent.calls == 0
+
+
+# -- rungs that fail
+
+
+async def test_a_failing_rung_raises_its_error_by_default(any_store):
+    with pytest.raises(errors.GenerateFailed, match="overloaded"):
+        await climb(any_store, Generator(RuntimeError("overloaded")), Generator(WANTED))
+
+
+async def test_another_rung_takes_over_from_one_that_fails(any_store):
+    result = await climb(
+        any_store,
+        Generator(RuntimeError("overloaded")),
+        Generator(WANTED),
+        policy=TAKE_OVER,
+    )
+    assert result.passed
+    assert rungs(result) == [2]
+    assert result.loop.extra.calls == 1
+
+
+async def test_a_cheaper_rung_goes_on_if_the_last_one_fails(any_store):
+    result = await climb(
+        any_store,
+        Generator("one", "two", WANTED),
+        Generator(RuntimeError("overloaded")),
+        policy=TAKE_OVER,
+    )
+    assert result.passed
+    assert rungs(result) == [1, 1, 1]
+
+
+async def test_the_error_is_raised_if_all_rungs_fail(any_store):
+    with pytest.raises(errors.GenerateFailed, match="second"):
+        await climb(
+            any_store,
+            Generator(RuntimeError("first")),
+            Generator(RuntimeError("second")),
+            policy=TAKE_OVER,
+        )
+
+
+async def test_a_failing_check_is_not_the_fault_of_the_rung(any_store):
+    check = Check(RuntimeError("no"), RuntimeError("no"))
+    with pytest.raises(errors.CheckFailed):
+        await climb(
+            any_store,
+            Generator("one"),
+            Generator(WANTED),
+            checks=[check],
+            policy=TAKE_OVER,
+        )
+
+
+# -- memory
+
+
+async def test_another_rung_keeps_the_memory_of_the_first(store):
+    async def small(task: str, hint: str) -> str:
+        return WANTED if WANTED in hint else "one"
+
+    async def large(task: str, hint: str) -> str:
+        return WANTED
+
+    memory = Memory(store, holdout=0)
+    ladder: Any = [small, large]
+    for generate in (small, ladder):
+        await run(
+            "Sort the first ticket",
+            generate=generate,
+            checks=[Check()],
+            policy=TWICE,
+            memory=memory,
+            store=store,
+        )
+    newest, _ = await store.read(SCOPE, loops.newest, 9)
+    keys = {loop.head.memory_key for loop in newest}
+    assert len(keys) == 1
+    assert keys.pop().endswith("<locals>.small")
+
+
+async def test_the_answer_of_the_large_model_is_shown_to_the_small_one(store):
+    memory = Memory(store, holdout=0)
+    small = Named("small", "one", "two")
+    result = await climb(store, small, Named("large", WANTED), memory=memory)
+    assert result.passed
+
+    again = Named("small", WANTED)
+    second = await climb(store, again, Named("large"), memory=memory)
+    assert rungs(second) == [1]
+    assert WANTED in [turn.content for turn in again.prompts[0]]
+
+    [corrected] = [match for match in await memory.recall("t") if match.example.wrong]
+    assert corrected.state == "verified"
+    assert corrected.trust == "measured"
+    assert corrected.example.model == "small"
+    assert corrected.example.rung == 2
+
+
+async def test_a_rung_is_no_text_of_a_prompt(store):
+    memory = Memory(store, holdout=0)
+    await climb(
+        store, Named("tiny-7", "one", "two"), Named("huge-9", WANTED), memory=memory
+    )
+    small = Named("tiny-7", "one", "two")
+    large = Named("huge-9", "three", WANTED)
+    await climb(store, small, large, memory=memory)
+    prompts = [
+        turn.content for call in (*small.prompts, *large.prompts) for turn in call
+    ]
+    assert not [text for text in prompts if "huge-9" in text or "tiny-7" in text]
+
+
+# -- the plan
+
+
+async def fill(store: Any, loops: int, small: str, memory: Memory) -> None:
+    """Loops of which the large model solves each; the small one answers `small`."""
+    for number in range(loops):
+        await run(
+            f"task {number}",
+            generate=[
+                Rung(Generator(small), "small", price=0.0),
+                Rung(Generator(WANTED), "large"),
+            ],
+            checks=[Check()],
+            policy=TWICE,
+            memory=memory,
+            memory_key="tickets",
+            store=store,
+            id=f"fill {number}",
+        )
+
+
+async def test_the_record_of_a_memory_key_is_kept_with_its_loops(store):
+    memory = Memory(store, holdout=0)
+    await fill(store, 3, "one", memory)
+    record = await store.read(SCOPE, ladders.read_record, "tickets")
+    assert len(record.rungs) == 2
+    assert [round(share.count) for share in record.rungs[0].attempts] == [3, 3]
+    assert record.rungs[0].above.mean == 1
+    assert await store.read(SCOPE, ladders.read_record, "other") == ClimbRecord()
+
+
+async def test_the_plan_of_a_loop_is_stored_with_it(store):
+    memory = Memory(store, holdout=0)
+    await fill(store, 1, "one", memory)
+    planned = (await reread(store, "fill 0")).loop.ladder
+    assert planned is not None
+    assert planned.tries == (None, None)
+
+
+# -- bad input
+
+
+class NeedsMore:
+    def __call__(self, task: str, hint: str, more: str) -> str:
+        return task
+
+
+MODEL = Named("same", "one")
+
+
+@pytest.mark.parametrize(
+    ("generators", "message"),
+    [
+        pytest.param([], "1 to 16 generators", id="none"),
+        pytest.param(
+            [MODEL, MODEL], "generators that differ", id="the same model twice"
+        ),
+        pytest.param(
+            [MODEL, Writer(MODEL)], "generators that differ", id="in a Writer"
+        ),
+        pytest.param(
+            [MODEL, NeedsMore()], "a function of a task", id="another signature"
+        ),
+        pytest.param([MODEL, "large"], "a callable, a Writer or a Model", id="a name"),
+        pytest.param([Generator("a")] * 17, "1 to 16 generators", id="too many"),
+    ],
+)
+async def test_a_ladder_that_cannot_work_is_refused_before_the_first_call(
+    store, generators, message
+):
+    with pytest.raises(errors.InvalidInput, match=message):
+        await climb(store, *generators)
+    assert await store.read(SCOPE, loops.newest, 9) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"calls": 0}, id="no calls"),
+        pytest.param({"tokens": -1}, id="tokens below 0"),
+        pytest.param({"cost": float("nan")}, id="cost is no number"),
+        pytest.param({"price": -1.0}, id="price below 0"),
+    ],
+)
+def test_a_rung_with_a_limit_that_makes_no_sense_is_refused(fields):
+    with pytest.raises(errors.InvalidInput):
+        Rung(MODEL, **fields)
+
+
+async def test_a_limit_needs_a_name(store):
+    rung = Rung(lambda task: "one", calls=2)
+    with pytest.raises(errors.InvalidInput, match="limit of a day belongs to it"):
+        await climb(store, rung, Generator(WANTED))
+
+
+@pytest.mark.parametrize(
+    "generators",
+    [
+        pytest.param([Rung(MODEL, calls=2)], id="one rung"),
+        pytest.param([Generator("one"), Rung(MODEL, calls=2)], id="two rungs"),
+    ],
+)
+async def test_a_limit_of_the_day_needs_a_store(generators):
+    with pytest.raises(errors.InvalidInput, match="counts what a rung spends"):
+        await climb(None, *generators)

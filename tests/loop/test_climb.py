@@ -1,0 +1,147 @@
+"""When to climb: the record of a memory key, and the plan of a new loop."""
+
+from dataclasses import replace
+
+import pytest
+
+from heedful.loop import codec
+from heedful.loop.climb import (
+    EXPLORED_LOOPS,
+    AttemptShare,
+    ClimbRecord,
+    plan_ladder,
+    record_of,
+)
+from heedful.loop.ladder import Climb, Ladder, RungAttempt
+
+TWO = Ladder(names=("small", "large"))
+COSTS = {1: 1.0, 2: 5.0, 3: 25.0}
+
+
+def climb(*attempts: str) -> Climb:
+    """A loop: `1-` is an attempt of rung 1 that failed, `2+` one of 2 that passed."""
+    return Climb(
+        "loop",
+        tuple(
+            RungAttempt(int(mark[0]), mark[1] == "+", cost=COSTS[int(mark[0])])
+            for mark in attempts
+        ),
+    )
+
+
+def plans(record: ClimbRecord, ladder: Ladder = TWO) -> list[Ladder]:
+    return [plan_ladder(ladder, record, f"loop {number}") for number in range(400)]
+
+
+def plan(record: ClimbRecord, ladder: Ladder = TWO) -> Ladder:
+    """The plan of most loops."""
+    tries = [planned.tries for planned in plans(record, ladder)]
+    common = max(set(tries), key=tries.count)
+    return next(p for p in plans(record, ladder) if p.tries == common)
+
+
+@pytest.mark.parametrize(
+    ("loops", "tries"),
+    [
+        pytest.param([], (None, None), id="nothing is known"),
+        pytest.param(
+            [climb("1-", "1-", "2+")] * 5, (None, None), id="too little is known"
+        ),
+        pytest.param(
+            [climb("1-", "1-", "2+"), climb("1+")] * 50,
+            (1, None),
+            id="a retry never helps",
+        ),
+        pytest.param(
+            [climb("1-", "1+"), climb("1-", "1-", "2+")] * 50,
+            (None, None),
+            id="a retry helps in half of the loops",
+        ),
+        pytest.param(
+            [climb("1-", "1-", "2+")] * 100, (0, None), id="the small model never helps"
+        ),
+        pytest.param(
+            [climb("1-", "1+"), climb("1-", "1-", "2-")] * 50,
+            (None, 0),
+            id="the large model solves nothing",
+        ),
+    ],
+)
+def test_a_plan_follows_from_what_happened(loops, tries):
+    assert plan(record_of(loops)).tries == tries
+
+
+def test_a_plan_depends_on_the_price_of_a_climb():
+    cheap = [climb("1-", "1-", "2+"), climb("1-", "1+"), climb("1+")] * 40
+    record = record_of(cheap)
+    assert plan(record).tries == (None, None)
+
+    def repriced(loop: Climb) -> Climb:
+        attempts = [replace(a, cost=1.0) for a in loop.attempts]
+        return replace(loop, attempts=tuple(attempts))
+
+    assert plan(record_of([repriced(loop) for loop in cheap])).tries != (None, None)
+
+
+def test_without_prices_time_counts():
+    def timed(loop: Climb) -> Climb:
+        attempts = [replace(a, cost=0.0, seconds=a.cost) for a in loop.attempts]
+        return replace(loop, attempts=tuple(attempts))
+
+    loops = [climb("1-", "1-", "2+"), climb("1+")] * 50
+    assert plan(record_of([timed(loop) for loop in loops])).tries == (1, None)
+
+
+def test_one_loop_in_20_tries_all_rungs_so_that_the_plan_can_change():
+    ladders = plans(record_of([climb("1-", "1-", "2+")] * 100))
+    free = [ladder for ladder in ladders if ladder.tries == (None, None)]
+    expected = len(ladders) / EXPLORED_LOOPS
+    assert expected / 2 < len(free) < expected * 2
+    assert all("one loop in 20" in ladder.why for ladder in free)
+
+
+def test_the_same_loop_gets_the_same_plan():
+    record = record_of([climb("1-", "1-", "2+")] * 100)
+    assert plans(record) == plans(record)
+
+
+def test_a_plan_says_why():
+    planned = plan(record_of([climb("1-", "1-", "2+"), climb("1+")] * 50))
+    assert "attempt 2 of rung 1 (small) passes in 0% of the loops" in planned.why
+    assert "costs 0.20 of a climb" in planned.why
+
+
+def test_old_loops_fade():
+    before = [climb("1-", "1-", "2+")] * 100
+    after = [climb("1-", "1+")] * 100
+    assert plan(record_of([*before, *after])).tries == (None, None)
+
+
+def test_climbing_rests_until_its_interval_is_above_the_retries():
+    useless = [climb("1-", "1+"), climb("1-", "1-", "2-")] * 50
+    assert record_of(useless).rungs[0].rests
+    some = record_of([*useless, *[climb("1-", "1-", "2+")] * 10])
+    assert some.rungs[0].rests
+    many = record_of([*useless, *[climb("1-", "1-", "2+")] * 60])
+    assert not many.rungs[0].rests
+
+
+def test_a_rung_in_the_middle_that_solves_nothing_is_left_out():
+    three = Ladder(names=("small", "middle", "large"))
+    loops = [climb("1+"), climb("1-", "2-", "3+")] * 120
+    assert plan(record_of(loops), three).tries[1:] == (0, None)
+
+
+def test_the_record_is_stored_without_loss():
+    record = record_of([climb("1-", "1-", "2+"), climb("1+")] * 20)
+    assert codec.from_document(ClimbRecord, codec.to_document(record)) == record
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_the_interval_of_a_share_holds_its_mean(passed):
+    share = AttemptShare()
+    assert share.ends() == (0, 1)
+    for _ in range(30):
+        share = share.after(passed, cost=0.0, seconds=0.0)
+    low, high = share.ends()
+    assert low <= share.mean <= high

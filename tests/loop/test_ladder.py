@@ -1,0 +1,363 @@
+"""The ladder of a loop: which rung makes the next attempt, and why."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.errors import InvalidInput
+from heedful.loop import codec
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    apply_override,
+    decide,
+    end_rung,
+    standing_of,
+    take_over,
+)
+from heedful.loop.explain import explain
+from heedful.loop.ladder import Ladder
+from heedful.loop.record import Evaluation, Loop, Override, Usage
+from heedful.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+)
+from tests.loop.support import QUALITY, evaluated, loop_from
+
+TWO = Ladder(names=("small", "large"))
+THREE = Ladder(names=("small", "middle", "large"))
+X = evaluated("x")
+ONCE = Policy((MaxAttempts(1),))
+
+
+def climbed(
+    rungs: str,
+    *evaluations: Evaluation,
+    texts: Any = (),
+    ladder: Ladder = TWO,
+    **fields: Any,
+) -> Loop:
+    """A loop whose attempts were made by these rungs; by default all of them fail."""
+    loop = loop_from(evaluations or [X] * len(rungs), texts, ladder=ladder, **fields)
+    attempts = [
+        replace(attempt, rung=int(rung))
+        for attempt, rung in zip(loop.attempts, rungs, strict=True)
+    ]
+    return replace(loop, attempts=tuple(attempts))
+
+
+def again(loop: Loop, policy: Policy) -> Again:
+    """The verdict on a loop that goes on."""
+    verdict = decide(loop, policy)
+    assert isinstance(verdict, Again)
+    return verdict
+
+
+def done(loop: Loop, policy: Policy) -> Done:
+    """The verdict on a loop that has ended."""
+    verdict = decide(loop, policy)
+    assert isinstance(verdict, Done)
+    return verdict
+
+
+def rule_of_user(loop: Loop) -> str:
+    return "enough"
+
+
+# -- climbing
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop"),
+    [
+        pytest.param(MaxAttempts(2), climbed("11"), id="attempts"),
+        pytest.param(Echo(2), climbed("11"), id="echo"),
+        pytest.param(Repeat(), climbed("11", texts=["a", "a"]), id="repeat"),
+        pytest.param(Fatigue(0.1), climbed("11"), id="fatigue"),
+        pytest.param(Plateau(1), climbed("11"), id="plateau"),
+        pytest.param(rule_of_user, climbed("1"), id="a user's rule"),
+        pytest.param(All(Echo(2), Plateau(1)), climbed("11"), id="all of two"),
+    ],
+)
+def test_a_rule_ends_a_rung_and_the_next_one_begins(rule, loop):
+    verdict = decide(loop, Policy((rule,)))
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 2
+    assert len(verdict.climbed) == 1
+    assert verdict.feedback
+
+
+@pytest.mark.parametrize(
+    ("policy", "loop", "rule"),
+    [
+        pytest.param(
+            ONCE, climbed("1", cancelled="the user"), "cancelled", id="cancelled"
+        ),
+        pytest.param(
+            Policy((MaxAttempts(1), Budget(calls=3))),
+            climbed("1", extra=Usage(calls=3)),
+            "budget",
+            id="budget",
+        ),
+        pytest.param(
+            ONCE,
+            climbed("1", Evaluation(), goals=(QUALITY,)),
+            "unscored",
+            id="unscored",
+        ),
+        pytest.param(
+            Policy((All(MaxAttempts(1), Budget(calls=3)),)),
+            climbed("1", extra=Usage(calls=3)),
+            "attempts+budget",
+            id="a budget inside All",
+        ),
+    ],
+)
+def test_what_ends_the_whole_loop_does_not_climb(policy, loop, rule):
+    verdict = decide(loop, policy)
+    assert isinstance(verdict, Done)
+    assert rule in [stop.rule for stop in verdict.stopped_by]
+
+
+def test_the_last_rung_ends_the_loop():
+    verdict = done(climbed("12"), ONCE)
+    assert [stop.rule for stop in verdict.stopped_by] == ["attempts"]
+
+
+def test_a_candidate_that_passes_ends_the_loop_on_the_first_rung():
+    assert decide(climbed("1", Evaluation()), ONCE) == Done(1, passed=True)
+
+
+def test_each_rung_of_three_gets_its_attempts():
+    loop = climbed("1", ladder=THREE)
+    rungs = [1]
+    while isinstance(verdict := decide(loop, ONCE), Again):
+        rungs.append(verdict.rung)
+        loop = climbed("".join(map(str, rungs)), ladder=THREE)
+    assert rungs == [1, 2, 3]
+
+
+# -- what the rules see
+
+
+def test_attempts_count_within_the_rung():
+    policy = Policy((MaxAttempts(2),))
+    assert again(climbed("112"), policy) == replace(again(climbed("1"), policy), rung=2)
+    assert done(climbed("1122"), policy).stopped_by[0].rule == "attempts"
+
+
+def test_limits_can_differ_from_rung_to_rung():
+    policy = Policy((MaxAttempts(2, rungs=(2, 1)),))
+    assert again(climbed("11"), policy).rung == 2
+    assert done(climbed("112"), policy).stopped_by[0].rule == "attempts"
+
+
+def test_a_budget_counts_over_all_rungs():
+    policy = Policy((MaxAttempts(1), Budget(calls=2)))
+    loop = climbed("12")
+    paid = [replace(attempt, usage=Usage(calls=1)) for attempt in loop.attempts]
+    verdict = decide(replace(loop, attempts=tuple(paid)), policy)
+    assert isinstance(verdict, Done)
+    assert verdict.stopped_by[0].rule == "budget"
+    assert verdict.stopped_by[0].detail == "2 of 2 calls spent"
+
+
+def test_the_answer_of_the_rung_before_is_no_repeat():
+    policy = Policy((Repeat(),))
+    assert again(climbed("12", texts=["a", "a"]), policy).rung == 2
+    ended = done(climbed("122", texts=["b", "a", "a"]), policy)
+    assert ended.stopped_by[0].detail == "attempt 3 repeats attempt 2"
+
+
+def test_plateau_and_fatigue_begin_again_on_each_rung():
+    policy = Policy((Plateau(2), Fatigue(0.3)))
+    loop = climbed("1112")
+    assert again(loop, policy).climbed == ()
+    assert again(loop, policy).rung == 2
+    assert standing_of(loop, policy).fatigue == 0
+    ended = done(climbed("111222"), policy)
+    assert "no improvement since attempt 4" in [s.detail for s in ended.stopped_by]
+
+
+def test_best_is_the_best_of_all_rungs():
+    loop = climbed("12", X, evaluated("x", "y"))
+    assert done(loop, ONCE).best == 1
+
+
+# -- overrides
+
+
+def test_an_override_lifts_the_rule_on_the_rung_that_it_ended():
+    loop = climbed("12")
+    override = Override("attempts", "ann")
+    lifted, verdict = apply_override(loop, ONCE, done(loop, ONCE), override)
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 2
+    assert lifted.overrides[0].rung == 2
+
+
+def test_an_override_of_an_open_loop_counts_on_the_rung_that_comes_next():
+    loop = climbed("1")
+    override = Override("attempts", "ann", decisions=2)
+    lifted, _ = apply_override(loop, ONCE, decide(loop, ONCE), override)
+    assert lifted.overrides[0].rung == 2
+
+    longer = replace(climbed("12"), overrides=lifted.overrides)
+    assert again(longer, ONCE).rung == 2
+
+
+def test_an_override_does_not_count_on_another_rung():
+    override = Override("attempts", "ann", decisions=9, rung=1)
+    assert done(climbed("12", overrides=(override,)), ONCE).lifted == ()
+
+
+# -- the plan of a loop
+
+
+@pytest.mark.parametrize(
+    ("tries", "rungs"),
+    [
+        pytest.param((None, None), [1, 1, 2, 2], id="by the rules"),
+        pytest.param((1, None), [1, 2, 2], id="one try, then the large one"),
+        pytest.param((0, None), [2, 2], id="the large one at once"),
+        pytest.param((None, 0), [1, 1], id="the small one only"),
+    ],
+)
+def test_a_plan_says_where_a_loop_begins_and_when_it_climbs(tries, rungs):
+    ladder = Ladder(names=("small", "large"), tries=tries, why="as recorded")
+    policy = Policy((MaxAttempts(2),))
+    loop = Loop("loop", ladder=ladder)
+    rungs_made: list[int] = []
+    rung = loop.rung
+    while True:
+        rungs_made.append(rung)
+        loop = climbed("".join(map(str, rungs_made)), ladder=ladder)
+        verdict = decide(loop, policy)
+        if isinstance(verdict, Done):
+            break
+        rung = verdict.rung
+    assert rungs_made == rungs
+
+
+def test_a_climb_by_plan_says_why():
+    ladder = Ladder(names=("small", "large"), tries=(1, None), why="0 of 40 solved")
+    verdict = again(climbed("1", ladder=ladder), Policy((MaxAttempts(2),)))
+    assert [(s.rule, s.detail) for s in verdict.climbed] == [
+        ("ladder", "0 of 40 solved")
+    ]
+
+
+# -- rungs that fail or have spent their budget
+
+
+@pytest.mark.parametrize(
+    ("ladder", "failed", "instead"),
+    [
+        pytest.param(THREE, 1, 2, id="the next one above"),
+        pytest.param(THREE, 3, 2, id="the next one below"),
+        pytest.param(replace(THREE, closed=(2,)), 3, 1, id="one that is not closed"),
+        pytest.param(
+            replace(TWO, tries=(None, 0)), 1, 2, id="one that the plan skipped"
+        ),
+        pytest.param(replace(TWO, closed=(2,)), 1, None, id="none is left"),
+    ],
+)
+def test_another_rung_takes_over_from_one_that_fails(ladder, failed, instead):
+    loop, verdict = take_over(Loop("loop", ladder=ladder), Again(rung=failed), "down")
+    assert loop.ladder is not None
+    assert failed in loop.ladder.closed
+    if instead is None:
+        assert isinstance(verdict, Done)
+        assert verdict.passed is False
+    else:
+        assert isinstance(verdict, Again)
+        assert verdict.rung == instead
+        assert [(s.rule, s.detail) for s in verdict.climbed] == [
+            ("closed", f"rung {failed} ({ladder.names[failed - 1]}): down")
+        ]
+
+
+def test_a_loop_ends_as_without_the_rung_if_its_budget_is_spent():
+    loop = climbed("1")
+    verdict = again(loop, ONCE)
+    ended, end = end_rung(loop, ONCE, verdict, "200 of 200 calls of this day spent")
+    assert isinstance(end, Done)
+    assert [stop.rule for stop in end.stopped_by] == ["attempts", "closed"]
+    assert decide(ended, ONCE) == end
+    assert end.best == 1
+    assert "rung 2 (large): 200 of 200 calls" in end.stopped_by[1].detail
+
+
+def test_a_loop_ends_on_the_rung_whose_budget_is_spent_under_way():
+    loop = climbed("12")
+    _, end = end_rung(loop, Policy((MaxAttempts(3),)), Again(rung=2), "spent")
+    assert isinstance(end, Done)
+    assert [stop.rule for stop in end.stopped_by] == ["closed"]
+
+
+def test_a_loop_whose_first_rung_has_spent_its_budget_does_not_begin():
+    _, end = end_rung(Loop("loop", ladder=TWO), ONCE, Again(rung=1), "spent")
+    assert isinstance(end, Done)
+    assert end.best is None
+
+
+def test_a_loop_that_was_to_begin_on_a_spent_rung_begins_below():
+    loop = Loop("loop", ladder=replace(TWO, tries=(0, None)))
+    changed, verdict = end_rung(loop, ONCE, Again(rung=2), "spent")
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 1
+    assert changed.ladder is not None
+    assert changed.ladder.closed == (2,)
+
+
+# -- records
+
+
+@given(
+    tries=st.lists(st.none() | st.integers(0, 3), min_size=3, max_size=3),
+    closed=st.sets(st.integers(1, 3), max_size=2),
+)
+def test_a_ladder_and_its_verdicts_are_stored_without_loss(tries, closed):
+    if all(limit == 0 for limit in tries):
+        tries[0] = None
+    ladder = replace(THREE, tries=tuple(tries), closed=tuple(sorted(closed)))
+    assert codec.from_document(Ladder, codec.to_document(ladder)) == ladder
+    verdict = decide(climbed("1", ladder=ladder), ONCE)
+    assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
+
+
+def test_a_loop_without_a_ladder_is_stored_as_before():
+    assert "rung" not in codec.verdict_to(Again())
+    assert "rungs" not in codec.rule_to(MaxAttempts(2))
+
+
+def test_the_explanation_names_the_rung():
+    text = str(explain(climbed("12"), ONCE))
+    assert "again on rung 2 (attempts: 1 of 1 attempts made)" in text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"names": ("one",)}, id="one rung"),
+        pytest.param({"names": ("a",) * 17}, id="too many rungs"),
+        pytest.param({"names": ("a", "b"), "tries": (1,)}, id="a limit is missing"),
+        pytest.param({"names": ("a", "b"), "tries": (0, 0)}, id="no rung may try"),
+        pytest.param({"names": ("a", "b"), "tries": (-1, None)}, id="below 0"),
+        pytest.param(
+            {"names": ("a", "b"), "closed": (3,)}, id="a closed rung is unknown"
+        ),
+    ],
+)
+def test_a_ladder_that_makes_no_sense_is_refused(fields):
+    with pytest.raises(InvalidInput):
+        Ladder(**fields)
