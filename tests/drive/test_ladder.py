@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import heedful
-from heedful import errors
+from heedful import checks, errors
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung, Writer
 from heedful.loop.climb import ClimbRecord
@@ -38,7 +38,8 @@ class Named(ScriptedModel):
 async def climb(store: Any, *generators: Any, **options: Any) -> heedful.Result[Any]:
     options.setdefault("checks", [Check()])
     options.setdefault("policy", TWICE)
-    return await run("t", generate=list(generators), store=store, **options)
+    task = options.pop("task", "t")
+    return await run(task, generate=list(generators), store=store, **options)
 
 
 def rungs(result: heedful.Result[Any]) -> list[int]:
@@ -380,6 +381,36 @@ async def test_the_answer_of_the_large_model_is_shown_to_the_small_one(store):
     assert corrected.trust == "measured"
     assert corrected.example.model == "small"
     assert corrected.example.rung == 2
+
+
+async def test_all_first_tries_of_the_large_model_teach_the_small_one(store):
+    # Nothing verifies an accepted first try, and a prompt has at most one lesson that
+    # is not verified. The examples of a memory key whose loops broke a rule are exempt.
+    memory = Memory(store, holdout=0)
+    options: dict[str, Any] = {
+        "checks": [checks.contains("right")],
+        "memory": memory,
+        "memory_key": "tickets",
+    }
+    first = "Sort ticket 0 about a card"
+    await climb(
+        store,
+        Named("small", "no", "no"),
+        Named("large", "right"),
+        task=first,
+        **options,
+    )
+    answers = ["right one", "right two", "right three"]
+    for number, answer in enumerate(answers, 1):
+        task = f"Sort ticket {number} about a card"
+        await climb(store, Named("large", answer), task=task, **options)
+
+    small = Named("small", "right four")
+    task = "Sort ticket 4 about a card"
+    await climb(store, small, Named("large"), task=task, **options)
+    turns = [turn.content for turn in small.prompts[0] if turn.role == "assistant"]
+    assert len(turns) == 3
+    assert len(set(turns) & set(answers)) >= 2
 
 
 async def test_a_rung_is_no_text_of_a_prompt(store):

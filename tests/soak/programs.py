@@ -144,6 +144,45 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
     await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(3)))
 
 
+# What the large model of `climb` may spend on a day, and what a call of it uses.
+LARGE_CALLS = 9
+LARGE_USAGE = Usage(1, 6, completion_tokens=4, cost=0.5)
+
+
+async def climb(url: str, log: str, seed: str) -> None:
+    """Drive six loops whose small model never passes and whose large one may not
+    always; both log their calls.
+    """
+    chance = random.Random(seed)
+
+    async def small(task: str, hint: str) -> str:
+        await asyncio.sleep(chance.random() * 0.004)
+        context = heedful.context()
+        note(log, "small", context.loop_id, context.attempt)
+        return f"{task} {context.attempt}"
+
+    async def large(task: str, hint: str) -> Answer:
+        await asyncio.sleep(chance.random() * 0.004)
+        context = heedful.context()
+        note(log, "large", context.loop_id, context.attempt)
+        return Answer(f"{task} {context.attempt} by large", LARGE_USAGE)
+
+    async def check(candidate: str, context: Context) -> list[Finding]:
+        await asyncio.sleep(chance.random() * 0.004)
+        is_right = context.attempt == 4 and "large" in candidate
+        return [] if is_right else [Finding("c", "not yet")]
+
+    run = partial(
+        heedful.run,
+        generate=[small, heedful.Rung(large, "large", calls=LARGE_CALLS)],
+        checks=[check],
+        policy=heedful.Policy((MaxAttempts(2),)),
+        store=url,
+        memory=url,
+    )
+    await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(6)))
+
+
 async def pipeline(folder: str, seed: str) -> None:
     """Run a pipeline, or resume it; `pure` fails as often as `FAILS` says."""
     root = Path(folder)

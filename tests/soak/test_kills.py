@@ -4,10 +4,12 @@ repeated.
 
 import asyncio
 import json
+import os
 import random
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,29 @@ import pytest
 from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.decide import Done
+from heedful.loop.ladder import Climb, Spending
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.store import exposures, open_store
+from heedful.store import exposures, ladders, open_store
 from heedful.store import loops as loop_store
+from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 from tests.conftest import SOAK
 from tests.memory.dreams import dump_tables
 from tests.pipeline.support import without_times
-from tests.soak.programs import FAILS, SECONDS, lessons
+from tests.postgres import Urls, drop, fresh
+from tests.soak.programs import (
+    FAILS,
+    LARGE_CALLS,
+    LARGE_USAGE,
+    SECONDS,
+    lessons,
+)
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
 HEALTHY = [("ok",)]
+MAX_LADDER_ROUNDS = 40  # with five kills or so in each
 PROGRAM = "from tests.soak.programs import main; main()"
 
 
@@ -181,6 +193,70 @@ def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
         ended(started("drive", path, log, "impure", 1))
     calls = Counter(lines(log))
     assert all(calls["generate", id, number] == 1 for id, number in checked)
+
+
+# -- ladders
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_database(request, tmp_path) -> Iterator[Callable[[], str]]:
+    """Makes an empty database of either kind, and returns its URL."""
+    servers: list[Urls] = []
+
+    def make() -> str:
+        if request.param == "sqlite":
+            return str(tmp_path / f"{os.urandom(4).hex()}.db")
+        servers.append(fresh())
+        return servers[-1].service
+
+    yield make
+    for urls in servers:
+        drop(urls)
+
+
+async def stored_climbs(url: str) -> tuple[list[StoredLoop], list[Climb], Spending]:
+    """The loops, how their ladders ended, and what the large model has spent."""
+    store = open_store(url)
+    loops, _ = await store.read(SCOPE, loop_store.newest, limit=99)
+    climbs = await store.read(SCOPE, ladders.newest, loops[0].head.memory_key, 99)
+    spent = await store.read(SCOPE, ladders.spending, "large", time.time())
+    await store.close()
+    return loops, climbs, spent
+
+
+def test_a_killed_ladder_calls_no_model_more_often_than_it_may(tmp_path, new_database):
+    chance = random.Random(SOAK)
+    for round in range(min(SOAK, MAX_LADDER_ROUNDS)):
+        url = new_database()
+        log = tmp_path / f"{round}.log"
+        kills = killed_until_done("climb", url, log, chance=chance, seconds=0.3)
+        check_ladder(url, Counter(lines(log)), kills)
+
+
+def check_ladder(url: str, calls: Counter[tuple[Any, ...]], kills: int) -> None:
+    """Check what `climb` left after so many kills; `calls` counts what it called."""
+    loops, climbs, spent = asyncio.run(stored_climbs(url))
+    large_calls = sum(n for (model, *_), n in calls.items() if model == "large")
+    assert large_calls <= spent.calls <= LARGE_CALLS
+
+    attempts = [(loop.id, a) for loop in loops for a in loop.loop.attempts]
+    large_attempts = [a for _, a in attempts if a.rung == 2]
+    # Tokens are added with the answer, so a crash loses only those of calls in flight.
+    tokens = sum(attempt.usage.tokens for attempt in large_attempts)
+    assert tokens == spent.tokens == LARGE_USAGE.tokens * len(large_attempts)
+
+    assert len(loops) == len(climbs) == 6
+    for loop in loops:
+        assert isinstance(loop.verdict, Done)
+        rungs = [attempt.rung for attempt in loop.loop.attempts]
+        assert rungs == sorted(rungs)
+        assert rungs[:2] == [1, 1]
+        if not loop.verdict.passed:
+            stops = {stop.rule for stop in loop.verdict.stopped_by}
+            assert stops <= {"attempts", "closed"}
+
+    repeated = calls.total() - len(attempts)
+    assert 0 <= repeated <= 6 * (kills + 1)  # only calls in flight
 
 
 # -- pipelines
