@@ -79,11 +79,14 @@ class MaxAttempts:
         for limit in self.rungs:
             check_integer("rungs", limit)
 
-    def __call__(self, loop: Loop) -> str | None:
-        limit = self.limit
-        if self.rungs:
-            limit = self.rungs[min(loop.rung, len(self.rungs)) - 1]
+    def limit_of(self, rung: int) -> int:
+        """Return the limit of a rung, counted from 1."""
+        if not self.rungs:
+            return self.limit
+        return self.rungs[min(rung, len(self.rungs)) - 1]
 
+    def __call__(self, loop: Loop) -> str | None:
+        limit = self.limit_of(loop.rung)
         count = len(loop.attempts)
         if count < limit:
             return None

@@ -199,8 +199,10 @@ def _decided_facts(
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
 
-    A rule of several that must all stop has a row for each of them.
+    Rules count the attempts of the last rung. A rule of several that must all stop has
+    a row for each of them.
     """
+    loop = loop.of_rung()
     rows = []
     for rule in rules:
         for part in flat((rule,)):
@@ -218,7 +220,7 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
     """Return the value that a rule compares and its limit; 0 and 0 if it has none."""
     match rule:
         case MaxAttempts():
-            return len(loop.attempts), rule.limit
+            return len(loop.attempts), rule.limit_of(loop.rung)
         case Fatigue():
             return rule.level(loop), rule.limit
         case Echo():
@@ -275,7 +277,7 @@ def _decide_again(
     for end in range(1, len(loop.attempts) + 1):
         verdict = decide(loop.upto(end), changed)
         if isinstance(verdict, Again):
-            answer["each"].append("again")
+            answer["each"].append("climbed" if verdict.climbed else "again")
             continue
 
         kind = "passed" if verdict.passed else "stopped"
