@@ -41,6 +41,19 @@ def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
     )
 
 
+def test_the_package_and_key_of_each_model_are_checked_once(session):
+    done = session(("doctor --model openai:x,anthropic:y,openai:z --json", 1))
+    names = [sign["name"] for sign in done.json["signs"]]
+    found = [s["found"] for s in done.json["signs"] if s["name"] == "model's key"]
+    assert names.count("model's package") == 2
+    assert found == ["OPENAI_API_KEY is not set", "ANTHROPIC_API_KEY is not set"]
+
+
+def test_weights_of_any_model_are_needed(session):
+    done = session(("doctor --model toy:answer,embedded --json", 1))
+    assert not signs(done)[f"weights {NAME}"]["well"]
+
+
 def test_a_judge_says_how_well_it_judges(desk, session, monkeypatch):
     wise = "tests.checks.support:wise"
     noisy = "tests.checks.support:noisy"

@@ -65,6 +65,7 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
         "solved": 2,
         "calls": 5,
         "tokens": 60,  # the call that failed was one, too
+        "rungs": [],
     }
     assert rows(done)[1] == {
         "id": "green",
@@ -78,7 +79,129 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
         "stopped_by": "",
         "candidate": "green",
         "memory": "shown nothing",
+        "climb": None,
     }
+
+
+# Several models: the answers of toy:nothing never pass
+
+LADDER = "run tasks.jsonl --model toy:nothing,toy:answer --policy attempts.limit=2"
+
+
+def test_the_models_of_a_run_take_over_in_their_order(desk):
+    desk.tasks(TASKS[:2])
+    done = desk.heedful(f"{LADDER} --no-memory --prices 0,0.01")
+    assert done.code == 0
+    assert "2 tasks, models toy:nothing, toy:answer" in done.err
+    assert "✓ red  3 attempts, calls: 3" in done.err
+    assert ", rung 2" in done.err
+    table = [line.split() for line in done.out.splitlines() if " toy:" in line]
+    assert table[0][:6] == ["1", "toy:nothing", "0", "(0%)", "4", "4"]
+    assert table[0][7] == "0"
+    assert table[1][:8] == ["2", "toy:answer", "2", "(100%)", "2", "2", "30", "0.3"]
+
+
+def test_figures_by_rung_in_json_are_those_of_the_rows(desk):
+    desk.tasks(TASKS)
+    done = desk.heedful(f"{LADDER} --json --prices 0,0.01")
+    small, large = done.json["rungs"]
+    attempts = [a for row in rows(done) for a in row["climb"]["attempts"]]
+    assert done.json["model"] == "toy:nothing,toy:answer"
+    assert small["model"] == "toy:nothing"
+    assert large["model"] == "toy:answer"
+    assert small["tasks"] == 0
+    assert large["tasks"] == 2
+    assert large["share"] == pytest.approx(2 / 3)
+    assert small["calls"] + large["calls"] == done.json["calls"]
+    assert small["tokens"] + large["tokens"] == done.json["tokens"]
+    assert large["cost"] == pytest.approx(0.01 * large["tokens"])
+    assert large["attempts"] == sum(1 for a in attempts if a["rung"] == 2)
+
+
+def test_a_ladder_in_the_settings_is_resumed_without_another_call(desk):
+    desk.write("heedful.toml", 'model = "toy:nothing,toy:answer"\nprices = "0,0.01"\n')
+    desk.tasks(TASKS[:2])
+    first = desk.heedful("run tasks.jsonl --json")
+    calls = desk.calls()
+    again = desk.heedful("run tasks.jsonl --resume --json")
+    assert first.code == 0
+    assert again.json["rungs"] == first.json["rungs"]
+    assert desk.calls() == calls
+
+
+def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
+    desk.tasks([TASKS[0]])
+    broken = desk.heedful("run tasks.jsonl --model toy:nothing,toy:raises --json")
+    assert broken.code == 5
+    assert "the model fell over" in broken.json["error"]["message"]
+    done = desk.heedful(
+        "run tasks.jsonl --model toy:nothing,toy:answer --resume --json"
+    )
+    [row] = rows(done)
+    assert row["passed"]
+    assert [rung["model"] for rung in done.json["rungs"]] == [
+        "toy:nothing",
+        "toy:answer",
+    ]
+
+
+BAD_LADDERS = {
+    "an empty name": (
+        "toy:answer,,toy:nothing",
+        "--model is 'toy:answer,,toy:nothing'; it must have a name on each side",
+    ),
+    "the same model twice": (
+        "toy:answer,toy:answer",
+        "it names toy:answer twice",
+    ),
+    "no model among others": ("toy:answer,none", "none is no model"),
+    "a model that does not open": (
+        "toy:answer,nope",
+        "no model is called 'nope'; there are: embedded",
+    ),
+    "fewer prices": (
+        "toy:answer,toy:nothing --prices 0.1",
+        "prices is '0.1'; it must be one price for each model: toy:answer, toy:nothing",
+    ),
+    "a price below 0": (
+        "toy:answer --prices=-1",
+        "--prices is '-1'; '-1' must be the cost of a token for each model",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LADDERS)
+def test_a_wrong_ladder_is_refused_before_anything_is_written(desk, case):
+    options, message = BAD_LADDERS[case]
+    desk.tasks(TASKS[:2])
+    done = desk.heedful(f"run tasks.jsonl --model {options}")
+    assert done.code == 2
+    assert message in done.err
+    assert not (desk.folder / "heedful.db").exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["reflect x.json", "worker --once", "demo", "serve"]
+)
+def test_a_command_that_asks_one_model_names_the_first_of_several(desk, command):
+    done = desk.heedful(f"{command} --model toy:answer,toy:nothing")
+    assert done.code == 2
+    assert "this command asks one model; give one: --model toy:answer" in done.err
+
+
+def test_a_command_that_asks_one_model_takes_the_first_of_the_settings(desk):
+    desk.tasks(TASKS[:2])
+    desk.heedful(RUN)
+    several = "toy:answer,toy:nothing"
+    done = desk.heedful("worker --once", HEEDFUL_MODEL=several)
+    assert done.code == 0
+    assert "model: toy:answer\n" in done.err
+
+
+def test_a_list_of_models_cannot_judge(desk):
+    done = desk.heedful("judge check toy:answer,toy:nothing")
+    assert done.code == 2
+    assert "one model judges; name it, for instance toy:answer" in done.err
 
 
 def test_names_of_runs_and_what_a_resumed_run_does(desk, session):

@@ -33,7 +33,8 @@ def test_options_before_environment_before_files(monkeypatch):
 
 def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     values = {
-        "model": "m",
+        "model": "m,n",
+        "prices": "0,0.5",
         "judge": "j",
         "embedder": "none",
         "db": "d",
@@ -106,6 +107,16 @@ WRONG_FILES = {
         "heedful.toml",
         "policy = 5",
         "policy in heedful.toml is 5; it must be a policy as text of",
+    ),
+    "a comma too many": (
+        "heedful.toml",
+        "model = 'a,'",
+        "model in heedful.toml is 'a,'; it must have a name on each side of a comma",
+    ),
+    "no price": (
+        "heedful.toml",
+        "prices = '0,x'",
+        "prices in heedful.toml is '0,x'; 'x' must be the cost of a token for each",
     ),
     "a long name is cut": (
         "heedful.toml",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from heedful import Memory, Pipeline
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.loop.share import Share
 from heedful.memory.dream import Dreams, consolidate
 from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
-from heedful.web.figures import Share
 from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sessions
 from tests.engines import change_rows
 from tests.memory.dreams import learn_git_failures

@@ -126,7 +126,7 @@ COMMAND_TABLE = {
 
 # The settings that are options of a command. Most commands also have --db and --json.
 COMMAND_SETTINGS = {
-    "run": "model policy memory holdout jobs timeout max_tokens",
+    "run": "model prices policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
     **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
     "ui": "port tenant",
@@ -199,7 +199,12 @@ def _setting_option(help: str, *names: str) -> Any:
 
 
 def _shared(
-    model: Annotated[str | None, _setting_option("The model.")] = None,
+    model: Annotated[
+        str | None, _setting_option("The model; for a run also several: small,large.")
+    ] = None,
+    prices: Annotated[
+        str | None, _setting_option("Cost of a token of each model: 0,0.00001.")
+    ] = None,
     policy: Annotated[
         str | None, _setting_option("The policy: when to stop. [default]")
     ] = None,

@@ -131,10 +131,17 @@ def _check_sqlite() -> Sign:
 
 
 def _check_package_and_key(values: Settings) -> Iterator[Sign]:
-    """Check the package of the model, and the key of its provider, where it needs
+    """Check the package of each model, and the key of its provider, where it needs
     them.
     """
-    kind = values.model.partition(":")[0]
+    # Two models of one provider have the same package and key.
+    kinds = dict.fromkeys(name.partition(":")[0] for name in values.models)
+    for kind in kinds:
+        yield from _check_kind(kind)
+
+
+def _check_kind(kind: str) -> Iterator[Sign]:
+    """Check the package and the key that a kind of model needs."""
     if kind in MODEL_EXTRAS:
         package, extra = MODEL_EXTRAS[kind]
         try:
@@ -174,9 +181,9 @@ def _check_stored_judge(values: Settings) -> Sign:
 
 def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
-    needed_by_model = weights.needed(values.model)
+    needed_by_models = [weights.needed(name) for name in values.models]
     for file in weights.known():
-        is_needed = file == needed_by_model
+        is_needed = file in needed_by_models
         if values.embedder == "minilm" and file.name in weights.EMBEDDER_WEIGHTS:
             is_needed = True
 
@@ -330,7 +337,8 @@ def fetch(
     if name:
         chosen = weights.find(name)
     else:
-        chosen = weights.needed(values.model) or weights.find("embedded")
+        needed = filter(None, map(weights.needed, values.models))
+        chosen = next(needed, None) or weights.find("embedded")
 
     fetching = weights.fetch(
         chosen, path=source, cache=values.cache, progress=output.fetched

@@ -102,7 +102,7 @@ def reflect(
     """
     # Failures are printed below.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
-    values = settings()
+    values = settings().with_one_model()
     names_model = "model" in current_command().options and values.model != NO_MODEL
     results: list[EpisodeResult] = []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
@@ -198,6 +198,22 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
         yield model
     finally:
         await model.close()
+
+
+@asynccontextmanager
+async def opened_models(values: Settings) -> AsyncIterator[list[Model]]:
+    """Open all models of the settings, cheapest first, and close them after the block.
+
+    Raises as `opened_model` does.
+    """
+    async with AsyncExitStack() as stack:
+        models = []
+        for name in values.models:
+            values_of_model = values.model_copy(update={"model": name})
+            models.append(
+                await stack.enter_async_context(opened_model(values_of_model))
+            )
+        yield models
 
 
 def model_here(values: Settings) -> Model | None:

@@ -36,16 +36,18 @@ from heedful.cli.output import (
     progress,
     say,
 )
-from heedful.cli.resources import memory_of, opened_model, opened_store
-from heedful.cli.settings import Settings, scope_of, settings
+from heedful.cli.resources import memory_of, opened_models, opened_store
+from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
-from heedful.drive.generate import Generate, Writer
+from heedful.drive.generate import Generators, Rung, Writer
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
+from heedful.loop.ladder import Climb
 from heedful.loop.reach import reach
+from heedful.loop.rungs import RungFigures, figure_ladders
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import write_html
@@ -74,7 +76,8 @@ class TaskResult:
     """The result of a task.
 
     `at_once` is true if the first try passed. `stopped_by` is a rule, "" if the task
-    passed. `memory` says what memory showed, "" without memory.
+    passed. `memory` says what memory showed, "" without memory. `climb` has the
+    attempts with their rungs if the run has several models, else it is None.
     """
 
     id: str
@@ -89,6 +92,7 @@ class TaskResult:
     stopped_by: str
     candidate: Any
     memory: str = ""
+    climb: Climb | None = None
 
     def __str__(self) -> str:
         mark = "✓" if self.passed else "✗"
@@ -98,6 +102,8 @@ class TaskResult:
             f"{self.seconds:.1f} s"
         )
 
+        if self.climb is not None and self.climb.answered_by:
+            line += f", rung {self.climb.answered_by}"
         if self.memory:
             line += f", memory {self.memory}"
         if self.stopped_by:
@@ -151,12 +157,15 @@ def run(
 ) -> int:
     """Drive every task of a file until its answer passes or a rule stops the loop.
 
-    Exits with 0 if all tasks passed, otherwise with 1. A run that was interrupted or
-    killed can be resumed. Stored answers are not requested from the model again. At the
+    Exits with 0 if all tasks passed, otherwise with 1. With several models, separated
+    by commas, the next one takes over when a rule ends the attempts of one. --prices
+    has the cost of a token of each. A run that was interrupted or killed can be
+    resumed. Stored answers are not requested from the model again. At the
     end, a page in the folder `reports` shows every attempt, what was wrong with it, and
     what memory showed.
     """
     values = settings()
+    _ = values.costs  # before anything is opened
     if name is not None:
         _check_run_name(name)
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may be beside the tasks
@@ -208,7 +217,7 @@ async def _drive(task_run: TaskRun) -> None:
     scope = scope_of(values)
     total = len(task_run.tasks)
     async with (
-        opened_model(values) as model,
+        opened_models(values) as models,
         opened_store(values, new=not task_run.resume) as store,
     ):
         if task_run.resume:
@@ -217,7 +226,9 @@ async def _drive(task_run: TaskRun) -> None:
             task_run.name = await _claim_new_name(store, scope, task_run)
 
         tasks = counted(total, "task")
-        say(f"run {task_run.name}: {tasks}, model {model.name}, {store.url}")
+        names = ", ".join(model.name for model in models)
+        noun = "model" if len(models) == 1 else "models"
+        say(f"run {task_run.name}: {tasks}, {noun} {names}, {store.url}")
         progress().bar("running", 0, total, f"0/{total}")
 
         def watch(row: TaskResult) -> None:
@@ -231,7 +242,13 @@ async def _drive(task_run: TaskRun) -> None:
         driver = TaskDriver(
             run=task_run.name,
             policy=task_run.policy,
-            generate=Writer(model, task_run.system, max_tokens=values.max_tokens),
+            generate=[
+                Rung(
+                    Writer(model, task_run.system, max_tokens=values.max_tokens),
+                    price=price,
+                )
+                for model, price in zip(models, values.costs, strict=True)
+            ],
             store=store,
             scope=scope,
             memory=memory_of(values, store) if values.memory else None,
@@ -265,7 +282,7 @@ class TaskDriver:
 
     run: str
     policy: Policy
-    generate: Generate | Writer
+    generate: Generators
     store: Store | str
     scope: Scope | None
     memory: Memory | None
@@ -303,6 +320,7 @@ class TaskDriver:
             stopped_by=result.stopped_by[0].rule if result.stopped_by else "",
             candidate=result.candidate,
             memory=result.briefing.summary if result.briefing else "",
+            climb=result.loop.climb(),
         )
 
 
@@ -360,11 +378,13 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     places = {task.id: place for place, task in enumerate(task_run.tasks)}
     rows = sorted(task_run.rows, key=lambda row: places[row.id])
     sums = _sums_of(rows)
+    rungs = figure_ladders(row.climb for row in rows if row.climb is not None).rungs
     document: dict[str, Any] = {
         "run": task_run.name,
         "db": shown(task_run.settings.db),
-        "model": _model_without_secret(task_run.settings.model),
+        "model": ",".join(map(shown_model, task_run.settings.models)),
         **sums,
+        "rungs": rungs,
         "rows": rows,
         "report": task_run.page,
     }
@@ -372,10 +392,13 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     # After a failure, --json prints one document: the error with these fields.
     if failure is None or not current_command().json:
         table: object = ""
+        ladder: object = ""
         page = ""
         then = ""
         if rows:
             table = TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}])
+        if rungs:
+            ladder = TextTable(RUNG_COLUMNS, rungs, text_columns=2)
         if rows and task_run.page is not None:
             page = f"report {task_run.page}"
 
@@ -383,7 +406,7 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         if failed:
             then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
 
-        answer(document, table, page, then)
+        answer(document, table, ladder, page, then)
 
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1
@@ -405,16 +428,22 @@ def _sums_of(rows: Sequence[TaskResult]) -> dict[str, float]:
     }
 
 
-def _model_without_secret(model: str) -> str:
-    """Return a model's name without the password that its address, before a #, has."""
-    address, mark, name = model.rpartition("#")
-    return f"{shown(address)}{mark}{name}"
-
-
 SUM_COLUMNS: Columns = {
     "": "run",
     **columns("tasks first_try solved calls tokens seconds", first_try="at_once"),
 }
+
+
+def _share_of(figures: RungFigures) -> str:
+    """Return the tasks that a rung answered, and their share."""
+    return f"{figures.tasks} ({figures.share:.0%})"
+
+
+RUNG_COLUMNS = columns(
+    "rung model answered attempts calls tokens cost seconds",
+    answered=_share_of,
+    cost=lambda figures: f"{figures.cost:.6g}",
+)
 
 
 async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:
@@ -511,7 +540,7 @@ def demo(
     numbers. With --pipeline, a pipeline of checked stages runs instead; the first
     attempts of two stages fail. If you stop the demo, the same command continues it.
     """
-    values = settings()
+    values = settings().with_one_model()
     if pipeline and (full or tasks):
         raise errors.InvalidInput(
             "--pipeline", "with --full or --tasks", "without both of them"

@@ -65,7 +65,7 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
     If no key exists, the service listens on this machine only, and every caller may do
     everything. As soon as `heedful key create` has created a key, callers need one.
     """
-    values = settings()
+    values = settings().with_one_model()
 
     if values.workers and values.db.startswith(POSTGRES_PREFIXES):
         raise UsageError(
@@ -91,7 +91,9 @@ def ui(
     """
     _check_packages("heedful ui", "ui", SERVICE_PACKAGES)
     return _until_stopped(
-        _show_pages(settings(), read_only=read_only, browser=not no_browser)
+        _show_pages(
+            settings().with_one_model(), read_only=read_only, browser=not no_browser
+        )
     )
 
 
@@ -103,7 +105,7 @@ def mcp() -> int:
     otherwise. `heedful serve` has the same tools at /mcp.
     """
     _check_packages("heedful mcp", "mcp", ("mcp", "fastapi", "prometheus_client"))
-    asyncio.run(_mcp(settings()))
+    asyncio.run(_mcp(settings().with_one_model()))
     return 0
 
 

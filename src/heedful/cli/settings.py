@@ -22,6 +22,7 @@ from pydantic import (
     Field,
     Json,
     ValidationError,
+    field_validator,
 )
 from typer import Option
 
@@ -29,6 +30,9 @@ from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Scope, Trust
+from heedful.loop.ladder import MAX_RUNGS
+from heedful.loop.record import MAX_SCORE
+from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.workspace import find_repository, folder_db, read_table
 
@@ -83,8 +87,9 @@ class Settings(BaseModel):
     of recalled lessons that is withheld from prompts. `timeout` is in seconds for each
     attempt.
 
-    `model` and `judge` may be "none". The judge gives the scores that callers of
-    `heedful serve` do not report.
+    `model` may be several, separated by commas, cheapest first: the rungs of a ladder.
+    `prices` has the cost of a token of each. `model` and `judge` may be "none". The
+    judge gives the scores that callers of `heedful serve` do not report.
 
     `trust` has the trust of sources in sessions of agents, `hook` what the hooks of
     coding agents do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time
@@ -102,7 +107,8 @@ class Settings(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
-    model: Name = "embedded"
+    model: Written = "embedded"
+    prices: Written | None = None
     judge: Name = NO_MODEL
     embedder: Literal["auto", "minilm", "none"] = "auto"
     db: Written = DEFAULT_DATABASE_FILE
@@ -139,6 +145,85 @@ class Settings(BaseModel):
     drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
     reflection_enabled: bool = True
     reflection_mode: Annotated[Literal["lite", "full"], ANY_CASE] = "full"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models, cheapest first."""
+        return tuple(name.strip() for name in self.model.split(","))
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The cost of a token of each model, 0 by default.
+
+        Raises InvalidInput if there are more or fewer prices than models.
+        """
+        if self.prices is None:
+            return (0.0,) * len(self.models)
+
+        costs = tuple(map(float, self.prices.split(",")))
+        if len(costs) != len(self.models):
+            names = ", ".join(map(shown_model, self.models))
+            allowed = f"one price for each model: {names}"
+            raise InvalidInput("prices", self.prices, allowed)
+        return costs
+
+    @field_validator("model")
+    @classmethod
+    def _check_models(cls, text: str) -> str:
+        """Raise ValueError unless each part of the text can name another model."""
+        names = [name.strip() for name in text.split(",")]
+        if not all(names):
+            raise ValueError("it must have a name on each side of a comma")
+        if max(map(len, names)) > MAX_MODEL_NAME_CHARS:
+            longest = f"it must have at most {MAX_MODEL_NAME_CHARS} characters a name"
+            raise ValueError(longest)
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                model = shown_model(name)
+                message = f"it names {model} twice; the same model fails again"
+                raise ValueError(message)
+        if NO_MODEL in names and len(names) > 1:
+            raise ValueError(f"{NO_MODEL} is no model; remove it or the others")
+        if len(names) > MAX_RUNGS:
+            raise ValueError(f"it must be at most {MAX_RUNGS} models")
+        return text
+
+    @field_validator("prices")
+    @classmethod
+    def _check_prices(cls, text: str | None) -> str | None:
+        """Raise ValueError unless each part of the text is a price."""
+        for part in (text or "0").split(","):
+            try:
+                is_price = 0 <= float(part) <= MAX_SCORE
+            except ValueError:
+                is_price = False
+            if not is_price:
+                allowed = "the cost of a token for each model, such as 0,0.00001"
+                raise ValueError(f"{part.strip()!r} must be {allowed}")
+        return text
+
+    @field_validator("judge")
+    @classmethod
+    def _check_judge(cls, name: str) -> str:
+        """Raise ValueError if the judge is a list of models."""
+        first, comma, _ = name.partition(",")
+        if comma:
+            raise ValueError(f"one model judges; name it, for instance {first}")
+        return name
+
+    def with_one_model(self) -> Settings:
+        """Return the settings of a command that asks one model: the first of several.
+
+        Raises UsageError if the option --model names several.
+        """
+        first, *others = self.models
+        if others and "model" in current_command().options:
+            named = ",".join(map(shown_model, self.models))
+            raise UsageError(
+                f"--model is {named!r}, but this command asks one model; give one: "
+                f"--model {shown_model(first)}"
+            )
+        return self.model_copy(update={"model": first})
 
 
 def settings(**options: Any) -> Settings:
@@ -311,6 +396,12 @@ def time_after(option: str, text: str | None) -> float | None:
     not given.
     """
     return None if text is None else time.time() + seconds(option, text)
+
+
+def shown_model(name: str) -> str:
+    """Return a model's name without the password that its address, before a #, has."""
+    address, mark, model = name.rpartition("#")
+    return f"{shown(address)}{mark}{model}"
 
 
 def scope_of(values: Settings) -> Scope:

@@ -73,7 +73,7 @@ def worker(
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
     neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
     """
-    values = settings()
+    values = settings().with_one_model()
     # Failures are printed by the listener.
     logging.getLogger("heedful").addHandler(logging.NullHandler())
     limit_logs()

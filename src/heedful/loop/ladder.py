@@ -65,12 +65,27 @@ class RungAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """The attempts of a loop with a ladder that ended `at`, in seconds since 1970."""
+    """The attempts of a loop with a ladder that ended `at`, in seconds since 1970.
+
+    `names` are those of the rungs.
+    """
 
     loop: str
     attempts: tuple[RungAttempt, ...]
     _: KW_ONLY
+    names: tuple[str, ...] = ()
     at: float = 0.0
+
+    @property
+    def answered_by(self) -> int | None:
+        """The rung whose attempt passed; None if none did."""
+        rungs = [attempt.rung for attempt in self.attempts if attempt.passed]
+        return rungs[0] if rungs else None
+
+    @property
+    def climbed(self) -> bool:
+        """True if a rung above the first one made an attempt."""
+        return any(attempt.rung > 1 for attempt in self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -559,7 +559,7 @@ class Loop:
                     seconds=usage.seconds,
                 )
             )
-        return Climb(self.id, tuple(attempts))
+        return Climb(self.id, tuple(attempts), names=self.ladder.names)
 
     def upto(self, end: int) -> Loop:
         """Return the loop with only its first `end` attempts."""

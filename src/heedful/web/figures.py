@@ -14,9 +14,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from math import ceil, lgamma, log
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
+from heedful.loop.share import Share
 from heedful.store import editions
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, key_of, token
@@ -60,7 +60,6 @@ MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
-SHARE_ERROR_LEVEL = 0.05
 Plain = dict[str, Any]
 
 
@@ -109,71 +108,6 @@ def beginning(text: str, size: int) -> tuple[Any, int]:
             with suppress(ValueError):
                 return json.loads(f'{text[:end]}"'), left_out
     return text, left_out
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share: `number` of `of`, with an interval that holds at any time.
-
-    Somebody who looks at it again and again is not misled by the worst of the looks.
-    """
-
-    number: int
-    of: int
-
-    @property
-    def value(self) -> float | None:
-        """The share, from 0 to 1; None if `of` is 0."""
-        return self.number / self.of if self.of else None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Both ends of the interval at level 0.05.
-
-        All shares from 0 to 1 together, each as likely as the others, give the counts
-        some probability. A share is outside of the interval if it gives them less than
-        0.05 of that. For the true share this happens with probability 0.05 at most,
-        however often one looks (Robbins, 1970, Statistical methods related to the law
-        of the iterated logarithm).
-        """
-        best = self.number / self.of if self.of else 0.5
-        return self._find_end(best, 0.0), self._find_end(best, 1.0)
-
-    def _find_end(self, inside: float, outside: float) -> float:
-        """Return the end of the interval between a share in it and one outside."""
-        successes = self.number
-        failures = self.of - self.number
-        # The logarithm of the probability below which a share lies outside.
-        bound = (
-            lgamma(successes + 1)
-            + lgamma(failures + 1)
-            - lgamma(self.of + 2)
-            + log(SHARE_ERROR_LEVEL)
-        )
-
-        # Each step halves the distance, so 40 steps are exact to 12 digits.
-        for _ in range(40):
-            share = (inside + outside) / 2
-            # The logarithm of 0 does not exist; that of 1e-12 stands for it.
-            likelihood = successes * log(max(share, 1e-12))
-            likelihood += failures * log(max(1 - share, 1e-12))
-            if likelihood >= bound:
-                inside = share
-            else:
-                outside = share
-        return outside
-
-    @property
-    def plain(self) -> Plain:
-        """The share as JSON data."""
-        low, high = self.interval
-        return {
-            "number": self.number,
-            "of": self.of,
-            "value": self.value,
-            "low": low,
-            "high": high,
-        }
 
 
 @bulk

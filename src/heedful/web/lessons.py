@@ -21,6 +21,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.links import link_lesson
 from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.loop.share import Share
 from heedful.memory.dream import Dreams
 from heedful.pages.report import counted
 from heedful.service import review
@@ -144,8 +145,8 @@ async def lesson(visit: Visit, n: int) -> Document:
     relatives.discard(name)
 
     (exposed,) = await _rows_of(visit, "shown_of", values)
-    helped = figures.Share(exposed["helped"] or 0, exposed["loops"])
-    hurt = figures.Share(exposed["hurt"] or 0, exposed["loops"])
+    helped = Share(exposed["helped"] or 0, exposed["loops"])
+    hurt = Share(exposed["hurt"] or 0, exposed["loops"])
 
     proof = await visit.get("/v1/proof", limit=200)
     effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]

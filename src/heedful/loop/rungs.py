@@ -1,0 +1,132 @@
+"""What each rung of the ladders answered and spent, over many loops, and by week.
+
+Every face that shows these figures takes them from `figure_ladders`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from heedful.loop.ladder import Climb, RungAttempt
+from heedful.loop.share import Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungFigures:
+    """What the attempts of one rung did in loops with a ladder.
+
+    `model` is the name of the rung. It answered `tasks`, a `share` of all loops, from 0
+    to 1. Its `attempts` in all loops made `calls` and spent `tokens`, `cost` in the
+    currency of `Usage.cost`, and `seconds` of wall time.
+    """
+
+    rung: int
+    model: str
+    tasks: int
+    share: float
+    attempts: int
+    calls: int
+    tokens: int
+    cost: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeekFigures:
+    """How the loops with a ladder went that ended in a `week` of ISO 8601, in UTC.
+
+    `cost` is that of a loop, on average. The shares are from 0 to 1: rung 1 answered
+    `small` without a climb, and `passed` is the share that any rung answered. The true
+    share lies between `low` and `high`, however often somebody looks.
+    """
+
+    week: str
+    tasks: int
+    cost: float
+    small: float
+    passed: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderFigures:
+    """The figures of `tasks` loops with a ladder: by rung, and by week, oldest first.
+
+    `passed` of them were answered.
+    """
+
+    tasks: int = 0
+    passed: int = 0
+    rungs: tuple[RungFigures, ...] = ()
+    weeks: tuple[WeekFigures, ...] = ()
+
+
+def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
+    """Return the figures of loops with a ladder.
+
+    Rungs of the same number with different models are listed by themselves.
+    """
+    climbs = list(climbs)
+    attempts: defaultdict[tuple[int, str], list[RungAttempt]] = defaultdict(list)
+    weeks: defaultdict[str, list[Climb]] = defaultdict(list)
+    for climb in climbs:
+        weeks[week_of(climb.at)].append(climb)
+        for number, name in enumerate(climb.names, 1):
+            attempts[number, name] += [a for a in climb.attempts if a.rung == number]
+
+    return LadderFigures(
+        tasks=len(climbs),
+        passed=sum(1 for climb in climbs if climb.answered_by),
+        rungs=tuple(
+            _figure_rung(*rung, attempts[rung], len(climbs))
+            for rung in sorted(attempts)
+        ),
+        weeks=tuple(_figure_week(week, weeks[week]) for week in sorted(weeks)),
+    )
+
+
+def week_of(at: float) -> str:
+    """Return the week of a time in seconds since 1970, as 2026-W48."""
+    year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _figure_rung(
+    rung: int, model: str, attempts: Sequence[RungAttempt], tasks: int
+) -> RungFigures:
+    """Return the figures of a rung from its attempts in `tasks` loops."""
+    # A loop ends with the attempt that passes, so at most one of a loop does.
+    answered = sum(1 for attempt in attempts if attempt.passed)
+    return RungFigures(
+        rung=rung,
+        model=model,
+        tasks=answered,
+        share=answered / tasks,
+        attempts=len(attempts),
+        calls=sum(attempt.calls for attempt in attempts),
+        tokens=sum(attempt.tokens for attempt in attempts),
+        cost=sum(attempt.cost for attempt in attempts),
+        seconds=sum(attempt.seconds for attempt in attempts),
+    )
+
+
+def _figure_week(week: str, climbs: Sequence[Climb]) -> WeekFigures:
+    """Return the figures of the loops of a week."""
+    cost = sum(attempt.cost for climb in climbs for attempt in climb.attempts)
+    answers = [climb for climb in climbs if climb.answered_by]
+    small = [climb for climb in answers if not climb.climbed]
+    passed = Share(len(answers), len(climbs))
+    low, high = passed.interval
+    return WeekFigures(
+        week=week,
+        tasks=len(climbs),
+        cost=cost / len(climbs),
+        small=len(small) / len(climbs),
+        passed=len(answers) / len(climbs),
+        low=low,
+        high=high,
+    )
