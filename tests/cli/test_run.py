@@ -145,6 +145,29 @@ def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
     ]
 
 
+def test_proof_and_home_have_the_figures_of_the_run(desk):
+    desk.tasks(TASKS)
+    rungs = desk.heedful(f"{LADDER} --json --prices 0,0.01").json["rungs"]
+    proof = desk.heedful("proof --json").json["ladders"]
+    text = desk.heedful("proof").out
+    assert proof["rungs"] == rungs
+    assert proof["tasks"] == 3
+    assert proof["passed"] == 2
+    assert "rungs, in 3 tasks of which 2 were solved" in text
+    assert re.search(r"toy:answer +2 \(67%\)", text)
+    [week] = proof["weeks"]
+    assert week["week"] in text
+    assert week["cost"] == pytest.approx(sum(rung["cost"] for rung in rungs) / 3)
+    assert week["passed"] == pytest.approx(2 / 3)
+
+
+def test_proof_without_a_ladder_shows_no_rungs(desk):
+    desk.tasks(TASKS[:2])
+    desk.heedful(RUN)
+    assert "rungs" not in desk.heedful("proof").out
+    assert desk.heedful("proof --json").json["ladders"]["tasks"] == 0
+
+
 BAD_LADDERS = {
     "an empty name": (
         "toy:answer,,toy:nothing",

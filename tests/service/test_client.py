@@ -193,6 +193,31 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
 
 
 @over_http
+async def test_proof_has_what_each_rung_answered_and_spent(place, client):
+    await client.open(
+        "pears", TASK, rungs=("small", "large"), policy="default, attempts.limit=1"
+    )
+    wrong = heedful.Evaluation((heedful.Finding("unit", "no unit"),))
+    await client.report("pears", 1, output="7", evaluation=wrong)
+    await client.report(
+        "pears",
+        2,
+        output="7 kg",
+        evaluation=heedful.Evaluation(),
+        usage=heedful.Usage(calls=2, prompt_tokens=9, cost=0.5),
+    )
+    ladders = (await client.prove()).ladders
+    small, large = ladders.rungs
+    assert small.model == "small"
+    assert small.tasks == 0
+    assert large.tasks == 1
+    assert large.calls == 2
+    assert large.tokens == 9
+    assert ladders.weeks[0].cost == 0.5
+    assert ladders == (await place.memory.prove()).ladders
+
+
+@over_http
 async def test_an_episode_is_handed_over_whole(place, client):
     events = (
         Event(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from heedful.cli.ladders import ladder_tables
 from heedful.cli.output import answer, counted, following, page
 from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
@@ -77,7 +78,8 @@ def proof(
     until it is unpinned. If memory as a whole is proven to hurt, it is shown to one
     loop in 40 only, until a later proof ends this. With `--source`, it is about another
     memory, whose texts a program has on trial. With `--model`, only loops of this model
-    count.
+    count. For loops with several models it shows what each of them answered and spent,
+    and the cost of a task by week.
     """
     if source:
         return _prove_source(source)
@@ -98,6 +100,7 @@ def proof(
         "pooled": pooled,
         "balance": evidence.proof.balance,
         "models": evidence.proof.models,
+        "ladders": evidence.proof.ladders,
         "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
         "pending": evidence.proof.pending,
         "ended": evidence.past.ended,
@@ -105,6 +108,7 @@ def proof(
         "holdout": evidence.holdout,
         "sources": evidence.sources,
     }
+    ladders = ladder_tables(evidence.proof.ladders)
     others = [following("proof", source=source) for source in evidence.sources]
 
     if not (comparisons or pooled.shown or pooled.withheld):
@@ -118,7 +122,7 @@ def proof(
         next_command = following("recall", "TASK")
         if evidence.proof.models:
             next_command = following("proof")
-        return answer(document, words, next_command, others)
+        return answer(document, words, ladders, next_command, others)
 
     text = page(
         "proof",
@@ -133,7 +137,7 @@ def proof(
         holdout=evidence.holdout,
         more=len(comparisons) - len(pairs),
     )
-    return answer(document, text, _next_command(pairs), others)
+    return answer(document, text, ladders, _next_command(pairs), others)
 
 
 def _prove_source(source: str) -> int:

@@ -25,6 +25,7 @@ from typer import Argument, Option
 import heedful
 from heedful import errors
 from heedful.cli.exits import drive, report_error
+from heedful.cli.ladders import rung_table
 from heedful.cli.output import (
     Columns,
     TextTable,
@@ -47,7 +48,7 @@ from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.ladder import Climb
 from heedful.loop.reach import reach
-from heedful.loop.rungs import RungFigures, figure_ladders
+from heedful.loop.rungs import figure_ladders
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import write_html
@@ -392,13 +393,10 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     # After a failure, --json prints one document: the error with these fields.
     if failure is None or not current_command().json:
         table: object = ""
-        ladder: object = ""
         page = ""
         then = ""
         if rows:
             table = TextTable(SUM_COLUMNS, [{"run": task_run.name, **sums}])
-        if rungs:
-            ladder = TextTable(RUNG_COLUMNS, rungs, text_columns=2)
         if rows and task_run.page is not None:
             page = f"report {task_run.page}"
 
@@ -406,7 +404,7 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         if failed:
             then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
 
-        answer(document, table, ladder, page, then)
+        answer(document, table, rung_table(rungs), page, then)
 
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1
@@ -432,18 +430,6 @@ SUM_COLUMNS: Columns = {
     "": "run",
     **columns("tasks first_try solved calls tokens seconds", first_try="at_once"),
 }
-
-
-def _share_of(figures: RungFigures) -> str:
-    """Return the tasks that a rung answered, and their share."""
-    return f"{figures.tasks} ({figures.share:.0%})"
-
-
-RUNG_COLUMNS = columns(
-    "rung model answered attempts calls tokens cost seconds",
-    answered=_share_of,
-    cost=lambda figures: f"{figures.cost:.6g}",
-)
 
 
 async def _claim_new_name(store: Store, scope: Scope, task_run: TaskRun) -> str:

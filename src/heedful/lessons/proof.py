@@ -17,6 +17,8 @@ from itertools import product
 from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
+from heedful.loop.rungs import LadderFigures
+
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).
 Cells = Mapping[tuple[float, bool, float], int]
@@ -229,7 +231,8 @@ class Proof:
 
     `balance` is about memory as a whole, too. `models` has memory as a whole for the
     loops of each model, by its name, which is "" if it is unknown. Each of their
-    intervals is valid by itself.
+    intervals is valid by itself. `ladders` has what each rung answered and spent in
+    loops with several generators.
     """
 
     pooled: Comparison
@@ -237,6 +240,7 @@ class Proof:
     pending: int
     balance: Balance
     models: Mapping[str, Comparison] = field(default_factory=dict)
+    ladders: LadderFigures = LadderFigures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

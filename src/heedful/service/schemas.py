@@ -29,6 +29,7 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS
+from heedful.loop.rungs import LadderFigures
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
@@ -605,14 +606,16 @@ class ProofAnswer:
 
     With a `model`, only loops of this model count. `models` has the total for each
     model, by its name, which is "" if it is unknown. `balance` is what memory changed
-    in all loops that were shown it. `verdict` is the one in force, "" without one: if
-    memory "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
+    in all loops that were shown it. `ladders` has what each rung answered and spent in
+    the newest loops with several generators. `verdict` is the one in force, "" without
+    one: if memory "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
     """
 
     model: str
     pooled: proof.Comparison
     balance: proof.Balance
     models: dict[str, proof.Comparison]
+    ladders: LadderFigures
     lessons: list[proof.Comparison]
     pending: int
     ended: int

@@ -14,10 +14,12 @@ from heedful.loop.climb import ClimbRecord
 from heedful.loop.codec import from_document, to_document
 from heedful.loop.ladder import Allowance, Climb, RungAttempt, Spending
 from heedful.loop.record import MAX_SCORE, Usage
-from heedful.store.connection import Db, key_of, storable
+from heedful.loop.rungs import LadderFigures, figure_ladders
+from heedful.store.connection import Db, Row, bulk, key_of, storable
 from heedful.validation import MAX_INTEGER
 
 SPENDING_DAY_SECONDS = 86_400
+MAX_FIGURE_CLIMBS = 5_000  # the newest loops with a ladder that figures count
 
 
 def reserve(db: Db, scope: Scope, allowance: Allowance, at: float) -> Spending | None:
@@ -80,6 +82,7 @@ def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
         **key_of(scope),
         "memory_key": memory_key,
         "loop": climb.loop,
+        "names": json.dumps(climb.names),
         "attempts": json.dumps(attempts),
         "record": json.dumps(to_document(record)),
         "at": at,
@@ -99,15 +102,26 @@ def read_record(db: Db, scope: Scope, memory_key: str) -> ClimbRecord:
 def newest(db: Db, scope: Scope, memory_key: str, limit: int) -> list[Climb]:
     """Return how the newest loops of a memory key ended, newest first."""
     values = {"memory_key": storable(memory_key), "limit": limit}
-    return [
-        Climb(row["loop"], _attempts_of(row["attempts"]), at=row["at"])
-        for row in db.all("newest_climbs", scope, **values)
-    ]
+    return list(map(_climb_of, db.all("newest_climbs", scope, **values)))
 
 
-def _attempts_of(column: str) -> tuple[RungAttempt, ...]:
-    """Return the attempts in a column that `end` wrote."""
-    return tuple(
+@bulk
+def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
+    """Return what the rungs answered and spent in the newest loops with a ladder.
+
+    These are at most `MAX_FIGURE_CLIMBS` loops. With a `model`, only those count whose
+    first rung it is.
+    """
+    rows = db.all("last_climbs", scope, limit=MAX_FIGURE_CLIMBS)
+    climbs = map(_climb_of, rows)
+    return figure_ladders(
+        climb for climb in climbs if not model or climb.names[:1] == (model,)
+    )
+
+
+def _climb_of(row: Row) -> Climb:
+    """Return how a loop ended from the columns that `end` wrote."""
+    attempts = tuple(
         RungAttempt(
             rung,
             bool(passed),
@@ -116,8 +130,10 @@ def _attempts_of(column: str) -> tuple[RungAttempt, ...]:
             cost=cost,
             seconds=seconds,
         )
-        for rung, passed, calls, tokens, cost, seconds in json.loads(column)
+        for rung, passed, calls, tokens, cost, seconds in json.loads(row["attempts"])
     )
+    names = tuple(json.loads(row["names"]))
+    return Climb(row["loop"], attempts, names=names, at=row["at"])
 
 
 def _spending_key(scope: Scope, rung: str, at: float) -> dict[str, Any]:

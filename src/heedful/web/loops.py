@@ -24,6 +24,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.pages.report import counted
+from heedful.store import ladders
 from heedful.store import loops as loop_store
 from heedful.store.offload import offload
 from heedful.store.records import StoredLoop
@@ -90,6 +91,7 @@ async def home(visit: Visit) -> Document:
         "failing": failing,
         "unjudged": unjudged,
         "stopping": stopping,
+        "ladders": asdict(await read(ladders.figures)),
         **await read(figures.home),
     }
 

@@ -183,6 +183,7 @@ async def proof(
         pooled=proven.pooled,
         balance=proven.balance,
         models=dict(proven.models),
+        ladders=proven.ladders,
         lessons=most_exposed_first[:limit],
         pending=proven.pending,
         ended=past.ended,

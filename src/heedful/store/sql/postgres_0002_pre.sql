@@ -100,20 +100,23 @@ alter table spending enable row level security;
 create policy of_tenant on spending using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
--- The loops with a ladder that have ended. `attempts` has for each attempt, as JSON: its rung, whether it passed, and its
--- usage. `record` is what the loops of the memory key did up to this one. `n` numbers them from 1.
+-- The loops with a ladder that have ended. `names` are those of the rungs, and `attempts` has for each attempt its rung,
+-- whether it passed, and its usage; both are JSON. `record` is what the loops of the memory key did up to this one. `n`
+-- numbers them from 1.
 create table climb (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
   project text collate "C" not null,
   memory_key text collate "C" not null,
   n bigint not null,
   loop text collate "C" not null,
+  names text collate "C" not null,
   attempts text collate "C" not null,
   record text collate "C" not null,
   at double precision not null,
   primary key (tenant, project, memory_key, n)
 );
 create unique index climb_loop on climb (tenant, project, loop);
+create index climb_newest on climb (tenant, project, at);
 alter table climb enable row level security;
 create policy of_tenant on climb using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));

@@ -1,0 +1,106 @@
+"""What the store knows of ladders: who answered, what it cost, week by week."""
+
+from typing import Any
+
+import pytest
+
+from heedful.drive.drive import Run, run
+from heedful.drive.generate import Rung
+from heedful.lessons.lesson import Scope
+from heedful.loop.decide import Policy
+from heedful.loop.record import Usage
+from heedful.loop.rungs import LadderFigures
+from heedful.loop.stop import MaxAttempts
+from heedful.memory.memory import Memory
+from heedful.models.contract import Answer
+from heedful.store import ladders
+from heedful.testing import ScriptedModel
+
+pytestmark = pytest.mark.both
+
+USAGE = Usage(1, 8, completion_tokens=2)
+
+
+class Named(ScriptedModel):
+    """A scripted model with a name of its own, whose answers cost ten tokens."""
+
+    def __init__(self, name: str, *answers: str) -> None:
+        super().__init__(*(Answer(text, USAGE) for text in answers))
+        self.name = name
+
+
+def check(candidate: Any) -> str:
+    return "" if candidate == "right" else "not right"
+
+
+async def climb(store: Any, small: Named, large: Named, **options: Any) -> Any:
+    generate = [Rung(small, price=0.5), Rung(large, price=2.0)]
+    policy = Policy((MaxAttempts(1),), name="once")
+    options = {"checks": [check], "policy": policy, "store": store, **options}
+    return await run("t", generate=generate, **options)
+
+
+async def test_a_store_without_ladders_has_no_figures(store):
+    assert await store.read(Scope(), ladders.figures) == LadderFigures()
+
+
+async def test_figures_have_the_rungs_of_all_memory_keys(store):
+    await climb(store, Named("s", "right"), Named("l"), memory_key="a")
+    await climb(store, Named("s", "wrong"), Named("l", "right"), memory_key="b")
+    figures = await store.read(Scope(), ladders.figures)
+    small, large = figures.rungs
+    assert figures.tasks == 2
+    assert figures.passed == 2
+    assert small.model == "s"
+    assert small.tasks == 1
+    assert small.attempts == 2
+    assert small.tokens == 20
+    assert small.cost == 10.0
+    assert large.model == "l"
+    assert large.share == 0.5
+    assert large.cost == 20.0
+
+
+async def test_a_week_has_the_cost_of_a_task_and_its_quality(store):
+    await climb(store, Named("s", "right"), Named("l"))
+    await climb(store, Named("s", "wrong"), Named("l", "wrong"))
+    [week] = (await store.read(Scope(), ladders.figures)).weeks
+    assert week.tasks == 2
+    assert week.cost == (5.0 + 25.0) / 2
+    assert week.small == 0.5
+    assert week.passed == 0.5
+    assert 0 < week.low < 0.5 < week.high < 1
+
+
+async def test_figures_are_those_of_one_project(store):
+    await climb(store, Named("s", "right"), Named("l"))
+    other = Scope("default", "other")
+    assert await store.read(other, ladders.figures) == LadderFigures()
+
+
+async def test_a_loop_that_ends_again_counts_once(store):
+    options = {"id": "again", "memory_key": "a"}
+    result = await climb(store, Named("s", "no"), Named("l", "no"), **options)
+    assert not result.passed
+    await lift_attempts(store)
+    await climb(store, Named("s"), Named("l", "right"), **options)
+    figures = await store.read(Scope(), ladders.figures)
+    assert figures.tasks == 1
+    assert figures.passed == 1
+    assert figures.rungs[1].attempts == 2
+
+
+async def lift_attempts(store: Any) -> None:
+    """Let the loop go on past the rule that ended it."""
+    session = Run[Any]("t", generate=len, store=store, id="again")
+    await session.override("attempts", by="ada", why="once more")
+
+
+async def test_proof_has_the_figures_and_those_of_one_first_model(store):
+    await climb(store, Named("s", "right"), Named("l"))
+    await climb(store, Named("other", "wrong"), Named("l", "right"))
+    memory = Memory(store)
+    assert (await memory.prove()).ladders == await store.read(Scope(), ladders.figures)
+    of_model = (await memory.prove("other")).ladders
+    assert of_model.tasks == 1
+    assert [rung.model for rung in of_model.rungs] == ["other", "l"]

@@ -1,0 +1,49 @@
+"""The pages of loops with several generators."""
+
+import pytest
+
+from tests.service.support import read_data
+from tests.web.support import browsing, fill
+
+
+def report_ladder(browser, loop: str, *passed: bool) -> None:
+    """Report the attempts of a loop, each of another rung."""
+    body = {
+        "task": "Route it",
+        "policy": "default, attempts.limit=1",
+        "rungs": ["small", "large"],
+        "memory_key": "route",
+    }
+    read_data(browser.api.put(f"/v1/loops/{loop}", json=body), 201)
+    for number, right in enumerate(passed, 1):
+        finding = {"check": "queue", "message": "another queue"}
+        attempt = {
+            "output": f"answer {number}",
+            "evaluation": {"findings": [] if right else [finding]},
+            "usage": {"calls": 1, "prompt_tokens": 10, "cost": 0.25 * number},
+        }
+        read_data(browser.api.put(f"/v1/loops/{loop}/attempts/{number}", json=attempt))
+
+
+@pytest.mark.both
+def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.open(browser.api._all)
+        assert "Who answers" not in browser.get("").text
+
+        report_ladder(browser, "at-once", True)
+        report_ladder(browser, "climbed", False, True)
+        report_ladder(browser, "unsolved", False, False)
+
+        page = browser.get("").text
+        ladders = browser.get("/home.json").json()["ladders"]
+        assert "Who answers" in page
+        assert "Cost of a task, by week" in page
+        assert ladders == read_data(browser.api.get("/v1/proof"))["ladders"]
+        small, large = ladders["rungs"]
+        assert small["tasks"] == 1
+        assert small["attempts"] == 3
+        assert large["tasks"] == 1
+        assert large["cost"] == 1.0
+        assert ladders["weeks"][0]["cost"] == pytest.approx(1.75 / 3)
