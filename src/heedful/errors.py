@@ -248,8 +248,8 @@ class NotPassed(HeedfulError):
         self.result: Any = result
         why = "no reason recorded"
         if result.stopped_by:
-            stop = result.stopped_by[0]
-            why = f"{stop.rule}: {stop.detail}"
+            stops = [f"{stop.rule}: {stop.detail}" for stop in result.stopped_by[:3]]
+            why = "; ".join(stops)
 
         wrong = "; ".join(result.wrong[:3]) or "nothing was evaluated"
         more = len(result.wrong) - 3

@@ -229,6 +229,35 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
     assert "rung 2 (large): 2 of 2 calls of this day spent" in text
 
 
+async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
+    small = Generator("one")
+    ladder = (Rung(small, "small", calls=1), Generator(WANTED))
+    policy = Policy((MaxAttempts(1),))
+    first = await climb(store, *ladder, policy=policy)
+    second = await climb(store, *ladder, policy=policy)
+    assert rungs(first) == [1, 2]
+    assert rungs(second) == [2]
+    assert small.calls == 1
+
+
+async def test_a_usage_without_calls_is_that_of_one_call(store):
+    def large(task: str, hint: str) -> Any:
+        return "wrong", Usage(prompt_tokens=100, cost=0.1)
+
+    rung = Rung(large, "large", cost=0.15)
+    policy = Policy((MaxAttempts(1, rungs=(1, 9)),))
+    result = await climb(store, Generator("one"), rung, policy=policy)
+    assert rungs(result) == [1, 2, 2]
+    assert result.usage.calls == 3
+
+
+@pytest.mark.parametrize("limit", ["tokens", "cost"])
+async def test_a_limit_that_cannot_be_counted_is_an_error(store, limit):
+    rung = Rung(Generator(WANTED), "large", **{limit: 5})
+    with pytest.raises(errors.GenerateFailed, match=f"its answer has no {limit}"):
+        await climb(store, rung)
+
+
 async def test_loops_at_once_share_the_limit_of_a_rung(store):
     large = Generator("wrong")
     policy = Policy((MaxAttempts(1),))
@@ -305,15 +334,15 @@ async def test_another_rung_takes_over_from_one_that_fails(any_store):
     assert result.loop.extra.calls == 1
 
 
-async def test_a_cheaper_rung_goes_on_if_the_last_one_fails(any_store):
+async def test_a_loop_ends_with_its_best_attempt_if_the_last_rung_fails(any_store):
+    small = Generator("one", "two", WANTED)
     result = await climb(
-        any_store,
-        Generator("one", "two", WANTED),
-        Generator(RuntimeError("overloaded")),
-        policy=TAKE_OVER,
+        any_store, small, Generator(RuntimeError("overloaded")), policy=TAKE_OVER
     )
-    assert result.passed
-    assert rungs(result) == [1, 1, 1]
+    assert not result.passed
+    assert rungs(result) == [1, 1]
+    assert [stop.rule for stop in result.stopped_by] == ["attempts", "closed"]
+    assert "overloaded" in result.stopped_by[1].detail
 
 
 async def test_the_error_is_raised_if_all_rungs_fail(any_store):
@@ -492,6 +521,11 @@ MODEL = Named("same", "one")
         ),
         pytest.param([MODEL, "large"], "a callable, a Writer or a Model", id="a name"),
         pytest.param([Generator("a")] * 17, "1 to 16 generators", id="too many"),
+        pytest.param(
+            [Rung(Generator("a"), "x", calls=1), Rung(Generator("b"), "x")],
+            "names that differ",
+            id="two of one name",
+        ),
     ],
 )
 async def test_a_ladder_that_cannot_work_is_refused_before_the_first_call(

@@ -108,7 +108,7 @@ def test_the_same_loop_gets_the_same_plan():
 def test_a_plan_says_why():
     planned = plan(record_of([climb("1-", "1-", "2+"), climb("1+")] * 50))
     assert "attempt 2 of rung 1 (small) passes in 0% of the loops" in planned.why
-    assert "costs 0.20 of a climb" in planned.why
+    assert "costs 20% of what a climb costs" in planned.why
 
 
 def test_old_loops_fade():

@@ -14,10 +14,9 @@ from heedful.loop.decide import (
     Done,
     Policy,
     apply_override,
+    close_rung,
     decide,
-    end_rung,
     standing_of,
-    take_over,
 )
 from heedful.loop.explain import explain
 from heedful.loop.ladder import Ladder
@@ -260,63 +259,72 @@ def test_a_climb_by_plan_says_why():
 
 
 @pytest.mark.parametrize(
-    ("ladder", "failed", "instead"),
+    ("ladder", "closed", "instead"),
     [
         pytest.param(THREE, 1, 2, id="the next one above"),
         pytest.param(THREE, 3, 2, id="the next one below"),
         pytest.param(replace(THREE, closed=(2,)), 3, 1, id="one that is not closed"),
-        pytest.param(
-            replace(TWO, tries=(None, 0)), 1, 2, id="one that the plan skipped"
-        ),
-        pytest.param(replace(TWO, closed=(2,)), 1, None, id="none is left"),
+        pytest.param(replace(TWO, tries=(None, 0)), 1, 2, id="one that is not planned"),
     ],
 )
-def test_another_rung_takes_over_from_one_that_fails(ladder, failed, instead):
-    loop, verdict = take_over(Loop("loop", ladder=ladder), Again(rung=failed), "down")
+def test_another_rung_begins_a_loop_if_one_is_closed(ladder, closed, instead):
+    loop, verdict = close_rung(Loop("loop", ladder=ladder), Again(rung=closed), "down")
     assert loop.ladder is not None
-    assert failed in loop.ladder.closed
-    if instead is None:
-        assert isinstance(verdict, Done)
-        assert verdict.passed is False
-    else:
-        assert isinstance(verdict, Again)
-        assert verdict.rung == instead
-        assert [(s.rule, s.detail) for s in verdict.climbed] == [
-            ("closed", f"rung {failed} ({ladder.names[failed - 1]}): down")
-        ]
+    assert closed in loop.ladder.closed
+    assert isinstance(verdict, Again)
+    assert verdict.rung == instead
+    name = ladder.names[closed - 1]
+    assert [(stop.rule, stop.detail) for stop in verdict.climbed] == [
+        ("closed", f"rung {closed} ({name}): down")
+    ]
 
 
-def test_a_loop_ends_as_without_the_rung_if_its_budget_is_spent():
-    loop = climbed("1")
-    verdict = again(loop, ONCE)
-    ended, end = end_rung(loop, ONCE, verdict, "200 of 200 calls of this day spent")
-    assert isinstance(end, Done)
-    assert [stop.rule for stop in end.stopped_by] == ["attempts", "closed"]
-    assert decide(ended, ONCE) == end
-    assert end.best == 1
-    assert "rung 2 (large): 200 of 200 calls" in end.stopped_by[1].detail
-
-
-def test_a_loop_ends_on_the_rung_whose_budget_is_spent_under_way():
-    loop = climbed("12")
-    _, end = end_rung(loop, Policy((MaxAttempts(3),)), Again(rung=2), "spent")
-    assert isinstance(end, Done)
-    assert [stop.rule for stop in end.stopped_by] == ["closed"]
-
-
-def test_a_loop_whose_first_rung_has_spent_its_budget_does_not_begin():
-    _, end = end_rung(Loop("loop", ladder=TWO), ONCE, Again(rung=1), "spent")
+def test_a_loop_ends_before_it_begins_if_all_rungs_are_closed():
+    loop = Loop("loop", ladder=replace(TWO, closed=(2,)))
+    closed, end = close_rung(loop, Again(rung=1), "spent")
     assert isinstance(end, Done)
     assert end.best is None
+    assert decide(closed, ONCE) == end
+    assert "stopped by closed" in str(explain(closed, ONCE))
 
 
-def test_a_loop_that_was_to_begin_on_a_spent_rung_begins_below():
-    loop = Loop("loop", ladder=replace(TWO, tries=(0, None)))
-    changed, verdict = end_rung(loop, ONCE, Again(rung=2), "spent")
+def test_a_loop_ends_as_without_the_rung_if_that_is_closed():
+    loop = climbed("1")
+    verdict = again(loop, ONCE)
+    ended, end = close_rung(loop, verdict, "200 of 200 calls of this day spent")
+    assert isinstance(end, Done)
+    assert [stop.rule for stop in end.stopped_by] == ["attempts", "closed"]
+    assert "rung 2 (large): 200 of 200 calls" in end.stopped_by[1].detail
+    assert end.best == 1
+    assert decide(ended, ONCE) == end
+
+
+def test_a_rung_that_has_made_its_attempts_makes_no_more_if_the_next_one_is_closed():
+    loop = climbed("12", ladder=THREE)
+    _, end = close_rung(replace(loop), again(loop, ONCE), "down")
+    assert isinstance(end, Done)
+
+
+def test_a_rung_in_the_middle_that_is_closed_is_left_out():
+    loop = climbed("1", ladder=THREE)
+    _, verdict = close_rung(loop, again(loop, ONCE), "spent")
     assert isinstance(verdict, Again)
-    assert verdict.rung == 1
-    assert changed.ladder is not None
-    assert changed.ladder.closed == (2,)
+    assert verdict.rung == 3
+    assert [stop.rule for stop in verdict.climbed] == ["attempts", "closed"]
+
+
+def test_the_next_rung_goes_on_if_one_is_closed_under_way():
+    policy = Policy((MaxAttempts(3),))
+    loop = climbed("12", ladder=THREE)
+    changed, verdict = close_rung(loop, again(loop, policy), "spent")
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 3
+    assert again(changed, policy).rung == 3
+
+    last = climbed("12")
+    changed, end = close_rung(last, again(last, policy), "spent")
+    assert isinstance(end, Done)
+    assert decide(changed, policy) == end
 
 
 # -- records

@@ -537,7 +537,7 @@ class Run(Generic[C]):
         return await self._decide_on(state, value, attempt)
 
     async def _take_over(self, state: _State, error: Exception) -> _State | None:
-        """Let another rung make the attempt that failed; None if it has to fail.
+        """Close the rung that failed; return None if the loop has to fail, too.
 
         If the answer is known, it was the judge that failed.
         """
@@ -547,8 +547,8 @@ class Run(Generic[C]):
             return None
 
         why = redact(f"{type(error).__name__}: {error}")[:MAX_RUNG_FAILURE_CHARS]
-        loop, next_verdict = decide.take_over(state.loop, verdict, why)
-        if isinstance(next_verdict, decide.Done):
+        loop, next_verdict = decide.close_rung(state.loop, verdict, why)
+        if isinstance(next_verdict, decide.Done) and not loop.attempts:
             return None
         return await self._leave_rung(state, loop, next_verdict)
 
@@ -569,7 +569,7 @@ class Run(Generic[C]):
         A candidate that the caller gave was made without a call.
         """
         allowance = self._producers[rung - 1].allowance
-        if allowance is None or not usage.calls:
+        if allowance is None or usage == record.Usage(seconds=usage.seconds):
             return None
         return allowance.name, usage
 
@@ -591,7 +591,7 @@ class Run(Generic[C]):
             return None
 
         why = spent.spent_of(allowance)
-        loop, verdict = decide.end_rung(state.loop, self.policy, state.verdict, why)
+        loop, verdict = decide.close_rung(state.loop, state.verdict, why)
         return await self._leave_rung(state, loop, verdict)
 
     async def _decide_on(

@@ -173,15 +173,32 @@ class Producer:
         batch = await produce(self.generate, context, self.blocks)
         # The name that the user gave counts before the one that a provider gives.
         batch = replace(batch, model=self.model or batch.model)
-        if not self.price or batch.usage.cost:
-            return batch
-        cost = self.price * batch.usage.tokens
-        return replace(batch, usage=batch.usage + Usage(cost=cost))
+        if self.price and not batch.usage.cost:
+            cost = self.price * batch.usage.tokens
+            batch = replace(batch, usage=batch.usage + Usage(cost=cost))
+        if self.allowance is not None:
+            _check_countable(self.allowance, batch.usage)
+        return batch
 
 
 # What a loop takes as its generator, or as one of several.
 Generator = Generate | Writer | Model | Rung
 Generators = Generator | Sequence[Generator]
+
+
+def _check_countable(allowance: Allowance, usage: Usage) -> None:
+    """Raise GenerateFailed if a limit of the day cannot be kept, for lack of counts."""
+    missing = ""
+    if allowance.tokens is not None and not usage.tokens:
+        missing = "tokens"
+    elif allowance.cost is not None and not usage.cost:
+        missing = "cost"
+    if missing:
+        raise GenerateFailed(
+            f"{allowance.name} has a limit of {missing} a day, but its answer has no "
+            f"{missing}; return the answer of your SDK, or the candidate with a "
+            "heedful.Usage"
+        )
 
 
 def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
@@ -200,6 +217,10 @@ def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
     for index, rung in enumerate(rungs):
         _check_arguments(rung)
         for earlier in rungs[:index]:
+            is_limited = rung.allowance or earlier.allowance
+            if is_limited and rung.name == earlier.name:
+                allowed = "names that differ: a limit of the day belongs to a name"
+                raise InvalidInput("name", rung.name, allowed)
             if rung.generate is earlier.generate or rung.generate == earlier.generate:
                 allowed = "generators that differ: the same one fails again"
                 raise InvalidInput("generate", rung.name or rung.generate, allowed)
@@ -260,7 +281,8 @@ def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, b
         return generate, False
 
     if not callable(generate):
-        raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
+        allowed = "a callable, a Writer or a Model (heedful.open_model opens one)"
+        raise InvalidInput("generate", generate, allowed)
     return generate, blocking(generate)
 
 
@@ -367,6 +389,8 @@ async def _ask_function(
     if isinstance(result, tuple) and len(result) == 2 and answer_of(result[0]) is None:
         usage = usage_of(result[1])
         if usage is not None:
+            # A usage that counts only tokens is that of one call.
+            usage = replace(usage, calls=max(1, usage.calls))
             return CandidateBatch(result[:1], usage, model_of(result[1]))
 
     # A pair without a usage is a list of two candidates.

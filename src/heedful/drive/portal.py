@@ -170,6 +170,8 @@ def self_correcting(
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
     check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted", "then"])
     validate_options(**options)
+    is_list = isinstance(then, list | tuple)
+    require(is_list, "then", then, "a list of generators")
     # All calls of the function share one memory.
     if options.get("memory") == ":memory:":
         options["memory"] = Memory.of(":memory:", options.get("scope"))
@@ -308,9 +310,9 @@ class _TaskFunction:
             if parameter.default is parameter.empty
             and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
-        allowed = f"a function with the parameters {self.outer}"
+        allowed = f"a function whose parameters after the task are in {self.outer}"
         shown_call = f"{key_of(generator)}{other.signature}"
-        is_same = other.task == self.task and needed <= self.outer.parameters.keys()
+        is_same = needed - {other.task} <= self.outer.parameters.keys()
         require(is_same, "then", shown_call, allowed)
         return other
 

@@ -512,7 +512,8 @@ async def open_loop(
     created = stored_loop is not None
     if stored_loop is None:
         stored_loop = await store.read(scope, loops.read, id)
-        _check_rungs(stored_loop, ladder)
+        if rungs:
+            _check_rungs(stored_loop, ladder)
     loop = ReportedLoop(
         store, scope, stored=stored_loop, created=created, memory=memory, checks=checks
     )
@@ -543,6 +544,8 @@ def _ladder_of(rungs: Sequence[str]) -> Ladder | None:
     for name in rungs:
         check_name("rung", name, MAX_MODEL_NAME_CHARS)
         require(name, "rung", name, "a name")
+    allowed = "names that differ"
+    require(len(set(rungs)) == len(rungs), "rungs", rungs, allowed)
     return Ladder(names=tuple(rungs)) if len(rungs) > 1 else None
 
 
@@ -670,7 +673,7 @@ def _check_no_user_code(verdict: decide.Verdict, policy: decide.Policy) -> None:
         return
 
     shipped = {stop.rule_name(rule) for rule in policy.rules}
-    shipped |= {"cancelled", "unscored"}
+    shipped |= {"cancelled", "unscored", "closed", "ladder"}
 
     for reason in verdict.stopped_by:
         if reason.rule not in shipped:

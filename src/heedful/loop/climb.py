@@ -239,7 +239,10 @@ def _why_limited(ladder: Ladder, number: int, rung: RungRecord, limit: int) -> s
     cost, climb_cost = _costs(rung)
     ratio = cost / climb_cost if climb_cost else 0.0
     passed = f"attempt {limit + 1} of {ladder.name(number)} passes in {share.mean:.0%}"
-    return f"{passed} of the loops and costs {ratio:.2f} of a climb"
+    price = f"costs {ratio:.0%} of what a climb costs"
+    if not rung.above.cost:
+        price = f"takes {ratio:.0%} of the time of a climb"
+    return f"{passed} of the loops and {price}"
 
 
 def _why_rests(ladder: Ladder, number: int, rung: RungRecord) -> str:

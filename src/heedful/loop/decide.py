@@ -216,48 +216,27 @@ def _is_final(stop: Stop) -> bool:
     return not FINAL_RULES.isdisjoint(stop.rule.split("+"))
 
 
-def take_over(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Verdict]:
-    """Close the rung that `verdict` names, because its model or function failed.
+def close_rung(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Verdict]:
+    """Close the rung that `verdict` names: it failed, or may spend no more.
 
-    Returns the loop, and the verdict that another rung makes the attempt instead. If
-    none is left, the loop is done.
+    Returns the loop without this rung, and the verdict: the next rung above makes the
+    attempt, or in a new loop any other rung. If none is left, the loop is done.
     """
-    loop, stop = _close_rung(loop, verdict, why)
-    rung = None
-    if loop.ladder is not None:
-        rung = loop.ladder.instead_of(verdict.rung)
-    if rung is None:
-        return loop, Done(loop.best, passed=False, stopped_by=(stop,))
-    return loop, replace(verdict, rung=rung, climbed=(*verdict.climbed, stop))
-
-
-def end_rung(
-    loop: Loop, policy: Policy, verdict: Again, why: str
-) -> tuple[Loop, Verdict]:
-    """Close the rung that `verdict` names, because it has spent what it may spend.
-
-    The loop then ends as it would without this rung. A loop that was to begin there
-    begins on a cheaper rung, if it has any.
-    """
-    loop, stop = _close_rung(loop, verdict, why)
-    if loop.ladder is not None and loop.attempts:
-        return loop, decide(loop, policy)
-
-    cheaper = range(verdict.rung - 1, 0, -1)
-    for rung in cheaper:
-        if loop.ladder is not None and rung not in loop.ladder.closed:
-            climbed = (*verdict.climbed, stop)
-            return loop, replace(verdict, rung=rung, climbed=climbed)
-    return loop, Done(loop.best, passed=False, stopped_by=(stop,))
-
-
-def _close_rung(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Stop]:
-    """Return the loop without the rung of `verdict`, and the stop that says why."""
     if loop.ladder is None:
-        return loop, Stop("closed", why)
+        stop = Stop("closed", why)
+        return loop, Done(loop.best, passed=False, stopped_by=(stop,))
 
     ladder = loop.ladder.close(verdict.rung, why)
-    return replace(loop, ladder=ladder), Stop("closed", ladder.why)
+    loop = replace(loop, ladder=ladder)
+    stops = (*verdict.climbed, Stop("closed", ladder.why))
+
+    # The rungs below have made their attempts, if there are any.
+    rung = ladder.above(verdict.rung)
+    if rung is None and not loop.attempts:
+        rung = ladder.instead_of(verdict.rung)
+    if rung is None:
+        return loop, Done(loop.best, passed=False, stopped_by=stops)
+    return loop, replace(verdict, rung=rung, climbed=stops)
 
 
 def _view_of_rung(loop: Loop, policy: Policy) -> Loop:

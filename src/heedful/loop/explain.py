@@ -259,6 +259,8 @@ class Explanation:
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
+            if not self.lines:
+                texts.append(_describe_decision(self.verdict))
             best = self.verdict.best
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")

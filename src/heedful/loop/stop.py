@@ -35,7 +35,7 @@ LIFTABLE_RULES = frozenset(
 
 
 # Rules that end a loop on any rung of its ladder; all other rules end only a rung.
-FINAL_RULES = frozenset({"cancelled", "budget", "unscored", "closed"})
+FINAL_RULES = frozenset({"cancelled", "budget", "unscored"})
 
 
 @dataclass(frozen=True, slots=True)
