@@ -20,6 +20,7 @@ from bench.quality import (
     failures,
     grounding,
     harden,
+    ladder,
     learn,
     logo,
     mended,
@@ -56,9 +57,10 @@ JOBS: dict[str, Callable[..., Iterable[Any]]] = {
     "particulars": particulars.run,
     "unlike": unlike.run,
     "learn": learn.run,
+    "ladder": ladder.run,
 }
 # These ask a live model and take its options.
-LIVE = frozenset({"unlike", "learn"})
+LIVE = frozenset({"unlike", "learn", "ladder"})
 # These take minutes or hours and run only when they are asked for by name.
 SLOW = LIVE | {"strategies", "logo"}
 OUT = Path("bench/out/quality.json")
@@ -124,13 +126,14 @@ def parse_options() -> argparse.Namespace:
         "--streams",
         type=split_names,
         default=[],
-        help=f"of learn, with commas between: {','.join(READERS)}",
+        help=f"of learn and ladder, with commas between: {','.join(READERS)}",
     )
     live.add_argument(
         "--arms",
         type=split_names,
         default=[],
-        help=f"of learn, with commas between: {','.join(ARMS)}",
+        help=f"with commas between: of learn {','.join(ARMS)}, "
+        f"of ladder {','.join(ladder.ARMS)}",
     )
     live.add_argument(
         "--answers", type=Path, default=CACHE, help="folder that keeps the answers"
@@ -142,8 +145,9 @@ def parse_options() -> argparse.Namespace:
     is_known = set(options.models.split(",")) <= set(MODELS)
     if not is_known or (options.limit is not None and options.limit < 1):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
-    if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(ARMS)):
-        parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(ARMS)}")
+    known = ladder.ARMS if options.only == "ladder" else ARMS
+    if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(known)):
+        parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(known)}")
     return options
 
 

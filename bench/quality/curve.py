@@ -14,6 +14,7 @@ import heedful
 from bench.quality.answers import KeptModel, Progress
 from bench.quality.rows import Row
 from heedful import Finding
+from heedful.loop.ladder import RungAttempt
 from heedful.loop.record import Usage
 from heedful.models.contract import Message
 
@@ -60,7 +61,8 @@ class Outcome:
 
     `late` is True in the second half of the stream. `first_prompt_tokens` are those of
     the first call, the other tokens those of all calls. `seconds` is the time of all
-    calls when the model was asked, also if the answers are kept ones.
+    calls when the model was asked, also if the answers are kept ones. `climb` has the
+    attempts where an arm has several models or a price.
     """
 
     task: Task
@@ -73,6 +75,7 @@ class Outcome:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+    climb: tuple[RungAttempt, ...] = ()
 
     @classmethod
     def of(cls, task: Task, answers: Answers, late: bool) -> Outcome:

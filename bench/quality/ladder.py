@@ -10,15 +10,75 @@ token of the large model costs `PRICES[1]` times one of the small model.
     ladder       0.5B, then 1.5B
     ladder_ours  0.5B, then 1.5B, with a memory that both share
 
+Two more arms ask for more candidates, `EXTRA` in all, of 0.5B with a memory; each of
+their attempts has one candidate, or one and two more at a temperature. They have their
+own name for a task that is right at once: its first candidate was right.
+
+    explore      the further candidates are for the first tasks of a stream
+    even         they are spread over all tasks
+
+On a ladder the small model makes at most two attempts, so at least one call is left. A
+figure of a half or a quarter counts tasks in the order of the stream. What an attempt
+costs is the price of its tokens. Every answer is kept: stop a run with Ctrl-C, and the
+next one goes on.
+
 `EXPECTED` and `HOURS` were written before the first run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from pathlib import Path
+from statistics import mean
+from typing import Any
 
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import heedful
+from bench.quality.answers import (
+    KeptModel,
+    KeptModels,
+    Live,
+    Progress,
+    open_kept_models,
+)
+from bench.quality.curve import Outcome, Task, new_memory
+from bench.quality.paired import (
+    COVERAGE,
+    RESAMPLED,
+    Gain,
+    Pair,
+    gain,
+    pair,
+    plain_figures,
+    right_at_once,
+    solved,
+)
+from bench.quality.rows import Row
+from bench.quality.streams import READERS, Stream
+from heedful import Finding
+from heedful.loop.ladder import Ladder, RungAttempt
+from heedful.loop.record import Loop, Usage
+from heedful.models.contract import Answer, Message
+
+OUT = Path("bench/out/ladder.json")
+SIZES = ("0.5b", "1.5b")
+STREAMS = ("banking77", "clinc150", "geo", "spider")
 CALLS = 3
+SMALL_CALLS = 2  # of the small model on a ladder
 PRICES = (1.0, 5.0)
+LIMIT = 60
+QUARTERS = 4
+EXTRA = 60  # candidates of `explore` and `even` for a stream
+EXTRA_CANDIDATES = 2  # of an attempt
+EXTRA_TEMPERATURE = 0.8
 # Core hours of 60 tasks on quiet cores: 1.5B takes three times as long as 0.5B.
 HOURS: Mapping[str, float] = {
     "large, four streams": 0.3,
@@ -46,3 +106,404 @@ EXPECTED: Mapping[str, tuple[float, str]] = {
     ),
     "open.explore_over_even.second_half": (0.0, "a few more right answers in memory"),
 }
+Outcomes = dict[tuple[int, str], Outcome]
+Results = dict[str, dict[str, Outcomes]]  # by stream and arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderArm:
+    """Which models an arm has, by their place in `SIZES`, and whether it remembers.
+
+    `extra` returns how many further candidates may be asked up to a task: it takes the
+    number of the task, from 1, and how many there are.
+    """
+
+    models: tuple[int, ...]
+    remembers: bool = False
+    extra: Callable[[int, int], float] | None = None
+
+
+def _at_the_beginning(number: int, count: int) -> float:
+    """Return the whole allowance for every task: the first ones use it up."""
+    return EXTRA
+
+
+def _evenly(number: int, count: int) -> float:
+    """Return the share of the allowance up to a task."""
+    return EXTRA * number / count
+
+
+ARMS: Mapping[str, LadderArm] = {
+    "small": LadderArm(models=(0,)),
+    "large": LadderArm(models=(1,)),
+    "ladder": LadderArm(models=(0, 1)),
+    "ladder_ours": LadderArm(models=(0, 1), remembers=True),
+    "large_ours": LadderArm(models=(1,), remembers=True),
+    "small_ours": LadderArm(models=(0,), remembers=True),
+    "explore": LadderArm(models=(0,), remembers=True, extra=_at_the_beginning),
+    "even": LadderArm(models=(0,), remembers=True, extra=_evenly),
+}
+COMPARED = (
+    ("large", "small"),
+    ("large_ours", "small_ours"),
+    ("ladder_ours", "ladder"),
+    ("ladder_ours", "large_ours"),
+    ("ladder", "large"),
+    ("explore", "even"),
+)
+ALONE = heedful.Policy((heedful.MaxAttempts(CALLS),), name="three attempts")
+CLIMBING = heedful.Policy(
+    (heedful.MaxAttempts(SMALL_CALLS), heedful.Budget(calls=CALLS)),
+    name="two attempts of each, three calls",
+)
+
+
+class Answerer:
+    """One arm on one stream: it answers the tasks in turn."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Stream,
+        tasks: Sequence[Task],
+        models: Sequence[KeptModel],
+    ) -> None:
+        self._arm = ARMS[name]
+        self._name = name
+        self._source = source
+        self._tasks = tasks
+        self._models = models
+        # The store of a memory keeps what loops cost, also where nothing is recalled.
+        self._memory = new_memory()
+        self._spent = 0
+
+    async def answer_all(self) -> list[Outcome]:
+        """Return the outcomes of all tasks."""
+        title = f"ladder {self._source.name} {self._name}"
+        progress = Progress(title, len(self._tasks), self._models[-1])
+        outcomes = []
+        for number, _ in enumerate(self._tasks, start=1):
+            outcomes.append(await self._answer(number))
+            progress.task(outcomes[-1].first)
+        return outcomes
+
+    async def _answer(self, number: int) -> Outcome:
+        task = self._tasks[number - 1]
+        generates = [
+            Generate(task, self._models[place], self._source.tokens)
+            for place in self._arm.models
+        ]
+        if self._arm.extra is not None:
+            allowance = self._arm.extra(number, len(self._tasks))
+            if self._spent + EXTRA_CANDIDATES <= allowance:
+                generates[0].extra = EXTRA_CANDIDATES
+
+        def judged(candidate: str, context: heedful.Context) -> list[Finding]:
+            return task.judge(candidate)
+
+        judged.pure = True  # type: ignore[attr-defined]
+        result = await heedful.run(
+            task.text,
+            generate=[
+                heedful.Rung(generate.generate, SIZES[place], price=PRICES[place])
+                for place, generate in zip(self._arm.models, generates, strict=True)
+            ],
+            checks=[judged],
+            policy=CLIMBING if len(generates) > 1 else ALONE,
+            memory=self._memory if self._arm.remembers else None,
+            memory_key=self._source.name,
+            store=self._memory.store,
+            id=f"{self._name} {task.id}",
+        )
+        self._spent += sum(generate.spent for generate in generates)
+        return self._outcome(number, result, generates)
+
+    def _outcome(
+        self, number: int, result: heedful.Result[str], generates: Sequence[Generate]
+    ) -> Outcome:
+        """Return how a task went; an attempt of the only model has rung 1."""
+        usage = result.loop.usage
+        first = next(generate for generate in generates if generate.texts)
+        (start, *_) = first.usages
+        task = self._tasks[number - 1]
+        return Outcome(
+            task=task,
+            first=result.loop.attempts[0].rung == 1 and not task.judge(first.texts[0]),
+            solved=result.passed,
+            calls=usage.calls,
+            late=number > len(self._tasks) // 2,
+            had_memory=first.had_memory,
+            first_prompt_tokens=start.prompt_tokens,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            seconds=usage.seconds,
+            climb=_attempts_of(result.loop),
+        )
+
+
+def _attempts_of(loop: Loop) -> tuple[RungAttempt, ...]:
+    """Return the attempts of a loop; without a ladder all of them have rung 1."""
+    if loop.ladder is None:
+        loop = replace(loop, ladder=Ladder(names=SIZES))
+    climb = loop.climb()
+    return climb.attempts if climb else ()
+
+
+class Generate:
+    """A model answers one task; it asks for `extra` further candidates at once.
+
+    Its prompts are those of the arms of `learn`, so that answers are shared.
+    """
+
+    def __init__(self, task: Task, model: KeptModel, tokens: int) -> None:
+        self.extra = 0
+        self.spent = 0
+        self.texts: list[str] = []
+        self.usages: list[Usage] = []
+        self.had_memory = False
+        self._task = task
+        self._model = model
+        self._tokens = tokens
+
+    async def generate(self, task: str, hint: str) -> list[Answer]:
+        """Return the candidates of an attempt."""
+        context = heedful.context()
+        if context.attempt == 1:
+            told = context.examples or context.advice or context.recalled
+            self.had_memory = bool(told)
+        answers = [await self._ask(context)]
+        for place in range(1, self.extra + 1):
+            warm = replace(
+                context, temperature=EXTRA_TEMPERATURE, seed=context.seed + 100 * place
+            )
+            answers.append(await self._ask(warm))
+            self.spent += 1
+        return answers
+
+    async def _ask(self, context: heedful.Context) -> Answer:
+        answer = await self._model.complete(
+            [
+                Message("system", self._task.system),
+                *heedful.Writer(self._model).messages(context),
+            ],
+            max_tokens=self._tokens,
+            temperature=context.temperature,
+            seed=context.seed,
+        )
+        answer = replace(answer, text=self._task.extract(answer.text))
+        self.texts.append(answer.text)
+        self.usages.append(answer.usage)
+        return answer
+
+
+def run(data: Path, split: str, live: Live) -> Iterator[Row]:
+    """Yield the rows of all arms; write tables and `bench/out/ladder.json`."""
+    sources = [READERS[name](data, split) for name in live.streams or STREAMS]
+    names = live.arms or tuple(ARMS)
+    results = asyncio.run(_measure(sources, names, data, live))
+    figures = figures_of(results)
+    gains = gains_of(results)
+    _print(figures, gains)
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(report_of(results), indent=1) + "\n")
+    for source, arms in figures.items():
+        for name, values in arms.items():
+            for measure, value in values.items():
+                yield Row(key=f"ladder.{source}.{name}.{measure}", ours=value)
+    for key, value in gains.items():
+        for measure, figure in (value or {}).items():
+            yield Row(key=f"ladder.{key}.{measure}", ours=figure)
+
+
+async def _measure(
+    sources: Sequence[Stream], names: Sequence[str], data: Path, live: Live
+) -> Results:
+    """Run all arms on all streams; `live.workers` of them at the same time."""
+    results: Results = {source.name: {} for source in sources}
+    async with AsyncExitStack() as stack:
+        models = []
+        for size in SIZES:
+            opened = open_kept_models(size, data, live)
+            models.append(await stack.enter_async_context(opened))
+        async with asyncio.TaskGroup() as group:
+            # Arms that say whether a ladder can help come first, on all streams.
+            for name, source in product(names, sources):
+                tasks = source.tasks[: live.limit or LIMIT]
+                job = _run_arm(name, source, tasks, models=models, results=results)
+                group.create_task(job)
+    return results
+
+
+async def _run_arm(
+    name: str,
+    source: Stream,
+    tasks: Sequence[Task],
+    *,
+    models: Sequence[KeptModels],
+    results: Results,
+) -> None:
+    async with AsyncExitStack() as stack:
+        # Each model is leased in the same order, so no two arms wait for each other.
+        leased = [await stack.enter_async_context(kept.lease()) for kept in models]
+        outcomes = await Answerer(name, source, tasks, leased).answer_all()
+    results[source.name][name] = {(0, one.task.id): one for one in outcomes}
+
+
+def alone(outcome: Outcome) -> bool:
+    """Return whether the first model solved the task without a climb."""
+    return outcome.solved and all(attempt.rung == 1 for attempt in outcome.climb)
+
+
+def cost_of(outcome: Outcome) -> float:
+    """Return the price of all tokens of a task."""
+    return sum(attempt.cost for attempt in outcome.climb)
+
+
+def figures_of(results: Results) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the figures of each arm, by stream and arm; `open` has their means."""
+    figures: dict[str, dict[str, dict[str, float]]] = {
+        source: {name: _figures(list(one.values())) for name, one in arms.items()}
+        for source, arms in results.items()
+    }
+    if len(results) > 1:
+        names = next(iter(results.values()))
+        figures["open"] = {name: _mean_of(figures, name) for name in names}
+    return figures
+
+
+def _mean_of(
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]], name: str
+) -> dict[str, float]:
+    alike = [arms[name] for arms in figures.values() if name in arms]
+    return {measure: mean(one[measure] for one in alike) for measure in alike[0]}
+
+
+def _figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    late = [outcome for outcome in outcomes if outcome.late]
+    figures = {
+        "tasks": float(len(outcomes)),
+        "first": mean(map(right_at_once, outcomes)),
+        "first_late": mean(map(right_at_once, late)),
+        "solved": mean(map(solved, outcomes)),
+        "solved_late": mean(map(solved, late)),
+        "alone": mean(map(alone, outcomes)),
+        "cost": mean(map(cost_of, outcomes)),
+        "cost_late": mean(map(cost_of, late)),
+        "calls": mean(outcome.calls for outcome in outcomes),
+        "seconds": mean(outcome.seconds for outcome in outcomes),
+    }
+    for number, quarter in enumerate(quarters(outcomes), start=1):
+        figures[f"alone_quarter_{number}"] = mean(map(alone, quarter))
+    return figures
+
+
+def quarters(outcomes: Sequence[Outcome]) -> list[Sequence[Outcome]]:
+    """Return the outcomes in four parts of a stream."""
+    count = len(outcomes)
+    ends = [count * number // QUARTERS for number in range(QUARTERS + 1)]
+    return [outcomes[start:end] for start, end in pairwise(ends)]
+
+
+def gains_of(results: Results) -> dict[str, dict[str, float] | None]:
+    """Return what an arm gains over another, by stream or `open`, and by measure."""
+    gains: dict[str, dict[str, float] | None] = {}
+    groups = {source: [source] for source in results}
+    if len(results) > 1:
+        groups["open"] = list(results)
+    for group, members in groups.items():
+        for name, other in COMPARED:
+            pairs = [
+                pair(results[member][name], results[member][other])
+                for member in members
+                if name in results[member] and other in results[member]
+            ]
+            if not pairs:
+                continue
+            key = f"{group}.{name}_over_{other}"
+            for measure, figure in _compare(pairs).items():
+                gains[f"{key}.{measure}"] = plain_figures(figure)
+            gains[f"{key}.cost_ratio"] = _ratio(pairs)
+    return gains
+
+
+def _compare(pairs: Sequence[Sequence[Pair]]) -> dict[str, Gain | None]:
+    last = [both[-(len(both) // QUARTERS) :] for both in pairs]
+    return {
+        "first": gain(pairs, right_at_once, late_only=False),
+        "second_half": gain(pairs, right_at_once, late_only=True),
+        "solved": gain(pairs, solved, late_only=False),
+        "solved_late": gain(pairs, solved, late_only=True),
+        "alone": gain(pairs, alone, late_only=False),
+        "alone_late": gain(pairs, alone, late_only=True),
+        "alone_last_quarter": gain(last, alone, late_only=False),
+    }
+
+
+def _ratio(pairs: Sequence[Sequence[Pair]]) -> dict[str, float]:
+    """Return the cost of one arm over the other's in second halves, streams alike."""
+    rng = np.random.default_rng(0)
+    points = []
+    draws = []
+    for both in pairs:
+        costs = np.array(
+            [(cost_of(one), cost_of(other)) for one, other in both if one.late]
+        )
+        chosen = rng.integers(len(costs), size=(RESAMPLED, len(costs)))
+        sums = costs[chosen].sum(axis=1)
+        points.append(costs[:, 0].sum() / costs[:, 1].sum())
+        draws.append(sums[:, 0] / sums[:, 1])
+    low, high = np.quantile(np.mean(draws, axis=0), COVERAGE)
+    return {
+        "ratio": round(float(mean(points)), 4),
+        "low": round(float(low), 4),
+        "high": round(float(high), 4),
+    }
+
+
+def report_of(results: Results) -> dict[str, Any]:
+    """Return what `ladder.json` holds; its tasks quote no text.
+
+    A task has its stream, arm and id, 1 if it is right at once, and its attempts: the
+    rung, 1 if it passed, its tokens and its seconds.
+    """
+    tasks = []
+    for source, arms in results.items():
+        for name, outcomes in arms.items():
+            for outcome in outcomes.values():
+                attempts = [
+                    [one.rung, int(one.passed), one.tokens, round(one.seconds, 2)]
+                    for one in outcome.climb
+                ]
+                tasks.append(
+                    [source, name, outcome.task.id, int(outcome.first), attempts]
+                )
+    return {
+        "models": SIZES,
+        "prices": PRICES,
+        "figures": figures_of(results),
+        "gains": gains_of(results),
+        "expected": {key: points for key, (points, _) in EXPECTED.items()},
+        "tasks": tasks,
+    }
+
+
+def _print(
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]],
+    gains: Mapping[str, Mapping[str, float] | None],
+) -> None:
+    for source, arms in figures.items():
+        measures = list(next(iter(arms.values())))
+        table = Table("arm", *measures, title=source)
+        for name, values in arms.items():
+            table.add_row(name, *(f"{values[measure]:.3f}" for measure in measures))
+        Console(width=200).print(table)
+    table = Table("gain", "points", "95 %", "expected", title="gains")
+    for key, value in gains.items():
+        if value is None:
+            continue
+        points = value.get("gain", value.get("ratio", 0.0))
+        interval = f"{value['low']:+.3f} to {value['high']:+.3f}"
+        expected, reason = EXPECTED.get(key, (None, ""))
+        wanted = "" if expected is None else f"{expected:+.2f} {reason}"
+        table.add_row(key, f"{points:+.3f}", interval, wanted)
+    Console(width=160).print(table)
