@@ -145,9 +145,9 @@ def parse_options() -> argparse.Namespace:
     is_known = set(options.models.split(",")) <= set(MODELS)
     if not is_known or (options.limit is not None and options.limit < 1):
         parser.error(f"--models takes {sizes}, --limit a number of at least 1")
-    known = ladder.ARMS if options.only == "ladder" else ARMS
-    if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(known)):
-        parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(known)}")
+    arms = ladder.ARMS if options.only == "ladder" else ARMS
+    if not (set(options.streams) <= set(READERS) and set(options.arms) <= set(arms)):
+        parser.error(f"--streams takes {','.join(READERS)}, --arms {','.join(arms)}")
     return options
 
 

@@ -269,8 +269,9 @@ class Generate:
         """Return the candidates of an attempt."""
         context = heedful.context()
         if context.attempt == 1:
-            told = context.examples or context.advice or context.recalled
-            self.had_memory = bool(told)
+            self.had_memory = bool(
+                context.examples or context.advice or context.recalled
+            )
         answers = [await self._ask(context)]
         for place in range(1, self.extra + 1):
             warm = replace(
@@ -310,9 +311,9 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
         for name, values in arms.items():
             for measure, value in values.items():
                 yield Row(key=f"ladder.{source}.{name}.{measure}", ours=value)
-    for key, value in gains.items():
-        for measure, figure in (value or {}).items():
-            yield Row(key=f"ladder.{key}.{measure}", ours=figure)
+    for key, compared in gains.items():
+        for measure, number in (compared or {}).items():
+            yield Row(key=f"ladder.{key}.{measure}", ours=number)
 
 
 async def _measure(
@@ -326,8 +327,7 @@ async def _measure(
             opened = open_kept_models(size, data, live)
             models.append(await stack.enter_async_context(opened))
         async with asyncio.TaskGroup() as group:
-            # Arms that say whether a ladder can help come first, on all streams.
-            for name, source in product(names, sources):
+            for source, name in product(sources, names):
                 tasks = source.tasks[: live.limit or LIMIT]
                 job = _run_arm(name, source, tasks, models=models, results=results)
                 group.create_task(job)
@@ -344,9 +344,12 @@ async def _run_arm(
 ) -> None:
     async with AsyncExitStack() as stack:
         # Each model is leased in the same order, so no two arms wait for each other.
-        leased = [await stack.enter_async_context(kept.lease()) for kept in models]
-        outcomes = await Answerer(name, source, tasks, leased).answer_all()
-    results[source.name][name] = {(0, one.task.id): one for one in outcomes}
+        pair_of_models = [
+            await stack.enter_async_context(models_of_size.lease())
+            for models_of_size in models
+        ]
+        outcomes = await Answerer(name, source, tasks, pair_of_models).answer_all()
+    results[source.name][name] = {(0, outcome.task.id): outcome for outcome in outcomes}
 
 
 def alone(outcome: Outcome) -> bool:
@@ -361,10 +364,11 @@ def cost_of(outcome: Outcome) -> float:
 
 def figures_of(results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Return the figures of each arm, by stream and arm; `open` has their means."""
-    figures: dict[str, dict[str, dict[str, float]]] = {
-        source: {name: _figures(list(one.values())) for name, one in arms.items()}
-        for source, arms in results.items()
-    }
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    for source, arms in results.items():
+        figures[source] = {
+            name: _figures(list(outcomes.values())) for name, outcomes in arms.items()
+        }
     if len(results) > 1:
         names = next(iter(results.values()))
         figures["open"] = {name: _mean_of(figures, name) for name in names}
@@ -374,8 +378,11 @@ def figures_of(results: Results) -> dict[str, dict[str, dict[str, float]]]:
 def _mean_of(
     figures: Mapping[str, Mapping[str, Mapping[str, float]]], name: str
 ) -> dict[str, float]:
-    alike = [arms[name] for arms in figures.values() if name in arms]
-    return {measure: mean(one[measure] for one in alike) for measure in alike[0]}
+    streams = [arms[name] for arms in figures.values() if name in arms]
+    means = {}
+    for measure in streams[0]:
+        means[measure] = mean(stream[measure] for stream in streams)
+    return means
 
 
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -446,7 +453,11 @@ def _ratio(pairs: Sequence[Sequence[Pair]]) -> dict[str, float]:
     draws = []
     for both in pairs:
         costs = np.array(
-            [(cost_of(one), cost_of(other)) for one, other in both if one.late]
+            [
+                (cost_of(outcome), cost_of(other))
+                for outcome, other in both
+                if outcome.late
+            ]
         )
         chosen = rng.integers(len(costs), size=(RESAMPLED, len(costs)))
         sums = costs[chosen].sum(axis=1)
@@ -471,8 +482,13 @@ def report_of(results: Results) -> dict[str, Any]:
         for name, outcomes in arms.items():
             for outcome in outcomes.values():
                 attempts = [
-                    [one.rung, int(one.passed), one.tokens, round(one.seconds, 2)]
-                    for one in outcome.climb
+                    [
+                        attempt.rung,
+                        int(attempt.passed),
+                        attempt.tokens,
+                        round(attempt.seconds, 2),
+                    ]
+                    for attempt in outcome.climb
                 ]
                 tasks.append(
                     [source, name, outcome.task.id, int(outcome.first), attempts]

@@ -24,6 +24,7 @@ from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
 from heedful.loop.decide import Policy
+from heedful.loop.ladder import MAX_RUNGS, Ladder
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import (
@@ -34,8 +35,10 @@ from heedful.loop.replay import (
     with_policy_goals,
 )
 from heedful.loop.stop import counts_scope, find_near_repeat
+from heedful.loop.ways import RecordedClimb, compare_ways, parse_prices
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
+from heedful.store.records import StoredLoop
 
 MAX_RECORDED_LOOPS = 100_000  # that are read from a database
 UNKNOWN_OUTCOME_LEGEND = (
@@ -53,6 +56,13 @@ def replay(
     plot: Annotated[
         Path | None, Option(help="Draw the result into this SVG file.")
     ] = None,
+    prices: Annotated[
+        str | None,
+        Option(
+            metavar="PRICE,PRICE…",
+            help="Compare when to climb, at these prices of a token of each rung.",
+        ),
+    ] = None,
 ) -> int:
     """Compare what policies would have cost and lost on recorded loops.
 
@@ -65,7 +75,15 @@ def replay(
     loop was solved and the policy stops before the solution. Quality is the mean
     quality of the best attempt of each loop under the policy. --plot draws cost against
     quality.
+
+    --prices compares when to climb instead, on the recorded loops with a ladder: after
+    all tries, after one, at once, or as planned from the loops before.
     """
+    if prices is not None:
+        if policy or plot:
+            raise UsageError("--prices compares no policies: leave out the others")
+        return _replay_ways(source, parse_prices(prices))
+
     chosen = [presets.policy(text) for text in policy or ()]
     records = read_records(source)
 
@@ -111,6 +129,49 @@ def replay(
         TextTable(FIGURE_COLUMNS, [recorded, *figures]),
         notes,
     )
+
+
+def _replay_ways(source: str | None, prices: Sequence[float]) -> int:
+    """Compare when to climb, on the recorded loops with a ladder. Raises NotFound."""
+    climbs = [climb.priced(prices) for climb in _read_climbs(source)]
+    figures = compare_ways(climbs)
+    document = {"prices": prices, "ways": [row.plain() for row in figures]}
+    return answer(
+        document,
+        f"{counted(len(climbs), 'loop')} with a ladder",
+        TextTable(WAY_COLUMNS, figures),
+        [WAYS_LEGEND],
+    )
+
+
+def _read_climbs(source: str | None) -> list[RecordedClimb]:
+    """Return how the recorded loops with a ladder went. Raises NotFound, UsageError."""
+    if source is not None and source.endswith(".jsonl"):
+        records = read_file(Path(source))
+        climbs = [RecordedClimb.of(record.loop) for record in records]
+    else:
+        climbs = [
+            RecordedClimb.of(stored.loop, stored.head.memory_key)
+            for stored in reversed(_newest(source))
+        ]
+    with_ladder = [climb for climb in climbs if climb is not None]
+    if not with_ladder:
+        where = "heedful.run(generate=[small, large]) makes some"
+        raise NotFound("loop with a ladder in", source or "the database", where)
+    return with_ladder
+
+
+WAYS_LEGEND = (
+    "cannot tell: loops whose record does not show the way; the other figures are "
+    "those of the other loops, beside what the same loops did cost and solve"
+)
+WAY_COLUMNS = columns(
+    "way loops attempts tokens cost recorded_cost solved recorded_solved alone "
+    "cannot_tell",
+    cost=lambda figures: f"{figures.cost:.6g}",
+    recorded_cost=lambda figures: f"{figures.recorded_cost:.6g}",
+    cannot_tell="beyond",
+)
 
 
 def _compare(
@@ -242,6 +303,7 @@ class AttemptShape(EntryShape):
     met: Share | None = None
     usage: record.Usage | None = None
     quality: Share | None = None
+    rung: Annotated[int, Field(ge=1, le=MAX_RUNGS)] | None = None
 
 
 class LoopShape(EntryShape):
@@ -262,16 +324,23 @@ def read_records(source: str | None) -> list[RecordedLoop]:
     if source is not None and source.endswith(".jsonl"):
         return read_file(Path(source))
 
+    records = loops.replayable(_newest(source))
+    if not records:
+        values = settings(db=source)
+        scope = scope_of(values)
+        where = f"{shown(values.db)} has an attempt; heedful run makes some"
+        raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
+    return records
+
+
+def _newest(source: str | None) -> Sequence[StoredLoop]:
+    """Return the stored loops of a database, newest first."""
     values = settings(db=source)
     scope = scope_of(values)
     newest, _ = ask_store(
         values, lambda store: store.read(scope, loops.newest, MAX_RECORDED_LOOPS)
     )
-    records = loops.replayable(newest)
-    if not records:
-        where = f"{shown(values.db)} has an attempt; heedful run makes some"
-        raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
-    return records
+    return newest
 
 
 def read_file(path: Path) -> list[RecordedLoop]:
@@ -305,7 +374,11 @@ def _parse_loop(value: Any, line: int) -> RecordedLoop:
             qualities.append(attempt.quality)
 
     id = f"line {line}" if shape.id is None else str(shape.id)
-    loop = record.Loop(id, goals, attempts=tuple(attempts))
+    # A loop whose attempts name their rung has a ladder, whose rungs have no names.
+    ladder = None
+    if any(attempt.rung for attempt in shape.attempts):
+        ladder = Ladder(names=("",) * max(2, *(attempt.rung for attempt in attempts)))
+    loop = record.Loop(id, goals, attempts=tuple(attempts), ladder=ladder)
     return RecordedLoop(loop, tuple(qualities))
 
 
@@ -330,4 +403,5 @@ def _parse_attempt(
         evaluation=record.Evaluation(findings, shape.scores or {}, met=shape.met),
         usage=shape.usage or record.Usage(calls=1),
         repeats=find_near_repeat(candidate, earlier),
+        rung=shape.rung or 1,
     )
