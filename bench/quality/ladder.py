@@ -312,7 +312,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
             for measure, value in values.items():
                 yield Row(key=f"ladder.{source}.{name}.{measure}", ours=value)
     for key, compared in gains.items():
-        for measure, number in (compared or {}).items():
+        for measure, number in compared.items():
             yield Row(key=f"ladder.{key}.{measure}", ours=number)
 
 
@@ -411,9 +411,9 @@ def quarters(outcomes: Sequence[Outcome]) -> list[Sequence[Outcome]]:
     return [outcomes[start:end] for start, end in pairwise(ends)]
 
 
-def gains_of(results: Results) -> dict[str, dict[str, float] | None]:
+def gains_of(results: Results) -> dict[str, dict[str, float]]:
     """Return what an arm gains over another, by stream or `open`, and by measure."""
-    gains: dict[str, dict[str, float] | None] = {}
+    gains: dict[str, dict[str, float]] = {}
     groups = {source: [source] for source in results}
     if len(results) > 1:
         groups["open"] = list(results)
@@ -428,7 +428,7 @@ def gains_of(results: Results) -> dict[str, dict[str, float] | None]:
                 continue
             key = f"{group}.{name}_over_{other}"
             for measure, figure in _compare(pairs).items():
-                gains[f"{key}.{measure}"] = plain_figures(figure)
+                gains[f"{key}.{measure}"] = plain_figures(figure) or {}
             gains[f"{key}.cost_ratio"] = _ratio(pairs)
     return gains
 
@@ -505,7 +505,7 @@ def report_of(results: Results) -> dict[str, Any]:
 
 def _print(
     figures: Mapping[str, Mapping[str, Mapping[str, float]]],
-    gains: Mapping[str, Mapping[str, float] | None],
+    gains: Mapping[str, Mapping[str, float]],
 ) -> None:
     for source, arms in figures.items():
         measures = list(next(iter(arms.values())))
@@ -515,7 +515,7 @@ def _print(
         Console(width=200).print(table)
     table = Table("gain", "points", "95 %", "expected", title="gains")
     for key, value in gains.items():
-        if value is None:
+        if not value:
             continue
         points = value.get("gain", value.get("ratio", 0.0))
         interval = f"{value['low']:+.3f} to {value['high']:+.3f}"

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import heedful
 from heedful.loop.codec import policy_from
 from heedful.loop.reach import reach
 from tests.cli.support import Done, record, task
@@ -272,3 +273,29 @@ def test_without_a_ladder_no_way_to_climb_is_compared(heedful_):
     done = heedful_("replay loops.jsonl --prices 1,5")
     assert done.code != 0
     assert "loop with a ladder" in done.err
+
+
+def test_ways_to_climb_of_the_loops_in_a_database(desk, monkeypatch):
+    def small(task: str, hint: str) -> str:
+        return task
+
+    def large(task: str, hint: str) -> str:
+        return "right"
+
+    def is_right(candidate: str) -> str:
+        return "" if candidate == "right" else f"{candidate} is not right"
+
+    for text in ("right", "wrong"):
+        loop = heedful.run(
+            text,
+            generate=[small, large],
+            checks=[is_right],
+            policy="default, attempts.limit=1",
+            store=str(desk.folder / "loops.db"),
+        )
+        heedful.run_sync(loop)
+    document = desk.invoke(monkeypatch, "replay loops.db --prices 1,5 --json").json
+    all_tries = document["ways"][0]
+    assert all_tries["loops"] == 2
+    assert all_tries["attempts"] == 3
+    assert all_tries["alone"] == 1

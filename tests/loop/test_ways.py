@@ -19,7 +19,7 @@ PRICES = (1.0, 5.0)
 
 def climb(attempts, tries=(), *, number=0, key="", closed=()):
     """Return a loop of attempts such as "1- 1- 2+", each of 10 tokens."""
-    made = [
+    rung_attempts = [
         RungAttempt(int(text[0]), text[1] == "+", tokens=10)
         for text in attempts.split()
     ]

@@ -151,8 +151,8 @@ def _read_climbs(source: str | None) -> list[RecordedClimb]:
         climbs = [RecordedClimb.of(record.loop) for record in records]
     else:
         climbs = [
-            RecordedClimb.of(stored.loop, stored.head.memory_key)
-            for stored in reversed(_newest(source))
+            RecordedClimb.of(record.loop, record.head.memory_key)
+            for record in reversed(_newest(source))
         ]
     with_ladder = [climb for climb in climbs if climb is not None]
     if not with_ladder:

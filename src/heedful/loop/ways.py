@@ -74,8 +74,8 @@ class RecordedClimb:
         """
         names = self.ladder.names
         if len(prices) < len(names):
-            shown = ", ".join(map(self.ladder.name, range(1, len(names) + 1)))
-            raise InvalidInput("prices", tuple(prices), f"a price for each of: {shown}")
+            rungs = ", ".join(map(self.ladder.name, range(1, len(names) + 1)))
+            raise InvalidInput("prices", tuple(prices), f"a price for each of: {rungs}")
         missing = ("",) * (len(prices) - len(names))
         ladder = self.ladder.renamed((*names, *missing))
         attempts = [
@@ -180,7 +180,7 @@ def _follow(recorded: Sequence[RecordedClimb], way: Way) -> Iterator[Followed]:
 
 def _figures(way: Way, loops: Sequence[Followed]) -> WayFigures:
     clear = [loop for loop in loops if loop.shows_all]
-    attempts = [attempt for loop in clear for attempt in loop.attempts]
+    attempts = list(chain.from_iterable(loop.attempts for loop in clear))
     recorded = [loop.recorded.climb.attempts for loop in clear]
     return WayFigures(
         way=way.name,
@@ -189,7 +189,7 @@ def _figures(way: Way, loops: Sequence[Followed]) -> WayFigures:
         attempts=len(attempts),
         tokens=sum(attempt.tokens for attempt in attempts),
         cost=sum(attempt.cost for attempt in attempts),
-        recorded_cost=sum(attempt.cost for attempt in chain(*recorded)),
+        recorded_cost=sum(attempt.cost for attempt in chain.from_iterable(recorded)),
         solved=sum(_passed(loop.attempts) for loop in clear),
         recorded_solved=sum(map(_passed, recorded)),
         alone=sum(_passed_on_first(loop.attempts) for loop in clear),
