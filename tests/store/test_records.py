@@ -36,6 +36,7 @@ HEAD = Head(
     memory_key="forecast.train",
     model="embedded",
     ladder=Ladder(names=("embedded", "large"), tries=(1, None), why="as recorded"),
+    practises="train of sunday",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import heedful
 from heedful.lessons.lesson import Scope
-from heedful.store import connection, ladders, loops
+from heedful.store import connection, ladders, loops, practices
 from heedful.store.connection import Db, is_resumable, resumable
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
@@ -18,7 +18,16 @@ SCOPE = Scope("ours")
 PACKAGE = Path(heedful.__file__).parent
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
-REPEATED = {loops.begin, loops.claim, ladders.reserve}
+# A practice that comes back finds its task as it is, and ends it once.
+REPEATED = {
+    loops.begin,
+    loops.claim,
+    ladders.reserve,
+    ladders.reserve_practice,
+    practices.claim,
+    practices.end,
+    practices.release,
+}
 
 
 def insert(db: Db, scope: Scope) -> int:

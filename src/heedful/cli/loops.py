@@ -43,6 +43,7 @@ from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
 from heedful.sanitize import clean
 from heedful.store import loops
+from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
 
@@ -72,6 +73,8 @@ def why(
     result.
     """
 
+    practices: list[str] = []
+
     async def read(memory: Memory) -> Report | StoredLoop:
         stored_loop = await _newest_or_named(memory, loop)
         if stored_loop.is_run:
@@ -81,12 +84,15 @@ def why(
             raise UsageError(
                 f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
             )
+        practices.extend(
+            await memory.store.read(memory.scope, practices_of, stored_loop.id)
+        )
         return stored_loop
 
     loop_or_run = ask_memory(read)
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage)
-    return _explain_loop(loop_or_run)
+    return _explain_loop(loop_or_run, practices)
 
 
 async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
@@ -107,8 +113,11 @@ async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
     return await loop_of(memory, stored_loop.head.stage.run)
 
 
-def _explain_loop(stored_loop: StoredLoop) -> int:
-    """Print the attempts of a loop with the reasons of its decisions."""
+def _explain_loop(stored_loop: StoredLoop, practices: list[str]) -> int:
+    """Print the attempts of a loop with the reasons of its decisions.
+
+    `practices` are the loops that practised its task.
+    """
     explanation = stored_loop.explain()
     feedback_by_attempt = {}
     for decision in stored_loop.decisions:
@@ -119,7 +128,10 @@ def _explain_loop(stored_loop: StoredLoop) -> int:
     if current_command().json:
         from heedful.service.schemas import explanation_record, loop_record
 
-        document = {**loop_record(stored_loop), **explanation_record(explanation)}
+        document = {
+            **loop_record(stored_loop, practices),
+            **explanation_record(explanation),
+        }
 
     text = page(
         "why",
@@ -128,6 +140,7 @@ def _explain_loop(stored_loop: StoredLoop) -> int:
         text=_shorten_value,
         state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,
+        practices=practices,
     )
     return answer(document, text)
 
@@ -333,13 +346,20 @@ LOOP_COLUMNS = columns(
 )
 
 
-def list_loops(limit: Limit = 50) -> int:
+def list_loops(
+    limit: Limit = 50,
+    practice: Annotated[
+        bool, Option("--practice", help="List the loops of practices, too.")
+    ] = False,
+) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was
     interrupted.
     """
 
     async def read(memory: Memory) -> list[StoredLoop]:
-        newest, _ = await memory.store.read(memory.scope, loops.newest, limit)
+        newest, _ = await memory.store.read(
+            memory.scope, loops.newest, limit, practices=practice
+        )
         return newest
 
     rows = []

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from inspect import isfunction
 from typing import Any, Generic, TypeVar
 
 from heedful import errors, telemetry
@@ -30,14 +29,15 @@ from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
     Generators,
-    Producer,
     Revise,
-    as_object,
-    declared,
+    as_objects,
+    default_memory_key,
     producers,
+    rank_with_preference,
     revised,
 )
-from heedful.drive.options import UNLIMITED_SECONDS, validate_options
+from heedful.drive.options import UNLIMITED_SECONDS, late_error, validate_options
+from heedful.drive.practice import PracticeLoop
 from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
 from heedful.lessons.briefing import Briefing, Tell
@@ -52,7 +52,7 @@ from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
 from heedful.store import ladders
-from heedful.store.records import Head, JournalEntry, StoredLoop
+from heedful.store.records import Head, JournalEntry, PracticeUsage, StoredLoop
 from heedful.store.store import Store
 
 C = TypeVar("C")
@@ -93,7 +93,7 @@ class Run(Generic[C]):
     """A loop that a program runs step by step; with a store it is resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state of the loop from the
-    journal. Only a pipeline gives a `stage`.
+    journal. Only a pipeline gives a `stage`, and only `Memory.practice` a `practice`.
     """
 
     task: Any = field(kw_only=False)
@@ -119,6 +119,7 @@ class Run(Generic[C]):
     recall: RecallFunction | RecallOnTrial | None = None
     stage: StageHead | None = None
     judges: Sequence[Callable[..., Any]] = ()  # what a stage's `evaluate` calls
+    practice: PracticeLoop | None = None
 
     def __post_init__(self) -> None:
         self.policy, self._goals = validate_options(
@@ -142,13 +143,19 @@ class Run(Generic[C]):
         if len(self._producers) > 1:
             names = tuple(producer.name for producer in self._producers)
             self._ladder = Ladder(names=names)
-        if self.store is None and any(map(_is_limited, self._producers)):
+        if self.store is None and any(
+            producer.allowance is not None for producer in self._producers
+        ):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
 
         if self.memory_key is None:
-            self.memory_key = "" if self.memory is None else self._default_key()
+            self.memory_key = (
+                ""
+                if self.memory is None
+                else default_memory_key(self._producers[0], self.checks)
+            )
 
         memory = None
         scope = self.scope
@@ -168,7 +175,10 @@ class Run(Generic[C]):
             scope=self._lease.scope,
             writer=self._lease,
             memory=self._memory,
+            practises=self.practice is not None,
         )
+        # False while an attempt has the answer that an interrupted one left.
+        self._reserved = True
         self._stored_briefing: Briefing | None = None
 
         self._budgets = [
@@ -196,26 +206,8 @@ class Run(Generic[C]):
             checks=names,
             judges=self.judges or judges,
             tell=self.tell,
+            practises=self.practice is not None,
         )
-
-    def _default_key(self) -> str:
-        """Return the memory key of the function; for a model, that of the checks.
-
-        It is "" if any of the checks has no lasting name. Of several generators it is
-        that of the first, so that a loop keeps its memory when it gets another rung.
-        """
-        first = self._producers[0]
-        if not first.writes:
-            return journal.key_of(first.generate)
-
-        keys = []
-        for check in self.checks:
-            key = journal.key_of(check) if isfunction(check) else ""
-            if not key or "<locals>" in key:
-                return ""
-            keys.append(key)
-
-        return ", ".join(keys)[-journal.MAX_MEMORY_KEY_CHARS :]
 
     @property
     def loop(self) -> record.Loop:
@@ -387,9 +379,12 @@ class Run(Generic[C]):
         """
         ladder = self._ladder
         store = self._lease.store
-        if ladder is not None and store is not None and self.memory_key:
+        memory_key = self.memory_key
+        if self.practice is not None:
+            memory_key = ""  # whoever asks for the next rung has paid for it
+        if ladder is not None and store is not None and memory_key:
             scope = self._lease.scope
-            climbs = await store.read(scope, ladders.read_record, self.memory_key)
+            climbs = await store.read(scope, ladders.read_record, memory_key)
             seed = f"{scope.tenant}\0{scope.project}"
             ladder = plan_ladder(ladder, climbs, self.id, seed)
 
@@ -426,6 +421,7 @@ class Run(Generic[C]):
             memory_key=self.memory_key or "",
             model=self._producers[0].model,
             ladder=self._ladder,
+            practises=self.practice.practises if self.practice else "",
         )
 
     def _state_of(self, stored_loop: StoredLoop) -> _State:
@@ -441,14 +437,16 @@ class Run(Generic[C]):
         values: tuple[Any, ...] = ()
         if loop.attempts:
             rungs = [attempt.rung for attempt in loop.attempts]
-            values = self._objects(stored_loop.values, rungs)
+            values = as_objects(self._producers, stored_loop.values, rungs)
 
         answer = None
         document = stored_loop.journal.get(_answer_step(loop))
         if document is not None and isinstance(verdict, decide.Again):
             answer = CandidateBatch.of(document)
             rungs = [verdict.rung] * len(answer.values)
-            answer = replace(answer, values=self._objects(answer.values, rungs))
+            answer = replace(
+                answer, values=as_objects(self._producers, answer.values, rungs)
+            )
 
         return _State(loop=loop, values=values, verdict=verdict, answer=answer)
 
@@ -467,18 +465,6 @@ class Run(Generic[C]):
             return self._ladder
         return stored_ladder.renamed(self._ladder.names)
 
-    def _objects(self, values: Sequence[Any], rungs: Sequence[int]) -> tuple[Any, ...]:
-        """Return stored candidates as objects of the classes that functions declare.
-
-        `rungs` has the rung that made each of them.
-        """
-        kinds = [declared(producer.generate) for producer in self._producers]
-        if not any(kinds):
-            return tuple(values)
-
-        kinds_of_rungs = [kinds[min(rung, len(kinds)) - 1] for rung in rungs]
-        return tuple(map(as_object, kinds_of_rungs, values))
-
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
         """Make, judge, decide and write the next attempt, unless the loop has ended."""
@@ -492,6 +478,7 @@ class Run(Generic[C]):
         refused = await self._reserve(state)
         if refused is not None:
             return refused
+        await self._reserve_practice(state)
 
         try:
             return await self._attempt_in_time(state)
@@ -526,7 +513,7 @@ class Run(Generic[C]):
 
             if limit < budget_left:
                 await self._record_failure(seconds)
-                raise self._late_error(state) from None
+                raise late_error(self._lease, state.loop, limit) from None
 
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
@@ -594,6 +581,21 @@ class Run(Generic[C]):
         loop, verdict = decide.close_rung(state.loop, state.verdict, why)
         return await self._leave_rung(state, loop, verdict)
 
+    async def _reserve_practice(self, state: _State) -> None:
+        """Reserve the calls of an attempt of a practice. Raises AllowanceSpent."""
+        self._reserved = state.answer is None
+        store = self._lease.store
+        if self.practice is not None and self._reserved and store is not None:
+            await self.practice.reserve(store, self._lease.scope)
+
+    def _practised(
+        self, usage: record.Usage, reserved: bool = False
+    ) -> PracticeUsage | None:
+        """Return what an entry adds to the spending of the practice, if it is one."""
+        if self.practice is None:
+            return None
+        return self.practice.used(usage, reserved)
+
     async def _decide_on(
         self, state: _State, value: Any, attempt: record.Attempt
     ) -> _State:
@@ -614,6 +616,11 @@ class Run(Generic[C]):
             if self._pure:  # the answer has no entry of its own
                 spending = self._spending(attempt.rung, attempt.usage)
                 entry = replace(entry, spending=spending)
+            is_whole = self._pure and self._reserved
+            usage = attempt.usage
+            if not is_whole and attempt.evaluation is not None:
+                usage = attempt.evaluation.usage
+            entry = replace(entry, practised=self._practised(usage, is_whole))
             await self._journal.write(entry, loop)
         elif self._memory is not None:
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)
@@ -624,14 +631,6 @@ class Run(Generic[C]):
             values=(*state.values, value),
             verdict=verdict,
         )
-
-    def _late_error(self, state: _State) -> errors.ModelTimeout:
-        """Return the error for an attempt that took longer than `timeout`."""
-        number = len(state.loop.attempts) + 1
-        message = f"attempt {number} had no result within {self.timeout:g} s"
-        if self._lease.durable:
-            message += f"; the loop can be resumed as {self.id!r}"
-        return errors.ModelTimeout(message)
 
     async def _word_verdict(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
@@ -668,6 +667,7 @@ class Run(Generic[C]):
                     epoch=0,
                     step=step,
                     spending=self._spending(rung, answer.usage),
+                    practised=self._practised(answer.usage, reserved=True),
                 )
                 await self._journal.write(entry, loop)
 
@@ -728,7 +728,7 @@ class Run(Generic[C]):
             return answer.values[0], evaluations[0]
 
         ranks = [
-            _rank_with_preference(evaluation, loop.goals) for evaluation in evaluations
+            rank_with_preference(evaluation, loop.goals) for evaluation in evaluations
         ]
         best = ranks.index(min(ranks))
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
@@ -813,15 +813,21 @@ class Run(Generic[C]):
             if self._lease.durable:
                 step = (_answer_step(state.loop), answer.plain())
 
+        # With pure checks, the answer has no entry of its own before this one.
+        reserved = self._reserved and (answer is None or self._pure)
+        used = failed
+        if reserved and answer is not None:
+            used = failed + answer.usage
         loop = replace(state.loop, extra=state.loop.extra + failed)
-        entry = JournalEntry(id=self.id, epoch=0, step=step, extra=loop.extra)
+        entry = JournalEntry(
+            id=self.id,
+            epoch=0,
+            step=step,
+            extra=loop.extra,
+            practised=self._practised(used, reserved),
+        )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
-
-
-def _is_limited(producer: Producer) -> bool:
-    """Return True if a rung has a limit of the day."""
-    return producer.allowance is not None
 
 
 def _answer_step(loop: record.Loop) -> str:
@@ -829,22 +835,11 @@ def _answer_step(loop: record.Loop) -> str:
     return f"{len(loop.attempts) + 1}/answer"
 
 
-def _rank_with_preference(
-    evaluation: record.Evaluation, goals: tuple[record.Goal, ...]
-) -> tuple[float, ...]:
-    """Return a sort key, smallest for the best of several candidates of one attempt.
-
-    It is `Evaluation.rank`, with the preference of critics before the margins.
-    """
-    failed, missed, *margins = evaluation.rank(goals)
-    return failed, missed, -evaluation.preference, *margins
-
-
 # The keyword arguments that `run` and `self_correcting` share.
 RUN_OPTIONS = tuple(
     option.name
     for option in fields(Run)
-    if option.name not in ("task", "generate", "stage")
+    if option.name not in ("task", "generate", "stage", "practice")
 )
 
 

@@ -10,12 +10,19 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
-from heedful.checks.evaluate import Context, blocking, call, takes
-from heedful.drive.journal import journalable, key_of
+from heedful.checks.evaluate import Check, Context, blocking, call, takes
+from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, journalable, key_of
 from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.ladder import MAX_RUNGS, Allowance
-from heedful.loop.record import MAX_SCORE, NO_USAGE, Finding, Usage
+from heedful.loop.record import (
+    MAX_SCORE,
+    NO_USAGE,
+    Evaluation,
+    Finding,
+    Goal,
+    Usage,
+)
 from heedful.models.call import complete
 from heedful.models.contract import (
     MAX_MODEL_NAME_CHARS,
@@ -518,3 +525,48 @@ def _flagged_parts(text: str, findings: Sequence[Finding]) -> list[_FlaggedPart]
         parts.append(part)
 
     return parts
+
+
+def as_objects(
+    rungs: Sequence[Producer], values: Sequence[Any], made_by: Sequence[int]
+) -> tuple[Any, ...]:
+    """Return stored candidates as objects of the classes that functions declare.
+
+    `made_by` has the rung that made each of them.
+    """
+    kinds = [declared(producer.generate) for producer in rungs]
+    if not any(kinds):
+        return tuple(values)
+
+    kinds_of_rungs = [kinds[min(rung, len(kinds)) - 1] for rung in made_by]
+    return tuple(map(as_object, kinds_of_rungs, values))
+
+
+def default_memory_key(first: Producer, checks: Sequence[Check]) -> str:
+    """Return the memory key of the function; for a model, that of the checks.
+
+    It is "" if any of the checks has no lasting name. Of several generators it is that
+    of the first, so that a loop keeps its memory when it gets another rung.
+    """
+    if not first.writes:
+        return key_of(first.generate)
+
+    keys = []
+    for check in checks:
+        key = key_of(check) if inspect.isfunction(check) else ""
+        if not key or "<locals>" in key:
+            return ""
+        keys.append(key)
+
+    return ", ".join(keys)[-MAX_MEMORY_KEY_CHARS:]
+
+
+def rank_with_preference(
+    evaluation: Evaluation, goals: tuple[Goal, ...]
+) -> tuple[float, ...]:
+    """Return a sort key, smallest for the best of several candidates of one attempt.
+
+    It is `Evaluation.rank`, with the preference of critics before the margins.
+    """
+    failed, missed, *margins = evaluation.rank(goals)
+    return failed, missed, -evaluation.preference, *margins

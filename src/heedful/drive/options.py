@@ -80,3 +80,14 @@ def _validate_goals(goals: Sequence[record.Goal | str]) -> tuple[record.Goal, ..
     return tuple(
         goal if isinstance(goal, record.Goal) else policies.goal(goal) for goal in goals
     )
+
+
+def late_error(
+    lease: journal.Lease, loop: record.Loop, seconds: float
+) -> errors.ModelTimeout:
+    """Return the error for an attempt that took longer than its `timeout`."""
+    number = len(loop.attempts) + 1
+    message = f"attempt {number} had no result within {seconds:g} s"
+    if lease.durable:
+        message += f"; the loop can be resumed as {loop.id!r}"
+    return errors.ModelTimeout(message)

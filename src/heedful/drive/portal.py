@@ -29,8 +29,13 @@ from heedful.drive.generate import (
 )
 from heedful.drive.journal import key_of
 from heedful.drive.options import validate_options
+from heedful.drive.practice import PracticeLoop
 from heedful.errors import NotPassed, UsageError
+from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
+from heedful.memory.practice import PracticeResult, Repeatable
+from heedful.store import DEFAULT_DATABASE_FILE
+from heedful.store.practices import PracticeClaim
 from heedful.validation import check_options, require
 
 P = ParamSpec("P")
@@ -143,6 +148,7 @@ def self_correcting(
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
     then: Sequence[Generator] = (),
+    practice: bool = False,
     **options: Any,
 ) -> Callable[[Callable[P, T]], Callable[..., T]]: ...
 def self_correcting(
@@ -151,6 +157,7 @@ def self_correcting(
     *,
     on_exhausted: Literal["raise", "best"] = "raise",
     then: Sequence[Generator] = (),
+    practice: bool = False,
     **options: Any,
 ) -> Any:
     """Decorate `generate(task, hint, …)`: each call of it runs a whole loop.
@@ -163,12 +170,15 @@ def self_correcting(
     best candidate. If no candidate was evaluated, always raises NotPassed. Methods
     (first parameter `self` or `cls`) work too. `then` are further generators, each
     dearer than the one before: if a rule ends the attempts of the function, the next
-    one takes over. A function among them gets the same arguments. Raises InvalidInput,
-    and UnknownName for an unknown option.
+    one takes over. A function among them gets the same arguments. With `practice`,
+    `Memory.practice` may call the function again with a task that it did not solve: it
+    has no side effects, and its checks need no person. Raises InvalidInput, and
+    UnknownName for an unknown option.
     """
     is_choice = on_exhausted in ("raise", "best")
     require(is_choice, "on_exhausted", on_exhausted, "raise or best")
-    check_options("self_correcting", options, [*RUN_OPTIONS, "on_exhausted", "then"])
+    names = [*RUN_OPTIONS, "on_exhausted", "then", "practice"]
+    check_options("self_correcting", options, names)
     validate_options(**options)
     is_list = isinstance(then, list | tuple)
     require(is_list, "then", then, "a list of generators")
@@ -210,12 +220,66 @@ def self_correcting(
 
             return _wait(drive(*args, **named), level)
 
+        wrapper: Any = drive_in_background
         if inspect.iscoroutinefunction(function):
-            return cast("Callable[..., T]", drive)
-
-        return cast("Callable[..., T]", drive_in_background)
+            wrapper = drive
+        wrapper.repeatable = _repeatable(call, rungs, settings, declared=practice)
+        return cast("Callable[..., T]", wrapper)
 
     return decorate if function is None else decorate(function)
+
+
+def _repeatable(
+    call: _TaskFunction,
+    rungs: Sequence[_TaskFunction | Generator],
+    settings: Mapping[str, Any],
+    *,
+    declared: bool,
+) -> Repeatable:
+    """Return what a practice needs of a decorated function."""
+    judges = [*settings.get("checks", ())]
+    if settings.get("evaluate") is not None:
+        judges.append(settings["evaluate"])
+
+    async def drive(
+        practice: PracticeClaim,
+        *,
+        memory: Memory,
+        allowance: Allowance,
+        next_rung: bool,
+    ) -> PracticeResult:
+        """Run the loop of a practice to its end."""
+        arguments = call.bind([practice.task], {})
+        higher_rungs = rungs if next_rung else ()
+        options = {
+            **settings,
+            "memory": memory,
+            "scope": memory.scope,
+            "store": memory.store,
+            "id": practice.loop,
+        }
+        result = await Run[Any](
+            arguments[call.task],
+            generate=_generators(call, higher_rungs, arguments),
+            practice=PracticeLoop(
+                practises=practice.practises,
+                allowance=allowance,
+                calls=practice.calls,
+            ),
+            **options,
+        ).finish()
+        return PracticeResult(passed=result.passed, candidate=result.candidate)
+
+    return Repeatable(
+        memory_key=settings["memory_key"],
+        declared=declared,
+        memory=settings.get("memory"),
+        scope=settings.get("scope"),
+        stored=settings.get("store", DEFAULT_DATABASE_FILE) is not None,
+        needs=call.needs,
+        judges=judges,
+        drive=drive,
+    )
 
 
 def _generators(
@@ -277,6 +341,18 @@ class _TaskFunction:
             returns=declared(function),
         )
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parameters without a default besides the task and the hint."""
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return tuple(
+            parameter.name
+            for parameter in self.outer.parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in variable
+            and parameter.name != self.task
+        )
+
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, with defaults. Raises TypeError."""
         try:
@@ -303,16 +379,9 @@ class _TaskFunction:
             return generator
 
         other = _TaskFunction.of(generator)
-        parameters = other.outer.parameters.values()
-        needed = {
-            parameter.name
-            for parameter in parameters
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
         allowed = f"a function whose parameters after the task are in {self.outer}"
         shown_call = f"{key_of(generator)}{other.signature}"
-        is_same = needed - {other.task} <= self.outer.parameters.keys()
+        is_same = set(other.needs) <= self.outer.parameters.keys()
         require(is_same, "then", shown_call, allowed)
         return other
 

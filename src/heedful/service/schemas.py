@@ -322,11 +322,12 @@ def loop_verdict(
     }
 
 
-def loop_record(stored: StoredLoop) -> Document:
+def loop_record(stored: StoredLoop, practices: Sequence[str] = ()) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
     The `output` of an attempt is null if only its digest is stored. A decision has the
-    fatigue of the loop at that time, and the code of the reason.
+    fatigue of the loop at that time, and the code of the reason. A practice `practises`
+    the task of another loop; `practices` are the loops that practised this one's.
     """
     head = stored.head
     loop = stored.loop
@@ -344,6 +345,8 @@ def loop_record(stored: StoredLoop) -> Document:
         "memory_key": head.memory_key,
         "model": head.model,
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
+        "practises": head.practises,
+        "practices": list(practices),
         "goals": head.goals,
         "policy": head.policy,
         "usage": codec.to_document(loop.usage),

@@ -285,6 +285,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         rung, usage = entry.spending
         ladders.settle(db, scope, rung, usage, now)
 
+    if entry.practised is not None:
+        ladders.settle_practice(db, scope, entry.practised)
+
     if entry.briefing is not None:
         brief(db, scope, entry.id, entry.briefing)
 
@@ -444,15 +447,23 @@ def newest(
     prefix: str = "",
     before: str = "",
     most: int = MAX_ROWS,
+    practices: bool = False,
 ) -> tuple[list[StoredLoop], bool]:
     """Return the newest loops whose id begins with `prefix`; say if there are more.
 
     Returns at most `limit` loops and `most` bytes, but at least one loop if there is
     any. The loops lack `values`, `journal` and the texts of candidates. `before` is the
     id of a loop: only older loops are returned, and none if this loop is missing.
+    Practices are left out, unless they are asked for.
     """
     sizes, more = _newest_sizes(
-        db, scope, limit, prefix=prefix, before=before, most=most
+        db,
+        scope,
+        limit,
+        prefix=prefix,
+        before=before,
+        most=most,
+        practices=practices,
     )
     listed = []
     for id in sizes:
@@ -463,11 +474,24 @@ def newest(
 
 
 def _newest_sizes(
-    db: Db, scope: Scope, limit: int, prefix: str, before: str, most: int
+    db: Db,
+    scope: Scope,
+    limit: int,
+    *,
+    prefix: str,
+    before: str,
+    most: int,
+    practices: bool = False,
 ) -> tuple[dict[str, int], bool]:
     """Return the sizes of the newest loops by id, as `newest` chooses them."""
     # One more than is returned says if there are more.
-    values = {**key_of(scope), "limit": limit + 1, "prefix": prefix, "cursor": before}
+    values = {
+        **key_of(scope),
+        "limit": limit + 1,
+        "prefix": prefix,
+        "cursor": before,
+        "practices": int(practices),
+    }
     free_bytes = most
     sizes = dict[str, int]()
     for row in db.run("newest_loops", values):
@@ -667,6 +691,7 @@ def head_columns(head: Head) -> dict[str, str]:
         "memory_key": redact(head.memory_key),
         "model": storable(head.model),
         "ladder": _ladder_column(head.ladder),
+        "practises": head.practises,
         "run": "",
         "stage": "",
         "settings": "null",
@@ -736,6 +761,7 @@ def _loop_for_writer(
         columns = head_columns(entry.head)
         del columns["task"]
         del columns["context"]
+        del columns["practises"]
         if not columns["model"]:
             del columns["model"]  # an attempt may have named it
         db.update("loop", {"n": row["n"]}, columns)
@@ -930,6 +956,7 @@ def _head_from(row: Row, task: bool = True) -> Head:
         memory_key=row["memory_key"],
         model=row["model"],
         ladder=_ladder_of(row["ladder"]),
+        practises=row["practises"],
     )
 
 

@@ -19,7 +19,7 @@ select n, id, kind, run, stage, memory_key, model, state, cancelled, created, up
         from decision where loop = loop.n order by seq desc limit 1) as decision
 from loop
 where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
-  and kind <> 'run' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
+  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
   and (:model = '' or model = :model) and updated >= :since
   and (:text = '' or instr(lower(task), :text) > 0 or instr(lower(id), :text) > 0)
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
@@ -31,16 +31,16 @@ order by n desc limit :limit;
 select n, case when :text = '' then 0 else /*sqlite length(task) *//*postgres octet_length(task) */ end
   + case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
   + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
-from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
+from loop where tenant = :tenant and project = :project and practises = '' and (:before = 0 or n < :before)
 order by n desc limit :window;
 
 -- name: past
-select n from loop where tenant = :tenant and project = :project and (:before = 0 or n < :before)
+select n from loop where tenant = :tenant and project = :project and practises = '' and (:before = 0 or n < :before)
 order by n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
-       memory_key, model, created, updated, cancelled,
+       memory_key, model, practises, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,
@@ -74,7 +74,7 @@ from (
   select n, created, updated, state, sum(size) over (order by n desc) as total from (
     select n, created, updated, state,
            (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
+    from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
   ) as sized
 ) as loop
 left join attempt on attempt.loop = loop.n and loop.total <= :bytes
@@ -85,7 +85,7 @@ group by loop.n, loop.created, loop.updated, state order by loop.n desc;
 select loop.n, attempt.number, attempt.record from (
   select n, size, sum(case when size <= :loop_bytes then size else 0 end) over (order by n desc) as total from (
     select n, (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n and number <= :most) as size
-    from loop where tenant = :tenant and project = :project and kind <> 'run' order by n desc limit :limit
+    from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
   ) as sized where size > 0
 ) as loop left join attempt
 on attempt.loop = loop.n and attempt.number <= :most and loop.size <= :loop_bytes and loop.total <= :bytes
@@ -100,7 +100,7 @@ select loop.id, substr(loop.task, 1, cast(:chars as integer)) as task, length(lo
     select n, id, task, goals, extra,
            (select sum(length(record)) + length(goals) from attempt where loop = loop.n) as size
     from loop
-    where tenant = :tenant and project = :project and kind <> 'run' and updated >= :since
+    where tenant = :tenant and project = :project and kind <> 'run' and practises = '' and updated >= :since
       and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
       and not exists (select 1 from attempt where loop = loop.n and number > :most)
     order by n desc limit :limit
@@ -113,7 +113,7 @@ order by loop.n desc, attempt.number;
 -- The rule that stopped each of the newest loops; null for a loop that was cancelled.
 select (select /*sqlite json_extract(record, '$.stopped_by[0].rule') *//*postgres record::json -> 'stopped_by' -> 0 ->> 'rule' */
         from decision where loop = loop.n order by seq desc limit 1) as rule
-from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run'
+from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
       order by n desc limit :limit) as loop
 where state = 'stopped';
 

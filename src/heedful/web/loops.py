@@ -27,6 +27,7 @@ from heedful.pages.report import counted
 from heedful.store import ladders
 from heedful.store import loops as loop_store
 from heedful.store.offload import offload
+from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.web import figures
 from heedful.web.site import (
@@ -133,6 +134,7 @@ async def loop(visit: Visit, id: str) -> Document:
     """Show a loop: its attempts, each decision with its reasons, and other endings."""
     read = visit.caller.read
     facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    facts["practices"] = await read(practices_of, id)
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 

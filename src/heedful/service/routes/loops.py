@@ -44,6 +44,7 @@ from heedful.service.wire import Page
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
+from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"], route_class=Route)
@@ -228,22 +229,23 @@ async def explain(id: Id, caller: Reading) -> Document:
 async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
     stored_loop = await caller.read(loop_store.read, id)
-    return await _loop_answer(stored_loop)
+    practices = await caller.read(practices_of, id)
+    return await _loop_answer(stored_loop, practices=practices)
 
 
 async def _loop_answer(
-    stored_loop: StoredLoop, status: int = 200
+    stored_loop: StoredLoop, status: int = 200, practices: Sequence[str] = ()
 ) -> Document | Response:
     """Return a whole loop; a large one becomes an answer outside the event loop."""
     if stored_loop.size <= MAX_INLINE_CHARS:
-        return loop_record(stored_loop)
-    content = await offload(_loop_json, stored_loop)
+        return loop_record(stored_loop, practices)
+    content = await offload(_loop_json, stored_loop, practices)
     return Response(content, status, media_type="application/json")
 
 
-def _loop_json(stored_loop: StoredLoop) -> bytes:
+def _loop_json(stored_loop: StoredLoop, practices: Sequence[str]) -> bytes:
     """Return a whole loop as JSON."""
-    return json.dumps(loop_record(stored_loop), ensure_ascii=False).encode()
+    return json.dumps(loop_record(stored_loop, practices), ensure_ascii=False).encode()
 
 
 @router.post("/loops/{id:path}/cancel")

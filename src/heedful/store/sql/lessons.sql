@@ -47,13 +47,14 @@ set seen = lesson.seen + 1, last_seen = max(lesson.last_seen, excluded.last_seen
 returning id, seen, text, trust, author, state, tags;
 
 -- name: upsert_cause
--- A loop counts once. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
+-- A loop counts once, a practice (:loops is 0) never. The rule keeps the lesson that it has, which exists: a trigger deletes the rules of deleted lessons.
 insert into cause (tenant, project, memory_key, rule, kind, signature, checks, severity, fix, mended, loop, at)
 values (:tenant, :project, :memory_key, :rule, :kind, :signature, :checks, :severity, :fix, :mended, :loop, :now)
 on conflict (tenant, project, memory_key, rule) do update
-set loops = cause.loops + case when cause.loop = excluded.loop then 0 else 1 end, loop = excluded.loop,
-    mended = cause.mended + case when cause.loop = excluded.loop then 0 else excluded.mended end,
-    checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix), quiet = 0,
+set loops = cause.loops + case when cause.loop = excluded.loop then 0 else :loops end,
+    mended = cause.mended + case when cause.loop = excluded.loop or :loops = 0 then 0 else excluded.mended end,
+    loop = case when :loops = 0 then cause.loop else excluded.loop end, quiet = case when :loops = 0 then cause.quiet else 0 end,
+    checks = excluded.checks, severity = max(cause.severity, excluded.severity), fix = max(cause.fix, excluded.fix),
     at = max(cause.at, excluded.at);
 
 -- name: read_failure
@@ -289,11 +290,11 @@ delete from example where id in (select atom from json_each(:ids)) returning les
 delete from origin where example in (select atom from json_each(:ids));
 
 -- name: forget_briefings
--- Empty the briefings that show the lesson, because they have its words.
-update loop set briefing = '' where tenant = :tenant and project = :project and id in (
+-- Empty the briefings that show the lesson, because they have its words. What a practice was shown is not recorded.
+update loop set briefing = '' where tenant = :tenant and project = :project and (practises <> '' or id in (
   select x.loop from exposure x
   join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
-  where r.id = :lesson_id);
+  where r.id = :lesson_id));
 
 -- name: unsee
 -- Take back sightings of a lesson.
