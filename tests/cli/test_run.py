@@ -161,6 +161,33 @@ def test_proof_and_home_have_the_figures_of_the_run(desk):
     assert week["passed"] == pytest.approx(2 / 3)
 
 
+def test_why_names_the_rung_of_each_attempt_and_why_it_climbed(desk):
+    desk.tasks([TASKS[0]])
+    desk.heedful(f"{LADDER} --prices 0,0.01")
+    text = desk.heedful("why tasks-1/red").out
+    document = desk.heedful("why tasks-1/red --json").json
+    assert "rungs: toy:nothing, toy:answer" in text
+    assert "attempt 2, rung 1 (toy:nothing): " in text
+    assert "=> again on rung 2 (attempts: 2 of 2 attempts" in text
+    assert "attempt 3, rung 2 (toy:answer): red" in text
+    assert "  rung 2 (toy:answer): attempts 1, calls 1, tokens 15, cost 0.15" in text
+    assert document["rungs"] == ["toy:nothing", "toy:answer"]
+    assert document["plan"] == ""
+    assert [rung["attempts"] for rung in document["usage_by_rung"]] == [2, 1]
+
+
+def test_the_report_of_a_run_has_its_rungs(desk):
+    desk.tasks(TASKS[:2])
+    done = desk.heedful(f"{LADDER} --json --prices 0,0.01")
+    page = (desk.folder / done.json["report"]).read_text("utf-8")
+    assert "Who answered" in page
+    assert "rung 2 (toy:answer), " in page
+    desk.heedful(f"{RUN} --run alone")
+    alone = (desk.folder / "reports/alone.html").read_text("utf-8")
+    assert "Who answered" not in alone
+    assert "rung" not in alone
+
+
 def test_proof_without_a_ladder_shows_no_rungs(desk):
     desk.tasks(TASKS[:2])
     desk.heedful(RUN)

@@ -93,6 +93,34 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     assert second.checks[1].severity == "warning"
 
 
+def test_a_report_has_what_each_rung_of_its_stages_did(tmp_path: Path) -> None:
+    def small(state: Any) -> str:
+        return "wrong"
+
+    def large(state: Any) -> str:
+        return "right"
+
+    def right(output: str) -> str:
+        return "" if output == "right" else "not right"
+
+    store = str(tmp_path / "a.db")
+    pipeline = Pipeline("p", store=store, reports=tmp_path, progress=False)
+    pipeline.stage(name="hard", checks=[right], then=[large], retries=[1, 0])(small)
+    pipeline.stage(name="plain", checks=[right])(large)
+    report = run_pipeline(pipeline, {}, id="run")
+
+    first, second = report.rungs
+    assert first.attempts == 2
+    assert first.tasks == 0
+    assert second.attempts == 1
+    assert second.share == 1.0
+    assert [attempt.rung for attempt in report.stages[0].attempts] == [1, 1, 2]
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert [rung["attempts"] for rung in document["rungs"]] == [2, 1]
+    assert "## Who answered" in (tmp_path / "run.md").read_text()
+    assert "Who answered" in (tmp_path / "run.html").read_text()
+
+
 def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     pipeline = Pipeline("..", store=None, reports=tmp_path / "a" / "b", progress=False)
     pipeline.stage(name="..\\..")(lambda state: 1)

@@ -47,3 +47,36 @@ def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
         assert large["tasks"] == 1
         assert large["cost"] == 1.0
         assert ladders["weeks"][0]["cost"] == pytest.approx(1.75 / 3)
+
+
+@pytest.mark.both
+def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        report_ladder(browser, "climbed", False, True)
+        page = browser.get("/loops/climbed").text
+        data = browser.get("/loops/climbed.json").json()
+        assert "rung 1 (small)" in page
+        assert "rung 2 (large)" in page
+        assert "again on rung 2, after attempts: 1 of 1 attempts" in page
+        assert [attempt["made_by"] for attempt in data["made"]] == [
+            "rung 1 (small)",
+            "rung 2 (large)",
+        ]
+        assert [rung["cost"] for rung in data["rungs"]] == [0.25, 0.5]
+        assert data["plan"] == ""
+
+        [row] = browser.get("/loops.json").json()["loops"]
+        assert row["rung"] == "rung 2 (large)"
+        assert "rung 2 (large)" in browser.get("/loops").text
+
+
+@pytest.mark.both
+def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        fill(browser.api)
+        data = browser.get("/loops/stopped.json").json()
+        assert data["rungs"] == []
+        assert "rung" not in browser.get("/loops/stopped").text
+        assert "rung" not in browser.get("/loops").text

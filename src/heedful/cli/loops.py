@@ -38,6 +38,7 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.record import format_score
+from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
@@ -137,6 +138,7 @@ def _explain_loop(stored_loop: StoredLoop, practices: list[str]) -> int:
         "why",
         stored=stored_loop,
         explanation=explanation,
+        rungs=figure_loop(stored_loop.loop.climb()),
         text=_shorten_value,
         state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,

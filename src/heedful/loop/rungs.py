@@ -89,6 +89,13 @@ def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
     )
 
 
+def figure_loop(climb: Climb | None) -> tuple[RungFigures, ...]:
+    """Return the figures of each rung in one loop; () for a loop without a ladder."""
+    if climb is None:
+        return ()
+    return figure_ladders([climb]).rungs
+
+
 def week_of(at: float) -> str:
     """Return the week of a time in seconds since 1970, as 2026-W48."""
     year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()

@@ -20,6 +20,7 @@ from heedful.errors import UnknownName
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
+from heedful.loop.ladder import Climb
 from heedful.loop.record import (
     MAX_FEEDBACK_CHARS,
     NO_USAGE,
@@ -30,6 +31,7 @@ from heedful.loop.record import (
     Loop,
     Usage,
 )
+from heedful.loop.rungs import RungFigures, figure_ladders
 from heedful.loop.stop import MaxAttempts
 
 Status = Literal["passed", "warning", "failed", "not_validated"]
@@ -130,7 +132,7 @@ class StageAttempt:
     `timestamp` is the time of the decision on the attempt, in seconds since 1970.
     `requires_retry` is True if the attempt did not pass, even if no other attempt
     followed. `feedback_for_agent` is the feedback for the next attempt, "" if this
-    attempt passed. `output` is the output as text.
+    attempt passed. `output` is the output as text. `rung` made the attempt.
     """
 
     stage_name: str
@@ -145,6 +147,7 @@ class StageAttempt:
     feedback_for_agent: str
     output: str = ""
     usage: Usage = NO_USAGE
+    rung: int = 1
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
@@ -182,7 +185,8 @@ class StageReport:
     `kept` is the number of the attempt whose output the run used. `action` says how the
     stage ended: passed, continued (failed, the run used the last attempt), best
     (failed, the run used the best attempt), halted, stopped (a task that failed), open
-    (interrupted) or not_run. `briefing` says what memory showed the stage.
+    (interrupted) or not_run. `briefing` says what memory showed the stage. `climb` has
+    the attempts of a stage with several rungs.
     """
 
     name: str
@@ -192,6 +196,7 @@ class StageReport:
     attempts: tuple[StageAttempt, ...] = ()
     kept: int | None = None
     briefing: MemoryNotes | None = None
+    climb: Climb | None = None
 
     @property
     def degraded(self) -> bool:
@@ -267,6 +272,12 @@ class Report:
         return total
 
     @property
+    def rungs(self) -> tuple[RungFigures, ...]:
+        """What each rung did, of the stages that have several; () without them."""
+        climbs = [stage.climb for stage in self.stages if stage.climb is not None]
+        return figure_ladders(climbs).rungs
+
+    @property
     def stem(self) -> str:
         """The name of the files of this run, without a suffix."""
         return file_safe(self.run)
@@ -289,6 +300,7 @@ class Report:
             "ended": iso(self.ended) if self.ended else None,
             "stages": [stage.plain() for stage in self.stages],
             "usage": to_document(self.usage),
+            "rungs": list(map(asdict, self.rungs)),
         }
 
 
@@ -374,7 +386,12 @@ def report_stage(
         )
 
     report = StageReport(
-        stage.name, "open", action="open", attempts=attempts, briefing=briefing
+        stage.name,
+        "open",
+        action="open",
+        attempts=attempts,
+        briefing=briefing,
+        climb=loop.climb(),
     )
     last = decisions[-1].verdict if decisions else None
     if not isinstance(last, Done):
@@ -440,6 +457,7 @@ def report_attempt(
         feedback_for_agent=feedback,
         output=output,
         usage=attempt.usage,
+        rung=attempt.rung,
     )
 
 

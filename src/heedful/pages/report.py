@@ -26,6 +26,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
+from heedful.loop.ladder import Ladder
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.redact import redact, redact_data
@@ -336,6 +337,7 @@ def environment(escape: bool) -> Environment:
         marked,
         output,
         verdict,
+        rung_name,
         worked,
     )
     environment.globals |= {function.__name__: function for function in functions}
@@ -524,6 +526,13 @@ def cost(report: Report) -> list[str]:
     if usage.cost:
         parts.append(f"cost {usage.cost:,.4g}")
     return parts
+
+
+def rung_name(stage: StageReport, attempt: StageAttempt) -> str:
+    """Return the name of the rung that made an attempt, "" without a ladder."""
+    if stage.climb is None:
+        return ""
+    return Ladder(names=stage.climb.names).name(attempt.rung)
 
 
 def worked(of: Report | StageReport) -> float:

@@ -29,7 +29,7 @@ from heedful.lessons.lesson_check import LessonCheck
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS
-from heedful.loop.rungs import LadderFigures
+from heedful.loop.rungs import LadderFigures, figure_loop
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
@@ -325,6 +325,7 @@ def loop_verdict(
 def loop_record(stored: StoredLoop, practices: Sequence[str] = ()) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
+    The `plan` says why rungs are left out or limited, "" if they are not.
     The `output` of an attempt is null if only its digest is stored. A decision has the
     fatigue of the loop at that time, and the code of the reason. A practice `practises`
     the task of another loop; `practices` are the loops that practised this one's.
@@ -347,6 +348,8 @@ def loop_record(stored: StoredLoop, practices: Sequence[str] = ()) -> Document:
         "rungs": [] if loop.ladder is None else list(loop.ladder.names),
         "practises": head.practises,
         "practices": list(practices),
+        "plan": "" if loop.ladder is None else loop.ladder.why,
+        "usage_by_rung": list(map(asdict, figure_loop(loop.climb()))),
         "goals": head.goals,
         "policy": head.policy,
         "usage": codec.to_document(loop.usage),

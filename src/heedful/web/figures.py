@@ -24,6 +24,7 @@ from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
+from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.share import Share
@@ -437,6 +438,13 @@ def _oldest_searched(
     return oldest if looked_at == MAX_SEARCHED_LOOPS else 0
 
 
+def _rung_name(ladder: str, rung: int) -> str:
+    """Return the name of a rung from the JSON of its ladder, "" without a ladder."""
+    if not ladder:
+        return ""
+    return from_document(Ladder, json.loads(ladder)).name(rung)
+
+
 def _summary(row: Row) -> Plain:
     """Return what a list shows of a loop.
 
@@ -445,6 +453,7 @@ def _summary(row: Row) -> Plain:
     """
     decision = json.loads(row["decision"] or "{}")
     task, left_out = beginning(row["task"], row["task_chars"])
+    last = json.loads(row["last"] or "{}")
     unread = 0
     if row["last"] == "":
         unread = row["last_chars"]
@@ -465,6 +474,7 @@ def _summary(row: Row) -> Plain:
         "updated": row["updated"],
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "failed": _failed_checks(row["last"] or "{}"),
+        "rung": _rung_name(row["ladder"], last.get("rung", 1)) if last else "",
         "left_out": {"task": left_out, "last": unread},
     }
 
@@ -509,6 +519,10 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     }
     latest = json.loads(head.pop("decision") or "{}")
 
+    ladder = head.pop("ladder")
+    for attempt in attempts:
+        attempt["made_by"] = _rung_name(ladder, attempt.get("rung", 1))
+
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
     memory_facts: Plain = {"silence": "", "told": []}
@@ -528,6 +542,7 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
         "made": attempts,
         "decided": decision_by_attempt,
         "latest": latest,
+        "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS

@@ -8,7 +8,7 @@ select coalesce((select max(updated) from (select updated from loop where tenant
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
-select n, id, kind, run, stage, memory_key, model, state, cancelled, created, updated,
+select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from attempt where loop = loop.n) as attempts,
@@ -40,7 +40,7 @@ order by n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
-       memory_key, model, practises, created, updated, cancelled,
+       memory_key, model, ladder, practises, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
        + (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) as size,

@@ -11,6 +11,7 @@ from heedful.errors import HeedfulError, StoreError
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
 from heedful.loop.record import Loop
+from heedful.loop.rungs import figure_loop
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -188,6 +189,7 @@ def _decided_facts(
         "best": loop.best,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
+        "rungs": list(map(asdict, figure_loop(loop.climb()))),
         "overrides": [asdict(override) for override in loop.overrides],
         "would_change": list(map(str, explanation.would_change)),
         "otherwise": explanation.otherwise,
