@@ -1,0 +1,199 @@
+"""The tables and the picture of `ladder`, for the README and the docs.
+
+`python -m bench.quality.ladder_page` reads `bench/out/ladder.json` and writes its
+tables between the two marks in docs/benchmarks.md, and the picture beside the docs. A
+stream on which the large model solves less than `MIN_GAIN` more is told as one on which
+a ladder cannot help.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from bench.quality.ladder import OUT, QUARTERS
+
+PAGE = Path("docs/benchmarks.md")
+PICTURE = Path("docs/ladder_public.png")
+MIN_GAIN = 0.10
+INCHES = (8.0, 3.6)
+ARMS = ("small", "small_ours", "large", "large_ours", "ladder", "ladder_ours")
+LINES = {
+    "ladder_ours": ("ladder with memory", "#0072B2"),
+    "ladder": ("ladder without memory", "#D55E00"),
+    "large_ours": ("large model with memory", "#666666"),
+}
+GAINS = {
+    "ladder_ours_over_ladder.alone": "solved without a climb, ladder with memory over "
+    "the one without",
+    "ladder_ours_over_ladder.alone_late": "the same in second halves",
+    "ladder_ours_over_ladder.solved": "solved, ladder with memory over the one without",
+    "ladder_ours_over_large_ours.solved": "solved, ladder with memory over the large "
+    "model with memory",
+}
+RATIO = "ladder_ours_over_large_ours.cost_ratio"
+_MARKED = re.compile(r"(<!-- ladder begins -->\n).*?(<!-- ladder ends -->)", re.DOTALL)
+Report = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write the tables and the picture; return 1 if no run has left its figures."""
+    if not OUT.exists():
+        print(f"{OUT} is absent: make quality ONLY=ladder DATA=folder writes it")
+        return 1
+
+    report = json.loads(OUT.read_text("utf-8"))
+    parts = [*help_table(report), "", *arm_table(report), "", *gain_table(report)]
+    text = "\n".join([*parts, "", ""]).replace("-0", "−0").replace("+0.000", "0.000")
+    before = PAGE.read_text("utf-8")
+    after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
+    PAGE.write_text(after, "utf-8")
+    PICTURE.write_bytes(draw(report))
+    return 0
+
+
+def streams_of(report: Report, *arms: str) -> list[str]:
+    """Return the streams on which all of these arms have run."""
+    figures = report["figures"].items()
+    return [
+        name for name, of_arms in figures if name != "open" and {*arms} <= {*of_arms}
+    ]
+
+
+def help_table(report: Report) -> Iterator[str]:
+    """Yield a row for each stream: whether the large model alone solves more."""
+    yield from _head(
+        "stream",
+        "tasks",
+        "right at once, 0.5B",
+        "1.5B",
+        "solved, 0.5B",
+        "1.5B",
+        "1.5B over 0.5B",
+        "a ladder can help",
+    )
+    for name in streams_of(report, "small", "large"):
+        small = report["figures"][name]["small"]
+        large = report["figures"][name]["large"]
+        gain = report["gains"][f"{name}.large_over_small.solved"]
+        answer = "yes" if gain["gain"] >= MIN_GAIN else "no"
+        shares = [small["first"], large["first"], small["solved"], large["solved"]]
+        yield _row(
+            name,
+            f"{small['tasks']:.0f}",
+            *(f"{share:.3f}" for share in shares),
+            _interval(gain),
+            answer,
+        )
+
+
+def arm_table(report: Report) -> Iterator[str]:
+    """Yield a row for each stream and arm: what it solves, costs and needs."""
+    yield from _head(
+        "stream",
+        "arm",
+        "solved",
+        "cost a task",
+        "cost, second half",
+        "without a climb, by quarter",
+    )
+    for name in streams_of(report, *LINES):
+        for arm in ARMS:
+            figures = report["figures"][name].get(arm)
+            if figures is None:
+                continue
+            shares = quarters_of(figures, "alone")
+            yield _row(
+                name,
+                arm,
+                f"{figures['solved']:.3f}",
+                f"{figures['cost']:.0f}",
+                f"{figures['cost_late']:.0f}",
+                ", ".join(f"{share:.2f}" for share in shares),
+            )
+
+
+def gain_table(report: Report) -> Iterator[str]:
+    """Yield a row for each comparison: its figure on each stream."""
+    names = streams_of(report, *LINES)
+    groups = [*names, "open"] if f"open.{RATIO}" in report["gains"] else names
+    titles = ["all, alike" if name == "open" else name for name in groups]
+    yield from _head("figure, with its 95 % interval", *titles)
+    for key, title in GAINS.items():
+        cells = [_interval(report["gains"][f"{name}.{key}"]) for name in groups]
+        yield _row(title, *cells)
+    cells = []
+    for name in groups:
+        ratio = report["gains"][f"{name}.{RATIO}"]
+        low, high = ratio["low"], ratio["high"]
+        cells.append(f"{ratio['ratio']:.2f} ({low:.2f} to {high:.2f})")
+    yield _row("cost in second halves, over the large model with memory", *cells)
+
+
+def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
+    """Return a figure of each quarter of a stream."""
+    return [figures[f"{measure}_quarter_{n}"] for n in range(1, QUARTERS + 1)]
+
+
+def _head(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield f"|{'---|' * len(cells)}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _interval(gain: Mapping[str, float]) -> str:
+    return f"{gain['gain']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
+
+
+def draw(report: Report) -> bytes:
+    """Return a PNG: what the small model answers alone, and the cost, by quarter."""
+    import io
+
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    names = streams_of(report, *LINES)
+    with mpl.rc_context({"font.size": 10.0}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        share_axes, cost_axes = figure.subplots(1, 2)
+        for arm, (title, color) in LINES.items():
+            if arm != "large_ours":
+                shares = _means(report, names, arm, "alone")
+                share_axes.plot(
+                    _places(), [100 * share for share in shares], "o-", c=color
+                )
+            costs = _means(report, names, arm, "cost")
+            cost_axes.plot(_places(), costs, "o-", c=color, label=title)
+        share_axes.set_title("Answered by the small model alone, %", fontsize=10)
+        cost_axes.set_title("Cost of a task, in tokens of the small model", fontsize=10)
+        share_axes.set_ylim(0, 100)
+        cost_axes.set_ylim(0)
+        for axes in (share_axes, cost_axes):
+            axes.set_xticks(_places())
+            axes.set_xlabel("quarter of the stream")
+            axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        figure.suptitle(f"0.5B, then 1.5B: mean of {', '.join(names)}", fontsize=11)
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=150)
+        return file.getvalue()
+
+
+def _places() -> range:
+    return range(1, QUARTERS + 1)
+
+
+def _means(report: Report, names: Sequence[str], arm: str, measure: str) -> list[float]:
+    by_stream = [quarters_of(report["figures"][name][arm], measure) for name in names]
+    return [mean(quarter) for quarter in zip(*by_stream, strict=True)]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
