@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.quality import ladder
+from bench.quality import climbing, ladder, ladder_page
 from bench.quality.answers import TABLE, KeptModel
 from bench.quality.curve import Task
 from bench.quality.streams import Stream
@@ -36,7 +36,7 @@ def run_arm(tmp_path, monkeypatch):
         models_of_arm = [
             KeptModel(f"model {place}", model, db) for place, model in enumerate(models)
         ]
-        answerer = ladder.Answerer(name, source, tasks, models_of_arm)
+        answerer = ladder.Answerer(name, source, tasks=tasks, models=models_of_arm)
         outcomes = asyncio.run(answerer.answer_all())
         db.close()
         return outcomes
@@ -102,7 +102,7 @@ def test_every_expected_figure_names_streams_and_arms():
     for key in ladder.EXPECTED:
         group, _, comparison = key.partition(".")
         name, _, other = comparison.partition(".")[0].partition("_over_")
-        assert group in ("open", *ladder.STREAMS)
+        assert group in ("open", *ladder.TASKS)
         assert (name, other) in ladder.COMPARED
 
 
@@ -110,3 +110,61 @@ def test_a_quarter_is_a_part_of_the_stream(run_arm):
     outcomes = run_arm("small", ScriptedModel("right", forever=True), ScriptedModel())
     outcome = replace(outcomes[0], late=True)
     assert [len(quarter) for quarter in ladder.quarters([outcome] * 10)] == [2, 3, 2, 3]
+
+
+@pytest.fixture
+def report(run_arm):
+    """What a run leaves of two streams on which the large model is better."""
+    results: ladder.Results = {"geo": {}, "spider": {}}
+    for name in ("small", "large", "large_ours", "ladder", "ladder_ours"):
+        small = ScriptedModel("wrong", "wronger", "wrongest", "right", forever=True)
+        if name.startswith("large"):
+            small = ScriptedModel("right", forever=True)
+        for arms in results.values():
+            outcomes = run_arm(name, small, ScriptedModel("right", forever=True))
+            arms[name] = {(0, outcome.task.id): outcome for outcome in outcomes}
+    return ladder.report_of(results)
+
+
+def test_the_tables_say_where_a_ladder_can_help_and_what_it_costs(report):
+    rows = [*ladder_page.help_table(report), *ladder_page.arm_table(report)]
+    assert sum(row.startswith("| geo") and row.endswith("| yes |") for row in rows) == 1
+    assert sum(row.startswith("| spider | ladder_ours |") for row in rows) == 1
+    gains = list(ladder_page.gain_table(report))
+    assert gains[0].count("|") == len(["", "figure", "geo", "spider", "all"])
+
+
+def test_the_picture_of_the_quarters_is_a_png(report):
+    assert ladder_page.draw(report).startswith(b"\x89PNG")
+
+
+def test_constants_are_judged_on_what_the_models_did_alone(report):
+    tasks = climbing.read_tasks(report)
+    assert set(tasks) == {"geo", "spider"}
+    hard = [task for task in tasks["geo"] if not task.small[-1].passed]
+    assert hard
+    for task in hard:
+        assert [attempt.rung for attempt in task.follow((None, None))] == [1, 1, 2]
+        assert [attempt.rung for attempt in task.follow((0, None))] == [2]
+        assert [attempt.rung for attempt in task.follow((1, 0))] == [1]
+
+
+def test_a_value_is_chosen_that_is_cheaper_on_the_other_streams():
+    def totals(cost, solved):
+        return climbing.Totals(cost=cost, solved=solved)
+
+    by_value = {
+        15: {
+            "a": totals(10, 0.5),
+            "b": totals(10, 0.5),
+            "b with memory": totals(10, 0.5),
+        },
+        30: {
+            "a": totals(9, 0.5),
+            "b": totals(11, 0.5),
+            "b with memory": totals(11, 0.5),
+        },
+        5: {"a": totals(5, 0.4), "b": totals(5, 0.4), "b with memory": totals(5, 0.4)},
+    }
+    chosen = climbing.choose_elsewhere(by_value, shipped=15)
+    assert chosen == {"a": 15, "b": 30, "b with memory": 30}

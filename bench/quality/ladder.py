@@ -35,7 +35,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -51,6 +51,7 @@ from bench.quality.answers import (
     Live,
     Progress,
     open_kept_models,
+    say,
 )
 from bench.quality.curve import Outcome, Task, new_memory
 from bench.quality.paired import (
@@ -73,11 +74,13 @@ from heedful.models.contract import Answer, Message
 
 OUT = Path("bench/out/ladder.json")
 SIZES = ("0.5b", "1.5b")
-STREAMS = ("banking77", "clinc150", "geo", "spider")
+# The first tasks of each stream, as many as an hour on two busy cores allows.
+TASKS: Mapping[str, int] = {"banking77": 60, "clinc150": 60, "geo": 30, "spider": 30}
+EXPLORED = ("banking77", "clinc150")
+MIN_GAIN = 0.10  # where the large model solves less than this more, no ladder is tried
 CALLS = 3
 SMALL_CALLS = 2  # of the small model on a ladder
 PRICES = (1.0, 5.0)
-LIMIT = 60
 QUARTERS = 4
 EXTRA = 60  # candidates of `explore` and `even` for a stream
 EXTRA_CANDIDATES = 2  # of an attempt
@@ -124,13 +127,14 @@ class LadderArm:
 
     On a ladder, the first one makes at most `small_calls` attempts. `extra` returns how
     many further candidates may be asked up to a task: it takes the number of the task,
-    from 1, and how many there are.
+    from 1, and how many there are. With `streams`, the arm runs only there.
     """
 
     models: tuple[int, ...]
     remembers: bool = False
     small_calls: int = SMALL_CALLS
     extra: Callable[[int, int], float] | None = None
+    streams: tuple[str, ...] = ()
 
     @property
     def policy(self) -> heedful.Policy:
@@ -161,9 +165,12 @@ ARMS: Mapping[str, LadderArm] = {
     "small_ours": LadderArm(models=(0,), remembers=True),
     "once": LadderArm(models=(0, 1), small_calls=1),
     "once_ours": LadderArm(models=(0, 1), remembers=True, small_calls=1),
-    "explore": LadderArm(models=(0,), remembers=True, extra=_at_the_beginning),
-    "even": LadderArm(models=(0,), remembers=True, extra=_evenly),
+    "explore": LadderArm(
+        models=(0,), remembers=True, extra=_at_the_beginning, streams=EXPLORED
+    ),
+    "even": LadderArm(models=(0,), remembers=True, extra=_evenly, streams=EXPLORED),
 }
+ALONE = ("small", "large")
 COMPARED = (
     ("large", "small"),
     ("large_ours", "small_ours"),
@@ -184,6 +191,7 @@ class Answerer:
         self,
         name: str,
         source: Stream,
+        *,
         tasks: Sequence[Task],
         models: Sequence[KeptModel],
     ) -> None:
@@ -221,6 +229,7 @@ class Answerer:
             return task.judge(candidate)
 
         judged.pure = True  # type: ignore[attr-defined]
+        memory = self._memory if self._arm.remembers else None
         result = await heedful.run(
             task.text,
             generate=[
@@ -229,7 +238,7 @@ class Answerer:
             ],
             checks=[judged],
             policy=self._arm.policy,
-            memory=self._memory if self._arm.remembers else None,
+            memory=memory,
             memory_key=self._source.name,
             store=self._memory.store,
             id=f"{self._name} {task.id}",
@@ -320,7 +329,7 @@ class Generate:
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
     """Yield the rows of all arms; write tables and `bench/out/ladder.json`."""
-    sources = [READERS[name](data, split) for name in live.streams or STREAMS]
+    sources = [READERS[name](data, split) for name in live.streams or TASKS]
     names = live.arms or tuple(ARMS)
     results = asyncio.run(_measure(sources, names, data, live))
     figures = figures_of(results)
@@ -340,7 +349,7 @@ def run(data: Path, split: str, live: Live) -> Iterator[Row]:
 async def _measure(
     sources: Sequence[Stream], names: Sequence[str], data: Path, live: Live
 ) -> Results:
-    """Run all arms on all streams; `live.workers` of them at the same time."""
+    """Run the arms on all streams; `live.workers` of them at the same time."""
     results: Results = {source.name: {} for source in sources}
     async with AsyncExitStack() as stack:
         models = []
@@ -348,29 +357,64 @@ async def _measure(
             opened = open_kept_models(size, data, live)
             models.append(await stack.enter_async_context(opened))
         async with asyncio.TaskGroup() as group:
-            for source, name in product(sources, names):
-                tasks = source.tasks[: live.limit or LIMIT]
-                job = _run_arm(name, source, tasks, models=models, results=results)
-                group.create_task(job)
+            for source in sources:
+                limit = live.limit or TASKS.get(source.name)
+                job = _StreamJob(
+                    source=source,
+                    tasks=source.tasks[:limit],
+                    models=models,
+                    results=results[source.name],
+                )
+                group.create_task(job.run(names))
     return results
 
 
-async def _run_arm(
-    name: str,
-    source: Stream,
-    tasks: Sequence[Task],
-    *,
-    models: Sequence[KeptModels],
-    results: Results,
-) -> None:
-    async with AsyncExitStack() as stack:
-        # Each model is leased in the same order, so no two arms wait for each other.
-        pair_of_models = [
-            await stack.enter_async_context(models_of_size.lease())
-            for models_of_size in models
-        ]
-        outcomes = await Answerer(name, source, tasks, pair_of_models).answer_all()
-    results[source.name][name] = {(0, outcome.task.id): outcome for outcome in outcomes}
+@dataclass(frozen=True, kw_only=True)
+class _StreamJob:
+    """All arms on one stream; `models` has those of each size."""
+
+    source: Stream
+    tasks: Sequence[Task]
+    models: Sequence[KeptModels]
+    results: dict[str, Outcomes]
+
+    async def run(self, names: Sequence[str]) -> None:
+        """Run the models alone, and the other arms only where the large one is better.
+
+        If one of the two is not asked for, all arms run.
+        """
+        await self._run_arms([name for name in names if name in ALONE])
+        if {*ALONE} <= {*self.results}:
+            small, large = (self.results[name] for name in ALONE)
+            compared = gain([pair(large, small)], solved, late_only=False)
+            if compared and compared.gain < MIN_GAIN:
+                say(f"ladder {self.source.name}: a ladder cannot help here")
+                return
+        others = []
+        for name in names:
+            is_run_here = self.source.name in (ARMS[name].streams or [self.source.name])
+            if name not in ALONE and is_run_here:
+                others.append(name)
+        await self._run_arms(others)
+
+    async def _run_arms(self, names: Sequence[str]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                self.results[name] = {}  # in this order
+                group.create_task(self._run_arm(name))
+
+    async def _run_arm(self, name: str) -> None:
+        async with AsyncExitStack() as stack:
+            # In the same order everywhere, so that no two arms wait for each other.
+            pair_of_models = [
+                await stack.enter_async_context(models_of_size.lease())
+                for models_of_size in self.models
+            ]
+            answerer = Answerer(
+                name, self.source, tasks=self.tasks, models=pair_of_models
+            )
+            for outcome in await answerer.answer_all():
+                self.results[name][0, outcome.task.id] = outcome
 
 
 def alone(outcome: Outcome) -> bool:
@@ -525,10 +569,12 @@ def _print(
     gains: Mapping[str, Mapping[str, float]],
 ) -> None:
     for source, arms in figures.items():
-        measures = list(next(iter(arms.values())))
-        table = Table("arm", *measures, title=source)
+        table = Table("arm", title=source)
+        for measure in next(iter(arms.values())):
+            table.add_column(measure)
         for name, values in arms.items():
-            table.add_row(name, *(f"{values[measure]:.3f}" for measure in measures))
+            cells = [f"{value:.3f}" for value in values.values()]
+            table.add_row(name, *cells)
         Console(width=200).print(table)
     table = Table("gain", "points", "95 %", "expected", title="gains")
     for key, value in gains.items():

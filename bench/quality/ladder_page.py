@@ -10,32 +10,45 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bench.quality.ladder import OUT, QUARTERS
+from bench.quality.ladder import ALONE, MIN_GAIN, OUT, QUARTERS
 
 PAGE = Path("docs/benchmarks.md")
 PICTURE = Path("docs/ladder_public.png")
-MIN_GAIN = 0.10
 INCHES = (8.0, 3.6)
-ARMS = ("small", "small_ours", "large", "large_ours", "ladder", "ladder_ours")
+ARMS = (
+    "small",
+    "small_ours",
+    "large",
+    "large_ours",
+    "ladder",
+    "ladder_ours",
+    "once",
+    "once_ours",
+)
 LINES = {
     "ladder_ours": ("ladder with memory", "#0072B2"),
     "ladder": ("ladder without memory", "#D55E00"),
     "large_ours": ("large model with memory", "#666666"),
 }
 GAINS = {
-    "ladder_ours_over_ladder.alone": "solved without a climb, ladder with memory over "
-    "the one without",
-    "ladder_ours_over_ladder.alone_late": "the same in second halves",
-    "ladder_ours_over_ladder.solved": "solved, ladder with memory over the one without",
-    "ladder_ours_over_large_ours.solved": "solved, ladder with memory over the large "
-    "model with memory",
+    "ladder_ours_over_ladder.alone": "solved without a climb: `ladder_ours` over "
+    "`ladder`",
+    "ladder_ours_over_ladder.alone_last_quarter": "the same, last quarter",
+    "ladder_ours_over_ladder.solved": "solved: `ladder_ours` over `ladder`",
+    "ladder_ours_over_large_ours.solved": "solved: `ladder_ours` over `large_ours`",
+    "once_ours_over_large_ours.solved": "solved: `once_ours` over `large_ours`",
 }
-RATIO = "ladder_ours_over_large_ours.cost_ratio"
+RATIOS = {
+    "ladder_ours_over_large_ours.cost_ratio": "cost in second halves: `ladder_ours` "
+    "over `large_ours`",
+    "once_ours_over_large_ours.cost_ratio": "cost in second halves: `once_ours` over "
+    "`large_ours`",
+}
 _MARKED = re.compile(r"(<!-- ladder begins -->\n).*?(<!-- ladder ends -->)", re.DOTALL)
 Report = Mapping[str, Any]
 
@@ -56,82 +69,76 @@ def main() -> int:
     return 0
 
 
-def streams_of(report: Report, *arms: str) -> list[str]:
+def streams_of(report: Report, arms: Collection[str]) -> list[str]:
     """Return the streams on which all of these arms have run."""
     figures = report["figures"].items()
     return [
-        name for name, of_arms in figures if name != "open" and {*arms} <= {*of_arms}
+        name
+        for name, of_arms in figures
+        if name != "open" and set(arms) <= set(of_arms)
     ]
+
+
+HELP_HEADS = (
+    "stream",
+    "tasks",
+    "right at once, 0.5B",
+    "1.5B",
+    "solved, 0.5B",
+    "1.5B",
+    "1.5B over 0.5B",
+    "a ladder can help",
+)
+ARM_HEADS = (
+    "stream",
+    "arm",
+    "solved",
+    "cost a task",
+    "cost, second half",
+    "by 0.5B without a climb, by quarter",
+)
 
 
 def help_table(report: Report) -> Iterator[str]:
     """Yield a row for each stream: whether the large model alone solves more."""
-    yield from _head(
-        "stream",
-        "tasks",
-        "right at once, 0.5B",
-        "1.5B",
-        "solved, 0.5B",
-        "1.5B",
-        "1.5B over 0.5B",
-        "a ladder can help",
-    )
-    for name in streams_of(report, "small", "large"):
+    yield from _head(HELP_HEADS)
+    for name in streams_of(report, ALONE):
         small = report["figures"][name]["small"]
         large = report["figures"][name]["large"]
-        gain = report["gains"][f"{name}.large_over_small.solved"]
-        answer = "yes" if gain["gain"] >= MIN_GAIN else "no"
         shares = [small["first"], large["first"], small["solved"], large["solved"]]
-        yield _row(
-            name,
-            f"{small['tasks']:.0f}",
-            *(f"{share:.3f}" for share in shares),
-            _interval(gain),
-            answer,
-        )
+        gain = report["gains"][f"{name}.large_over_small.solved"]
+        cells = [name, f"{small['tasks']:.0f}", *map(_share, shares), _interval(gain)]
+        can_help = "yes" if gain["gain"] >= MIN_GAIN else "no"
+        yield _row([*cells, can_help])
 
 
 def arm_table(report: Report) -> Iterator[str]:
     """Yield a row for each stream and arm: what it solves, costs and needs."""
-    yield from _head(
-        "stream",
-        "arm",
-        "solved",
-        "cost a task",
-        "cost, second half",
-        "without a climb, by quarter",
-    )
-    for name in streams_of(report, *LINES):
+    yield from _head(ARM_HEADS)
+    for name in streams_of(report, LINES):
         for arm in ARMS:
             figures = report["figures"][name].get(arm)
             if figures is None:
                 continue
-            shares = quarters_of(figures, "alone")
-            yield _row(
-                name,
-                arm,
-                f"{figures['solved']:.3f}",
-                f"{figures['cost']:.0f}",
-                f"{figures['cost_late']:.0f}",
-                ", ".join(f"{share:.2f}" for share in shares),
+            shares = ", ".join(
+                f"{share:.2f}" for share in quarters_of(figures, "alone")
             )
+            costs = [f"{figures[measure]:.0f}" for measure in ("cost", "cost_late")]
+            yield _row([name, arm, _share(figures["solved"]), *costs, shares])
 
 
 def gain_table(report: Report) -> Iterator[str]:
     """Yield a row for each comparison: its figure on each stream."""
-    names = streams_of(report, *LINES)
-    groups = [*names, "open"] if f"open.{RATIO}" in report["gains"] else names
+    names = streams_of(report, LINES)
+    groups = [*names, "open"] if len(names) > 1 else names
     titles = ["all, alike" if name == "open" else name for name in groups]
-    yield from _head("figure, with its 95 % interval", *titles)
+    yield from _head(["figure, with its 95 % interval", *titles])
     for key, title in GAINS.items():
-        cells = [_interval(report["gains"][f"{name}.{key}"]) for name in groups]
-        yield _row(title, *cells)
-    cells = []
-    for name in groups:
-        ratio = report["gains"][f"{name}.{RATIO}"]
-        low, high = ratio["low"], ratio["high"]
-        cells.append(f"{ratio['ratio']:.2f} ({low:.2f} to {high:.2f})")
-    yield _row("cost in second halves, over the large model with memory", *cells)
+        gains = [report["gains"].get(f"{name}.{key}") for name in groups]
+        yield _row([title, *map(_interval, gains)])
+    for key, title in RATIOS.items():
+        ratios = [report["gains"].get(f"{name}.{key}") for name in groups]
+        yield _row([title, *map(_ratio, ratios)])
 
 
 def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
@@ -139,17 +146,29 @@ def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
     return [figures[f"{measure}_quarter_{n}"] for n in range(1, QUARTERS + 1)]
 
 
-def _head(*cells: str) -> Iterator[str]:
-    yield _row(*cells)
+def _head(cells: Sequence[str]) -> Iterator[str]:
+    yield _row(cells)
     yield f"|{'---|' * len(cells)}"
 
 
-def _row(*cells: str) -> str:
+def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _interval(gain: Mapping[str, float]) -> str:
+def _share(share: float) -> str:
+    return f"{share:.3f}"
+
+
+def _interval(gain: Mapping[str, float] | None) -> str:
+    if gain is None:
+        return ""
     return f"{gain['gain']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
+
+
+def _ratio(ratio: Mapping[str, float] | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{ratio['ratio']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
 def draw(report: Report) -> bytes:
@@ -159,7 +178,7 @@ def draw(report: Report) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    names = streams_of(report, *LINES)
+    names = streams_of(report, LINES)
     with mpl.rc_context({"font.size": 10.0}):
         figure = Figure(figsize=INCHES, layout="constrained")
         share_axes, cost_axes = figure.subplots(1, 2)
