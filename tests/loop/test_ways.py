@@ -1,5 +1,7 @@
 """What other ways to climb would have cost and solved, by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from heedful.errors import InvalidInput
@@ -13,6 +15,7 @@ from heedful.loop.ways import (
     compare_ways,
     parse_prices,
 )
+from heedful.testing import history
 
 PRICES = (1.0, 5.0)
 
@@ -119,3 +122,17 @@ def test_a_ladder_with_more_rungs_than_prices_is_an_error():
 def test_a_ladder_with_fewer_rungs_gets_the_others():
     recorded = climb("1- 2+").priced((1.0, 5.0, 9.0))
     assert figures([recorded], ALL_TRIES).cost == 60
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"ladder": None}, id="without a ladder"),
+        pytest.param({"attempts": ()}, id="without attempts"),
+        pytest.param({"cancelled": "ann"}, id="cancelled"),
+    ],
+)
+def test_loops_that_show_no_way_to_climb(changes):
+    loop = replace(history(["a"], []), ladder=Ladder(names=("small", "large")))
+    assert RecordedClimb.of(loop) is not None
+    assert RecordedClimb.of(replace(loop, **changes)) is None

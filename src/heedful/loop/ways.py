@@ -34,9 +34,14 @@ class RecordedClimb:
 
     @classmethod
     def of(cls, loop: Loop, key: str = "") -> RecordedClimb | None:
-        """Return how a loop went; None without a ladder or without attempts."""
+        """Return how a loop went.
+
+        None without a ladder or attempts, or if it was cancelled.
+        """
         climb = loop.climb()
-        if climb is None or loop.ladder is None or not climb.attempts:
+        if climb is None or loop.ladder is None:
+            return None
+        if loop.cancelled or not climb.attempts:
             return None
         return cls(climb=climb, ladder=loop.ladder, key=key)
 
