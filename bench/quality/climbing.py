@@ -1,10 +1,11 @@
 """Climbing: are the constants of loop/climb.py right? Judged without a model.
 
 `ladder` has left what the small and the large model did alone on each task, so every
-plan of a ladder can be followed: the small model's attempts, then the large one's, at
-most three calls. That the large model would have done the same after the small one is
-assumed. Streams are short and plans need many loops, so tasks are drawn from each
-stream with replacement, `DRAWS` times `LOOPS` of them.
+plan of a ladder can be followed: the small model's attempts, then the large one's. That
+the large model would have done the same after the small one is assumed. Either each
+rung makes at most two attempts, as a policy counts them, or a loop makes at most three.
+Streams are short and plans need many loops, so tasks are drawn from each stream with
+replacement, `DRAWS` times `LOOPS` of them.
 
 One constant at a time has another value. `cost` is what a task costs over the cost of
 all tries, `solved` the difference of the shares solved. Leaving one stream out, the
@@ -55,13 +56,28 @@ Attempts = Sequence[RungAttempt]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limit:
+    """How many calls a loop may make, and how many of them the large model."""
+
+    name: str
+    calls: int
+    large_calls: int
+
+
+LIMITS = (
+    Limit(name="two a rung", calls=2 * SMALL_CALLS, large_calls=SMALL_CALLS),
+    Limit(name="three in all", calls=CALLS, large_calls=CALLS),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecordedTask:
     """What each model did alone on a task; the rungs are 1 and 2."""
 
     small: Attempts
     large: Attempts
 
-    def follow(self, tries: Sequence[int | None]) -> Attempts:
+    def follow(self, tries: Sequence[int | None], limit: Limit) -> Attempts:
         """Return the attempts of a ladder with this plan."""
         small_limit, large_limit = tries
         small_calls = SMALL_CALLS if small_limit is None else small_limit
@@ -69,7 +85,8 @@ class RecordedTask:
         if any(attempt.passed for attempt in attempts):
             return attempts
         if large_limit is None:
-            attempts += self.large[: CALLS - len(attempts)]
+            calls_left = limit.calls - len(attempts)
+            attempts += self.large[: min(calls_left, limit.large_calls)]
         return attempts
 
 
@@ -90,32 +107,43 @@ def run(data: Path, split: str) -> Iterator[Row]:
         raise SystemExit(
             f"{OUT} has {len(streams)} streams with all arms, fewer than 2"
         )
-    every_try = {name: _follow_all(tasks, None) for name, tasks in streams.items()}
-    table = Table(
-        "constant", "value", "cost", "solved", "chosen without", title=OUT.name
-    )
+    for limit in LIMITS:
+        yield from _judge(streams, limit)
+
+
+def _judge(
+    streams: Mapping[str, Sequence[RecordedTask]], limit: Limit
+) -> Iterator[Row]:
+    every_try = {
+        name: _follow_all(tasks, None, limit) for name, tasks in streams.items()
+    }
+    table = Table("constant", "value", "cost", "solved", "without", title=limit.name)
     for constant, values in VALUES.items():
-        totals = {value: _totals(streams, constant, value) for value in values}
-        chosen = choose_elsewhere(totals, SHIPPED[constant])
+        shipped = SHIPPED[constant]
+        totals = {}
+        for value in values:
+            with patch.object(climb, constant, value):
+                totals[value] = {
+                    name: _follow_all(tasks, ClimbRecord(), limit)
+                    for name, tasks in streams.items()
+                }
+        chosen = choose_elsewhere(totals, shipped)
         for value in values:
             cost, solved = _over(totals[value], every_try)
-            streams_left_out = [name for name, best in chosen.items() if best == value]
-            shown_value = "never" if value == NEVER else f"{value}"
-            mark = " (shipped)" if value == SHIPPED[constant] else ""
-            table.add_row(
-                constant,
-                f"{shown_value}{mark}",
-                f"{cost:.3f}",
-                f"{solved:+.3f}",
-                ", ".join(streams_left_out),
-            )
-            yield Row(key=f"climbing.{constant}.{shown_value}.cost", ours=cost)
-            yield Row(key=f"climbing.{constant}.{shown_value}.solved", ours=solved)
+            left_out = [name for name, best in chosen.items() if best == value]
+            title = "never" if value == NEVER else f"{value}"
+            mark = " (shipped)" if value == shipped else ""
+            cells = [constant, f"{title}{mark}", f"{cost:.3f}", f"{solved:+.3f}"]
+            table.add_row(*cells, ", ".join(left_out))
+            key = f"climbing.{limit.name}.{constant}.{title}"
+            yield Row(key=f"{key}.cost", ours=cost)
+            yield Row(key=f"{key}.solved", ours=solved)
         elsewhere = [
-            totals[best][name].cost / totals[SHIPPED[constant]][name].cost
+            totals[best][name].cost / totals[shipped][name].cost
             for name, best in chosen.items()
         ]
-        yield Row(key=f"climbing.{constant}.elsewhere", ours=mean(elsewhere))
+        key = f"climbing.{limit.name}.{constant}.elsewhere"
+        yield Row(key=key, ours=mean(elsewhere))
     Console(width=120).print(table)
 
 
@@ -147,16 +175,9 @@ def read_tasks(report: Mapping[str, object]) -> dict[str, list[RecordedTask]]:
     return streams
 
 
-def _totals(
-    streams: Mapping[str, Sequence[RecordedTask]], constant: str, value: int
-) -> dict[str, Totals]:
-    with patch.object(climb, constant, value):
-        return {
-            name: _follow_all(tasks, ClimbRecord()) for name, tasks in streams.items()
-        }
-
-
-def _follow_all(tasks: Sequence[RecordedTask], start: ClimbRecord | None) -> Totals:
+def _follow_all(
+    tasks: Sequence[RecordedTask], start: ClimbRecord | None, limit: Limit
+) -> Totals:
     """Return the means over draws of loops; without a record, of all tries."""
     costs = []
     solved = []
@@ -167,7 +188,7 @@ def _follow_all(tasks: Sequence[RecordedTask], start: ClimbRecord | None) -> Tot
             task = rng.choice(tasks)
             name = f"{draw} {number}"
             ladder = LADDER if record is None else plan_ladder(LADDER, record, name)
-            attempts = task.follow(ladder.tries)
+            attempts = task.follow(ladder.tries, limit)
             if record is not None:
                 record = record.after(Climb(name, tuple(attempts)))
             costs.append(sum(attempt.cost for attempt in attempts))

@@ -58,6 +58,11 @@ def plan(record: ClimbRecord, ladder: Ladder = TWO) -> Ladder:
             id="a retry helps in half of the loops",
         ),
         pytest.param(
+            [climb("1-", "1+"), climb("1-", "1-", "2+")] * 18,
+            (None, None),
+            id="a retry helps, and too little is known of the first attempts",
+        ),
+        pytest.param(
             [climb("1-", "1-", "2+")] * 100, (0, None), id="the small model never helps"
         ),
         pytest.param(
@@ -90,6 +95,11 @@ def test_without_prices_time_counts():
 
     loops = [climb("1-", "1-", "2+"), climb("1+")] * 50
     assert plan(record_of([timed(loop) for loop in loops])).tries == (1, None)
+
+
+def test_without_any_cost_nothing_is_left_out():
+    free = [RungAttempt(rung, rung == 2) for rung in (1, 1, 2)]
+    assert plan(record_of([Climb("loop", tuple(free))] * 100)).tries == (None, None)
 
 
 def test_one_loop_in_20_tries_all_rungs_so_that_the_plan_can_change():

@@ -209,20 +209,19 @@ def _worthwhile_attempts(rung: RungRecord) -> int | None:
         return None
 
     cost, climb_cost = _costs(rung)
-    expected = [climb_cost]  # by the number of attempts before the climb
-    share_left = 1.0  # of the loops, after these attempts
-    spent = 0.0
-    for index, share in enumerate(rung.attempts):
+    limit = None
+    left = climb_cost  # what a loop still costs after so many attempts of the rung
+    for index in reversed(range(len(rung.attempts))):
+        share = rung.attempts[index]
         least_count = MIN_COUNTED_ATTEMPTS if index else MIN_COUNTED_FIRST_ATTEMPTS
         _, chance = share.ends()
         if share.count < least_count:
             chance = 1.0
-        spent += share_left * cost
-        share_left *= 1 - chance
-        expected.append(spent + share_left * climb_cost)
-
-    best = expected.index(min(expected))
-    return None if best == len(rung.attempts) else best
+        left = cost + (1 - chance) * left
+        if left > climb_cost:
+            left = climb_cost
+            limit = index
+    return limit
 
 
 def _costs(rung: RungRecord) -> tuple[float, float]:
