@@ -67,6 +67,14 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "reflection_enabled": False,
         "reflection_mode": "lite",
         "hook": {"deny": True},
+        "practice": {
+            "functions": ["m:f"],
+            "calls": 9,
+            "tokens": 8,
+            "cost": 0.5,
+            "next_rung": True,
+            "every": "2h",
+        },
     }
     assert values.keys() == Settings.model_fields.keys()
     for name, value in values.items():

@@ -183,6 +183,72 @@ async def climb(url: str, log: str, seed: str) -> None:
     await asyncio.gather(*(run(f"t{n}", id=f"loop {n}") for n in range(6)))
 
 
+# What a practice may call, and what a call of it uses.
+PRACTICE_KEY = "soak.answer"
+PRACTICE_TASKS = [f"t{n}" for n in range(6)]
+PRACTICE_CALLS = 14
+PRACTICE_USAGE = Usage(1, 6, completion_tokens=4, cost=0.5)
+
+
+def is_solved(candidate: str, context: Context) -> list[Finding]:
+    """The answer to a task is that it is solved; `t0` never is."""
+    is_right = candidate == f"{context.task} solved"
+    return [] if is_right else [Finding("c", "not yet", fix="Say solved")]
+
+
+async def ask(url: str) -> None:
+    """Let users ask what the function does not solve."""
+    memory = Memory(url)
+
+    @heedful.self_correcting(
+        checks=[is_solved],
+        memory=memory,
+        store=memory.store,
+        memory_key=PRACTICE_KEY,
+        policy=heedful.Policy((MaxAttempts(2),)),
+        on_exhausted="best",
+    )
+    async def answer(task: str, hint: str = "") -> Answer:
+        return Answer(f"{task} {heedful.context().attempt}", PRACTICE_USAGE)
+
+    for task in PRACTICE_TASKS:
+        await answer(task)
+    await memory.store.close()
+
+
+async def practise(url: str, log: str, allowance: str, calls: str, seed: str) -> None:
+    """Practise; the second attempt solves each task but `t0`; all log what they do."""
+    chance = random.Random(seed)
+    memory = Memory(url)
+
+    async def check(candidate: str, context: Context) -> list[Finding]:
+        note(log, "check", context.loop_id, context.attempt)
+        await asyncio.sleep(chance.random() * 0.03)
+        return is_solved(candidate, context)
+
+    @heedful.self_correcting(
+        checks=[check],
+        memory=memory,
+        store=memory.store,
+        memory_key=PRACTICE_KEY,
+        policy=heedful.Policy((MaxAttempts(2),)),
+        practice=True,
+    )
+    async def answer(task: str, hint: str = "") -> Answer:
+        await asyncio.sleep(chance.random() * 0.03)
+        context = heedful.context()
+        note(log, "generate", context.loop_id, context.attempt, allowance)
+        is_right = context.attempt == 2 and task != "t0"
+        text = "solved" if is_right else f"at {context.attempt}"
+        return Answer(f"{task} {text}", PRACTICE_USAGE)
+
+    def tell(task: str, candidate: str, loop_id: str) -> None:
+        note(log, "passed", loop_id, task)
+
+    await memory.practice(answer, calls=int(calls), allowance=allowance, on_passed=tell)
+    await memory.store.close()
+
+
 async def pipeline(folder: str, seed: str) -> None:
     """Run a pipeline, or resume it; `pure` fails as often as `FAILS` says."""
     root = Path(folder)

@@ -22,7 +22,7 @@ from heedful.loop.decide import Done
 from heedful.loop.ladder import Climb, Spending
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.store import exposures, ladders, open_store
+from heedful.store import exposures, ladders, open_store, practices
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
@@ -34,13 +34,18 @@ from tests.soak.programs import (
     FAILS,
     LARGE_CALLS,
     LARGE_USAGE,
+    PRACTICE_CALLS,
+    PRACTICE_TASKS,
+    PRACTICE_USAGE,
     SECONDS,
+    ask,
     lessons,
 )
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
 HEALTHY = [("ok",)]
+MAX_PRACTICE_KILLS = 100
 MAX_LADDER_ROUNDS = 40  # with five kills or so in each
 PROGRAM = "from tests.soak.programs import main; main()"
 
@@ -257,6 +262,83 @@ def check_ladder(url: str, calls: Counter[tuple[Any, ...]], kills: int) -> None:
 
     repeated = calls.total() - len(attempts)
     assert 0 <= repeated <= 6 * (kills + 1)  # only calls in flight
+
+
+# -- practice
+
+
+async def stored_practices(
+    url: str,
+) -> tuple[list[StoredLoop], Spending, list[int], int]:
+    """The practices, what they spent, how many examples memory has from each, and in
+    how many loops users broke the rule.
+    """
+    store = open_store(url)
+    newest, _ = await store.read(SCOPE, loop_store.newest, limit=99, practices=True)
+    loops = [loop for loop in newest if loop.head.practises]
+    allowance = "practice night"
+    spent = await store.read(SCOPE, ladders.spent_by_practice, allowance)
+    learnt = [await store.read(SCOPE, practices.learnt, loop.id) for loop in loops]
+    (cause,) = await store.read(
+        SCOPE, lambda db, _: db.select("loops", "cause", {"tenant": SCOPE.tenant})
+    )
+    await store.close()
+    return loops, spent, learnt, cause["loops"]
+
+
+def killed_together(*arguments: object, chance: random.Random, seconds: float) -> int:
+    """Kill two programs at once, and start both again until both end; return the
+    kills.
+    """
+    kills = 0
+    for round in range(1_000):
+        pair = [started(*arguments, chance.randrange(10**6)) for _ in range(2)]
+        for process in pair:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.random() * seconds * 1.2**round)
+        ends = ["done" in killed(process) for process in pair]
+        kills += ends.count(False)
+        if all(ends):
+            return kills
+    raise AssertionError("they never came to an end")
+
+
+def test_killed_practices_share_the_work_and_repeat_nothing(tmp_path, new_database):
+    chance = random.Random(SOAK)
+    kills = 0
+    while kills < min(MAX_PRACTICE_KILLS, 3 * SOAK):
+        url = new_database()
+        log = tmp_path / f"practice {kills}.log"
+        asyncio.run(ask(url))
+        night = ("practise", url, log, "night", PRACTICE_CALLS)
+        kills += killed_together(*night, chance=chance, seconds=0.15)
+        # What is left when the calls of the night are spent is done the next day.
+        ended(started("practise", url, log, "day", 999, 1))
+        check_practice(url, lines(log))
+
+
+def check_practice(url: str, log: list[tuple[Any, ...]]) -> None:
+    """Check what `practise` left, and the `log` of what it did."""
+    loops, spent, learnt, users = asyncio.run(stored_practices(url))
+    at_night = [line for line in log if line[0] == "generate" and line[3] == "night"]
+    assert len(at_night) <= spent.calls <= PRACTICE_CALLS
+    assert spent.tokens <= PRACTICE_USAGE.tokens * len(at_night)
+
+    judged = set()
+    for event, loop, number, *_ in log:
+        if event == "check":
+            judged.add((loop, number))
+        assert event != "generate" or (loop, number) not in judged, "journalled"
+
+    passed = [loop for loop in loops if loop.summary()["state"] == "passed"]
+    assert sorted(loop.head.task for loop in passed) == PRACTICE_TASKS[1:]
+    assert {loop.head.task for loop in loops if loop not in passed} == {"t0"}
+    for loop, examples in zip(loops, learnt, strict=True):
+        assert examples == (loop in passed)
+        assert len(loop.loop.attempts) == 2
+    assert users == len(PRACTICE_TASKS)
+    announced = {line[1] for line in log if line[0] == "passed"}
+    assert announced == {loop.id for loop in passed}
 
 
 # -- pipelines

@@ -71,6 +71,10 @@ COMMAND_GROUPS = {
             "quarantine:quarantine",
             "Review quarantined lessons; revoke sources.",
         ),
+        "practice": (
+            "practice:practice",
+            "Try again the tasks that functions did not solve.",
+        ),
         "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
         "harden": (
             "harden:harden",
@@ -132,7 +136,16 @@ COMMAND_SETTINGS = {
     "ui": "port tenant",
     **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
 }
-COMMANDS_WITHOUT_DB = {"hook", "demo", "replay", "policy", "model", "judge", "db"}
+COMMANDS_WITHOUT_DB = {
+    "hook",
+    "demo",
+    "replay",
+    "policy",
+    "model",
+    "judge",
+    "db",
+    "practice",
+}
 COMMANDS_WITHOUT_JSON = {"serve", "ui", "worker"}
 
 

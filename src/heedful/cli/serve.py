@@ -22,6 +22,7 @@ from typer import Option
 from heedful.checks.loading import load
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import following, page, show
+from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
     embedder_of,
     judge_doubt,
@@ -311,6 +312,7 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
         mode=values.reflection_mode,
         patience=Patience(values.settled),
         pause=pause,
+        practice=practice_plan(values),
     )
 
 

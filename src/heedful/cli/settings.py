@@ -79,6 +79,22 @@ ANY_CASE = BeforeValidator(lambda text: text.lower() if isinstance(text, str) el
 Written = Annotated[str, Field(min_length=1, max_length=MAX_POLICY_CHARS)]
 
 
+class PracticeSettings(BaseModel):
+    """What workers practise: functions, as module:function, and what that may cost.
+
+    They do it once in each period `every`, a time such as 1d.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+
+    functions: list[Name] = Field(min_length=1)
+    calls: int = Field(200, ge=1)
+    tokens: int | None = Field(None, ge=1)
+    cost: float | None = Field(None, gt=0, allow_inf_nan=False)
+    next_rung: bool = False
+    every: Name = "1d"
+
+
 class Settings(BaseModel):
     """The settings of the command line.
 
@@ -130,6 +146,7 @@ class Settings(BaseModel):
     # A table is JSON in a variable of the environment.
     trust: dict[Name, Trust] | Json[dict[Name, Trust]] = {}
     hook: dict[str, Any] | Json[dict[str, Any]] = {}
+    practice: PracticeSettings | Json[PracticeSettings] | None = None
     checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = {}
     pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = {}
 

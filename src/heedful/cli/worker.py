@@ -21,6 +21,7 @@ from typer import Option
 
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import counted, current_command, say
+from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
     embedder_of,
     look_here,
@@ -42,7 +43,15 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.arrivals import Patience
 from heedful.models.contract import Model
 from heedful.sanitize import clean
-from heedful.service.jobs import JOB_QUEUES, Job, LocalQueue, Opens, Tools, sweep
+from heedful.service.jobs import (
+    JOB_QUEUES,
+    Job,
+    LocalQueue,
+    Opens,
+    PracticePlan,
+    Tools,
+    sweep,
+)
 from heedful.store import POSTGRES_PREFIXES, lessons, shown
 from heedful.store.store import Store
 
@@ -67,9 +76,10 @@ def worker(
 ) -> int:
     """Run the jobs that services put on the queue.
 
-    Jobs reflect on episodes, embed examples, dream, prune, compute the proof or drive
-    loops. Any number of workers can share one PostgreSQL database. After SIGTERM,
-    running jobs may finish. If a worker is killed, another worker repeats its job.
+    Jobs reflect on episodes, embed examples, dream, prune, compute the proof, practise
+    or drive loops. Any number of workers can share one PostgreSQL database. After
+    SIGTERM, running jobs may finish. If a worker is killed, another worker repeats its
+    job.
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
     neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
     """
@@ -88,6 +98,7 @@ def worker(
         loops=dict(map(_import_loop, drives or ())),
         unused_for=seconds_if_given("--unused-for", unused_for),
         keep=keep,
+        practice=practice_plan(values),
         names_model="model" in current_command().options and values.model != NO_MODEL,
     )
 
@@ -144,6 +155,7 @@ class WorkerRun:
     unused_for: float | None
     keep: int | None
     names_model: bool
+    practice: PracticePlan | None = None
 
     async def run(self) -> int:
         """Run jobs until cancelled, or with `once` until no job waits.
@@ -199,6 +211,7 @@ class WorkerRun:
             loops=self.loops,
             unused_for=self.unused_for,
             keep=self.keep,
+            practice=self.practice,
         )
 
     async def _run_on_server(self, tools: Tools, counts: JobCounts) -> None:

@@ -90,6 +90,12 @@ class Repeatable:
     judges: Sequence[Callable[..., Any]]
     drive: Drive
 
+    def own_memory(self) -> Memory:
+        """Return the memory of the function."""
+        memory = self.memory
+        assert memory is not None, "`check` refuses a function without a memory"
+        return Memory.of(memory, self.scope)
+
     def check(self) -> None:
         """Raise InvalidInput unless the function may be called again by itself."""
         name = self.memory_key
@@ -198,6 +204,67 @@ async def practise(
         return await work.run(progress)
     finally:
         loops.leave(work.owner)
+
+
+async def asked_most(functions: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Return functions with how many loops of users each has, those with most first.
+
+    Raises InvalidInput.
+    """
+    counts = []
+    for function in functions:
+        declaration = repeatable(function)
+        memory = declaration.own_memory()
+        loops_of_users = await memory.store.read(
+            memory.scope, practices.asked, declaration.memory_key
+        )
+        counts.append((function, loops_of_users))
+    return sorted(counts, key=lambda pair: -pair[1])
+
+
+async def practise_all(
+    functions: Sequence[Any],
+    *,
+    allowance: Allowance,
+    next_rung: bool = False,
+    progress: Callable[[Practice], None] | None = None,
+) -> list[Practice]:
+    """Practise functions in this order, each in its own memory, within one allowance.
+
+    A database counts what is spent of the allowance there, so what was spent in others
+    is taken off before.
+    """
+    records: list[Practice] = []
+    places: list[tuple[str, Scope]] = []
+    for function in functions:
+        memory = repeatable(function).own_memory()
+        place = (memory.store.url, memory.scope)
+        elsewhere = [
+            record
+            for record, other in zip(records, places, strict=True)
+            if other != place
+        ]
+        record = await practise(
+            memory,
+            function,
+            allowance=_left_of(allowance, elsewhere),
+            next_rung=next_rung,
+            progress=progress,
+        )
+        records.append(record)
+        places.append(place)
+    return records
+
+
+def _left_of(allowance: Allowance, records: Sequence[Practice]) -> Allowance:
+    """Return the allowance without what practices spent; nothing left is 0."""
+    left: dict[str, Any] = {}
+    for unit in ("calls", "tokens", "cost"):
+        limit = getattr(allowance, unit)
+        if limit is not None:
+            spent = sum(getattr(record, unit) for record in records)
+            left[unit] = max(0, limit - spent)
+    return replace(allowance, **left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ from attempt where loop in (select n from loop where tenant = :tenant and projec
 -- Count the calls of an attempt before they are made, unless they or another limit of the practice are reached.
 insert into spending (tenant, project, rung, day, calls)
 select :tenant, :project, :rung, :day, cast(:reserved as bigint) where cast(:reserved as bigint) <= :calls
+  and cast(:tokens as bigint) > 0 and cast(:cost as double precision) > 0
 on conflict (tenant, project, rung, day) do update set calls = spending.calls + :reserved
 where spending.calls + :reserved <= :calls and spending.tokens < :tokens and spending.cost < :cost
 returning calls;
