@@ -411,9 +411,12 @@ def prove(
     *evidence: tuple[str, int, int, int, int],
     share: float = 0.5,
     model: str = "",
+    has_ladder: bool = False,
 ) -> None:
     """Store the evidence of ended loops: (lesson, right where shown, wrong where shown,
     right where withheld, wrong where withheld), ...
+
+    Those with a ladder climbed where they were wrong, and then cost 5 in place of 1.
     """
 
     async def expose(store: Store) -> None:
@@ -440,6 +443,8 @@ def prove(
                         calls=1 if right else 3,
                         signatures=errors,
                         model=model,
+                        climbed=not right if has_ladder else None,
+                        cost=0.0 if not has_ladder else 1.0 if right else 5.0,
                     )
                     await store.write(
                         Scope(),
@@ -580,6 +585,29 @@ def test_proof_of_a_memory_on_trial(desk, session):
     assert document["missing"] == 0
     assert document["pending"] == 1
     assert document["shown"] + document["withheld"] == 60
+
+
+def test_proof_shows_who_climbs_and_what_a_loop_costs(desk, session):
+    prove(desk, ("good", 3, 1, 1, 3), has_ladder=True)
+    session(
+        (
+            "proof",
+            0,
+            "climbed         25 % against 75 %   gain +50 points, between",
+            "cost a loop     2 with memory, 4 without",
+        )
+    )
+    document = session(("proof --json", 0)).json
+    assert document["pooled"]["climbs"]["gain"] == 0.5
+    assert document["mean_cost"] == {"shown": 2.0, "withheld": 4.0}
+
+
+def test_proof_without_a_ladder_shows_no_climbs_and_no_cost(desk, session):
+    prove(desk, ("good", 3, 1, 1, 3))
+    session(("proof", 0, "!climbed", "!cost a loop"))
+    document = session(("proof --json", 0)).json
+    assert document["pooled"]["climbs"] is None
+    assert document["mean_cost"] is None
 
 
 def test_proof_is_split_by_model(desk, session):

@@ -15,9 +15,12 @@ from heedful.lessons.learn import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,
     Case,
+    CasesByModel,
     Cells,
     Comparison,
+    CostSum,
     Effect,
+    MeanCost,
     Proof,
     Wealth,
     _level,
@@ -29,6 +32,7 @@ from heedful.lessons.proof import (
     stakes,
     usefulness,
 )
+from heedful.lessons.proof import prove as prove_evidence
 
 Cases = dict[Any, Counter[Case]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all
@@ -52,7 +56,7 @@ def count_loops(
     counts = {(True, True): right, (True, False): wrong}
     counts |= {(False, True): right_without, (False, False): wrong_without}
     cells = {
-        (share, *kind, not kind[1], 1 if kind[1] else 3): n
+        (share, *kind, not kind[1], 1 if kind[1] else 3, None): n
         for kind, n in counts.items()
         if n
     }
@@ -297,6 +301,78 @@ def test_among_many_lessons_more_is_asked_of_each():
     assert len(list_hurting(several)) == 100
 
 
+# Loops with a ladder
+
+
+def count_climbs(*counts: tuple[bool, bool | None, int]) -> Cases:
+    """Loops that were shown memory or not, that climbed or not, and how many."""
+    cases = Counter[Case]()
+    for is_shown, climbed, number in counts:
+        cases[0.5, is_shown, not climbed, False, 1, climbed] += number
+    return {None: cases}
+
+
+def test_climbs_are_compared_between_loops_with_and_without_memory():
+    climbed = prove_cases(
+        count_climbs(
+            (True, True, 20),
+            (True, False, 180),
+            (False, True, 120),
+            (False, False, 80),
+        ),
+        0,
+    ).pooled.climbs
+    assert climbed is not None
+    assert climbed.shown == pytest.approx(0.1)
+    assert climbed.withheld == pytest.approx(0.6)
+    assert climbed.gain == pytest.approx(0.5)
+    assert 0 < climbed.low < 0.5 < climbed.high < 1
+
+
+def test_loops_without_a_ladder_say_nothing_of_climbs():
+    climbs = count_climbs((True, True, 1), (False, False, 1))
+    climbs[None] += Counter({(0.5, True, True, False, 1, None): 50})
+    pooled = prove_cases(climbs, 0).pooled
+    assert pooled.shown == 51
+    assert pooled.climbs is not None
+    assert pooled.climbs.shown == 1.0
+    assert prove_cases(count_climbs((True, None, 9)), 0).pooled.climbs is None
+
+
+def price(share: float, shown: bool, loops: int, cost: float) -> CostSum:
+    return CostSum(share=share, shown=shown, loops=loops, cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("sums", "mean"),
+    [
+        pytest.param([], None, id="no loop has a cost"),
+        pytest.param([price(0.1, True, 4, 0.0)], None, id="all loops are free"),
+        pytest.param([price(0.0, True, 4, 8.0)], MeanCost(2.0, None), id="no coin"),
+        pytest.param(
+            [price(0.1, True, 9, 9.0), price(0.1, False, 1, 5.0)],
+            MeanCost(1.0, 5.0),
+            id="with and without memory",
+        ),
+        pytest.param(
+            [price(0.0, True, 9, 90.0), price(0.1, True, 2, 4.0)],
+            MeanCost(2.0, None),
+            id="loops without a coin are left out",
+        ),
+        pytest.param(
+            [price(0.5, True, 1, 1.0), price(0.75, True, 1, 4.0)],
+            MeanCost(3.0, None),
+            id="the share of the holdout changed",
+        ),
+    ],
+)
+def test_the_mean_cost_of_a_loop(sums, mean):
+    evidence = CasesByModel(cases={"m": {}}, pending={}, costs={"m": sums})
+    assert prove_evidence(evidence).mean_cost == mean
+    assert prove_evidence(evidence, "m").mean_cost == mean
+    assert prove_evidence(evidence, "other").mean_cost is None
+
+
 # What always holds
 
 small = st.integers(0, 40)
@@ -328,6 +404,7 @@ one_case = st.tuples(
     st.booleans(),
     st.booleans(),
     st.integers(0, 12),
+    st.sampled_from([None, False, True]),
 ).map(lambda case: (case[0], case[1] or not case[0], *case[2:]))
 
 

@@ -1,19 +1,23 @@
 """What the store knows of ladders: who answered, what it cost, week by week."""
 
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Rung
-from heedful.lessons.lesson import Scope
+from heedful.drive.report import open_loop
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.proof import MeanCost
 from heedful.loop.decide import Policy
 from heedful.loop.record import Usage
 from heedful.loop.rungs import LadderFigures
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
-from heedful.store import ladders
+from heedful.store import exposures, ladders
 from heedful.testing import ScriptedModel
 
 pytestmark = pytest.mark.both
@@ -104,3 +108,82 @@ async def test_proof_has_the_figures_and_those_of_one_first_model(store):
     of_model = (await memory.prove("other")).ladders
     assert of_model.tasks == 1
     assert [rung.model for rung in of_model.rungs] == ["other", "l"]
+
+
+# -- whether memory saves climbs
+
+
+async def record_loop(
+    store: Any, loop: str, shown: bool, outcome: Outcome | None = None
+) -> None:
+    """Record that a loop was shown a lesson, or not, and how it ended."""
+    exposure = Exposure("check/a", loop, shown=shown, signature="a", share=0.5)
+    await store.write(
+        Scope(), exposures.remember, (), exposures=[exposure], outcome=outcome
+    )
+
+
+async def test_proof_compares_climbs_and_costs(store):
+    for loop, is_shown, climbed, cost in (
+        ("a", True, False, 1.0),
+        ("b", True, True, 4.0),
+        ("c", False, True, 6.0),
+        ("d", False, True, 4.0),
+    ):
+        end = Outcome(loop, not climbed, calls=1, climbed=climbed, cost=cost)
+        await record_loop(store, loop, is_shown, end)
+    proof = await Memory(store).prove()
+    climbs = proof.pooled.climbs
+    assert climbs is not None
+    assert climbs.shown == 0.5
+    assert climbs.withheld == 1.0
+    assert climbs.gain == 0.5
+    assert proof.mean_cost == MeanCost(2.5, 5.0)
+
+
+async def test_a_loop_that_began_higher_is_left_out(store):
+    began_higher = Outcome("a", False, calls=1, rung=2, climbed=True, cost=9.0)
+    await record_loop(store, "a", True, began_higher)
+    proof = await Memory(store).prove()
+    assert proof.pooled.climbs is None
+    assert proof.mean_cost is None
+
+
+@pytest.mark.parametrize(
+    ("rungs", "climbs"),
+    [
+        pytest.param(["s", "l"], 1.0, id="with a ladder it counts as climbed"),
+        pytest.param([], None, id="without one it says nothing"),
+    ],
+)
+async def test_a_loop_that_was_given_up(store, monkeypatch, rungs, climbs):
+    await open_loop("a", "t", store=store, rungs=rungs)
+    await record_loop(store, "a", True)
+    later = time.time() + 2 * exposures.ABANDONED_LOOP_SECONDS
+    monkeypatch.setattr(exposures, "time", SimpleNamespace(time=lambda: later))
+    proof = await Memory(store).prove()
+    effect = proof.pooled.climbs
+    assert proof.pooled.shown == 1
+    assert (effect.shown if effect else None) == climbs
+    assert proof.mean_cost is None
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "climbed", "cost"),
+    [
+        pytest.param(["right"], [], 0.0, 5.0, id="the first model is right"),
+        pytest.param(["wrong"], ["right"], 1.0, 25.0, id="another one is needed"),
+    ],
+)
+async def test_an_ended_loop_says_whether_it_climbed(
+    store, small, large, climbed, cost
+):
+    memory = Memory(store)
+    await climb(store, Named("s", "wrong"), Named("l", "right"), memory=memory)
+    second = await climb(store, Named("s", *small), Named("l", *large), memory=memory)
+    assert second.briefing is not None
+    assert second.briefing.exposures
+    proof = await memory.prove()
+    assert proof.pooled.climbs is not None
+    assert proof.pooled.climbs.shown == climbed
+    assert proof.mean_cost == MeanCost(cost, None)

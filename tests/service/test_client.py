@@ -10,6 +10,7 @@ import pytest
 
 import heedful
 from heedful import errors
+from heedful.lessons.proof import MeanCost
 from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys, loops
@@ -181,9 +182,14 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
             calls=1,
             signatures=frozenset({"0123456789abcdef"}),
             model="small-1b",
+            climbed=True,
+            cost=0.5,
         )
     )
     proof = await client.prove()
+    assert proof.mean_cost == MeanCost(0.5, None)
+    assert proof.pooled.climbs is not None
+    assert proof.pooled.climbs.shown == 1.0
     assert proof.pending == 0
     assert proof.pooled.shown == 1
     assert proof == await place.memory.prove()

@@ -88,8 +88,13 @@ def count_uses(path: Any) -> dict[str, tuple[int, int]]:
 
 
 def compare_hurting(name: str) -> Comparison:
-    cases = {(0.1, True, False, False, 1): 200, (0.1, False, True, False, 1): 40}
-    (comparison,) = prove_cases({f"check/{name}": cases}, 0).lessons
+    cases: Cases = {
+        f"check/{name}": {
+            (0.1, True, False, False, 1, None): 200,
+            (0.1, False, True, False, 1, None): 40,
+        }
+    }
+    (comparison,) = prove_cases(cases, 0).lessons
     assert comparison.conclusion == "hurts"
     return comparison
 
@@ -166,6 +171,8 @@ opportunity = st.fixed_dictionaries(
         "calls": st.integers(0, 20),
         "wrong": st.frozensets(st.sampled_from(NAMES)),
         "model": st.sampled_from(["", "small-1b", "large-70b"]),
+        "climbed": st.sampled_from([None, False, True]),
+        "cost": st.integers(0, 4),
     }
 )
 
@@ -187,11 +194,14 @@ def build_loop(
         calls=draw["calls"],
         signatures=draw["wrong"],
         model=draw["model"],
+        climbed=draw["climbed"],
+        cost=float(draw["cost"]),
     )
     if draw["lasted"] is not None and draw["lasted"] <= ABANDONED_LOOP_SECONDS:
         return exposures, end, end
     late = draw["lasted"] is not None
-    # These loops are not stored: only an outcome names their model.
+    # These loops are not stored: only an outcome names their model, and nothing says
+    # that they had a ladder.
     given_up = Outcome(
         loop,
         False,
@@ -217,14 +227,18 @@ def count_cases(
     calls = min(end.calls, MAX_COUNTED_CALLS)
     alone = len(ranked) == 1
     recurred = [exposure.signature in end.signatures for exposure in ranked]
+
+    def result(again: bool) -> tuple[bool, bool, int]:
+        return end.right_at_once, again, calls
+
     for exposure, again in zip(ranked, recurred, strict=True):
         if alone or not first.together:
             yield (
                 exposure.lesson,
-                (exposure.share, exposure.shown, end.right_at_once, again, calls),
+                (exposure.share, exposure.shown, *result(again), end.climbed),
             )
     if alone or first.together or not first.share:
-        yield None, (first.share, first.shown, end.right_at_once, any(recurred), calls)
+        yield None, (first.share, first.shown, *result(any(recurred)), end.climbed)
 
 
 @given(st.lists(opportunity, max_size=12))
@@ -232,6 +246,7 @@ def test_the_database_counts_each_case_once(draws: list[dict[str, Any]]):
     cases: dict[str, dict[Any, Counter[Case]]] = defaultdict(
         lambda: defaultdict(Counter)
     )
+    costs = Counter[tuple[str, float, bool]]()
     waiting = 0
     with opened(":memory:") as store:
 
@@ -260,6 +275,8 @@ def test_the_database_counts_each_case_once(draws: list[dict[str, Any]]):
                 if end is not None:
                     for name, case in count_cases(ranked, end):
                         cases[end.model][name][case] += 1
+                        if name is None:
+                            costs[end.model, case[0], case[1]] += int(end.cost)
                 waiting += end is None and draw["began"] + ABANDONED_LOOP_SECONDS >= NOW
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(exposure_store, "time", SimpleNamespace(time=lambda: NOW))
@@ -267,6 +284,11 @@ def test_the_database_counts_each_case_once(draws: list[dict[str, Any]]):
 
         counted = asyncio.run(store.write(Scope(), fill))
     assert counted.cases == cases
+    counted_costs = Counter[tuple[str, float, bool]]()
+    for model, sums in counted.costs.items():
+        for cost in sums:
+            counted_costs[model, cost.share, cost.shown] += int(cost.cost)
+    assert +counted_costs == +costs
     assert sum(counted.pending.values()) == waiting
 
 
@@ -391,7 +413,7 @@ async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(
     assert "check/a" not in await read_cases(store)
     await write(store, [exposure_of("a", "after")], Outcome("after", True, calls=1))
     cases = await read_cases(store)
-    assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
+    assert cases["check/a"] == {(0.1, True, True, False, 1, None): 1}
     assert sum(cases[None].values()) == 2  # memory as a whole forgets nothing
     # A person decides about these words.
     assert await conclude(store, {}, [compare_hurting("a")]) == []

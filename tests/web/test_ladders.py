@@ -2,6 +2,8 @@
 
 import pytest
 
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.store import exposures
 from tests.service.support import read_data
 from tests.web.support import browsing, fill
 
@@ -80,3 +82,41 @@ def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
         assert data["rungs"] == []
         assert "rung" not in browser.get("/loops/stopped").text
         assert "rung" not in browser.get("/loops").text
+
+
+@pytest.mark.both
+def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        assert "Mean cost of a loop" not in browser.get("/proof").text
+
+        for loop, is_shown, climbed, cost in (
+            ("a", True, False, 2),
+            ("b", False, True, 6),
+        ):
+            exposure = Exposure(
+                "check/a", loop, shown=is_shown, signature="a", share=0.5
+            )
+            end = Outcome(
+                loop,
+                is_shown,
+                calls=1,
+                climbed=climbed,
+                cost=float(cost),
+                model="small",
+            )
+            work = browser.api.setup.store.write(
+                Scope("acme", "main"),
+                exposures.remember,
+                (),
+                exposures=[exposure],
+                outcome=end,
+            )
+            browser.api.run(work)
+
+        page = browser.get("/proof").text
+        data = browser.get("/proof.json").json()
+        assert "0 % of the loops with memory, 100 % without" in page
+        assert "Mean cost of a loop: 2 with memory, 6 without" in page
+        assert data["pooled"]["climbs"]["gain"] == 1.0
+        assert data["mean_cost"] == {"shown": 2.0, "withheld": 6.0}

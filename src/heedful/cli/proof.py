@@ -100,6 +100,7 @@ def proof(
         "pooled": pooled,
         "balance": evidence.proof.balance,
         "models": evidence.proof.models,
+        "mean_cost": evidence.proof.mean_cost,
         "ladders": evidence.proof.ladders,
         "lessons": [_lesson_document(lesson, result) for lesson, result in pairs],
         "pending": evidence.proof.pending,

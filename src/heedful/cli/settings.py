@@ -235,9 +235,9 @@ class Settings(BaseModel):
         """
         first, *others = self.models
         if others and "model" in current_command().options:
-            named = ",".join(map(shown_model, self.models))
+            names = ",".join(map(shown_model, self.models))
             raise UsageError(
-                f"--model is {named!r}, but this command asks one model; give one: "
+                f"--model is {names!r}, but this command asks one model; give one: "
                 f"--model {shown_model(first)}"
             )
         return self.model_copy(update={"model": first})

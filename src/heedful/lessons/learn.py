@@ -128,6 +128,7 @@ def outcome_of(
     digests = frozenset(signature(check, key).digest for check, key in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
     passed_first = first is not None and first.passes(loop.goals)
+    climb = loop.climb()
     return Outcome(
         loop.id,
         passed_first,
@@ -137,6 +138,8 @@ def outcome_of(
         rules=rules,
         model=loop.model,
         rung=loop.attempts[0].rung if loop.attempts else loop.rung,
+        climbed=None if climb is None else climb.climbed,
+        cost=loop.usage.cost,
     )
 
 

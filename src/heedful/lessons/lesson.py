@@ -450,7 +450,8 @@ class Outcome:
     `signatures` are the digests of the errors of its attempts. Abandoned loops have an
     outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
     key that it broke. `model` made the attempts of the first rung, "" if it is
-    unknown. `rung` made the first attempt.
+    unknown. `rung` made the first attempt, and `climbed` says whether a higher one made
+    another; None without a ladder. `cost` is that of all attempts.
     """
 
     loop: str
@@ -462,6 +463,8 @@ class Outcome:
     rules: frozenset[str] = frozenset()
     model: str = ""
     rung: int = 1
+    climbed: bool | None = None
+    cost: float = 0.0
 
 
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]

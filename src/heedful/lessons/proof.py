@@ -128,8 +128,9 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
 NO_CONCLUSION: Conclusion = "insufficient data"
 # One loop with or without a lesson: (the probability that it is withheld, whether it
-# was shown, whether the first attempt passed, whether the error recurred, model calls).
-Case = tuple[float, bool, bool, bool, int]
+# was shown, whether the first attempt passed, whether the error recurred, model calls,
+# whether a higher rung was needed: None without a ladder).
+Case = tuple[float, bool, bool, bool, int, bool | None]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[str | None, Mapping[Case, int]]
 # Model calls of a loop count up to this, and so do abandoned loops: intervals need a
@@ -166,7 +167,9 @@ class Comparison:
     A `lesson` of None means all of them. `uplift` compares the share of loops that
     passed at the first attempt, `recurrence` the share in which the lesson's error
     occurred again (its gain is the reduction), `calls` the model calls of a loop (its
-    gain is the calls saved).
+    gain is the calls saved). `climbs` compares the share of loops with a ladder, begun
+    on its first rung, that needed a higher one (its gain is the reduction); it is None
+    without such loops.
     """
 
     lesson: str | None
@@ -177,6 +180,7 @@ class Comparison:
     recurrence: Effect
     calls: Effect
     conclusion: Conclusion
+    climbs: Effect | None = None
 
     def __str__(self) -> str:
         """Return one sentence: shares in percent, the uplift in percentage points."""
@@ -225,6 +229,31 @@ class Balance:
     missing: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSum:
+    """The `cost` of so many `loops` together, with or without memory as a whole.
+
+    `share` is the probability that memory was withheld, and `shown` says whether it was
+    shown.
+    """
+
+    share: float
+    shown: bool
+    loops: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeanCost:
+    """The mean cost of a loop with and without memory, None without such loops.
+
+    Loops are weighted as `Effect` says. A cost has no bound, so it has no interval.
+    """
+
+    shown: float | None
+    withheld: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Memory as a whole, each lesson by name, and how many loops have no outcome.
@@ -232,7 +261,8 @@ class Proof:
     `balance` is about memory as a whole, too. `models` has memory as a whole for the
     loops of each model, by its name, which is "" if it is unknown. Each of their
     intervals is valid by itself. `ladders` has what each rung answered and spent in
-    loops with several generators.
+    loops with several generators. `mean_cost` is None if no loop that is compared has
+    a cost.
     """
 
     pooled: Comparison
@@ -241,6 +271,7 @@ class Proof:
     balance: Balance
     models: Mapping[str, Comparison] = field(default_factory=dict)
     ladders: LadderFigures = LadderFigures()
+    mean_cost: MeanCost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,11 +279,13 @@ class CasesByModel:
     """What loops did with and without lessons, by the name of their model.
 
     `cases` are those of loops that ended, `pending` counts the loops without an
-    outcome. The name is "" for loops whose model is unknown.
+    outcome. The name is "" for loops whose model is unknown. `costs` has the costs of
+    loops with memory as a whole, and of those without.
     """
 
     cases: Mapping[str, Cases]
     pending: Mapping[str, int]
+    costs: Mapping[str, Sequence[CostSum]] = field(default_factory=dict)
 
     def cases_of(self, model: str = "") -> Cases:
         """Return the cases of the loops of a model; of all loops without a name."""
@@ -264,6 +297,35 @@ class CasesByModel:
             for lesson, counts in cases.items():
                 sums[lesson].update(counts)
         return sums
+
+    def costs_of(self, model: str = "") -> Sequence[CostSum]:
+        """Return the costs of the loops of a model; of all loops without a name."""
+        if model:
+            return self.costs.get(model, ())
+        return [cost for costs in self.costs.values() for cost in costs]
+
+
+def _mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
+    """Return the mean cost of loops with and without memory; None if no loop has one.
+
+    As in a comparison, loops without a holdout count only if there are no others.
+    """
+    if not any(cost.cost for cost in costs):
+        return None
+
+    compared = [cost for cost in costs if cost.share > 0] or costs
+    means: list[float | None] = []
+    for is_shown in (True, False):
+        weighted_cost = 0.0
+        weighted_loops = 0.0
+        for cost in compared:
+            if cost.shown == is_shown:
+                probability = 1 - cost.share if is_shown else cost.share
+                weight = 1 / probability
+                weighted_cost += weight * cost.cost
+                weighted_loops += weight * cost.loops
+        means.append(weighted_cost / weighted_loops if weighted_loops else None)
+    return MeanCost(*means)
 
 
 def usefulness(comparison: Comparison) -> float:
@@ -289,7 +351,8 @@ def prove(evidence: CasesByModel, model: str = "") -> Proof:
         name: compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
     }
     proof = prove_cases(evidence.cases_of(model), pending)
-    return replace(proof, models=models)
+    mean_cost = _mean_cost(evidence.costs_of(model))
+    return replace(proof, models=models, mean_cost=mean_cost)
 
 
 def compare_pooled(cases: Cases) -> Comparison:
@@ -393,6 +456,7 @@ class _Table:
     right: Cells
     again: Cells
     calls: Cells
+    climbs: Cells
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
@@ -402,12 +466,18 @@ class _Table:
         right = Counter[tuple[float, bool, float]]()
         recurrences = Counter[tuple[float, bool, float]]()
         calls = Counter[tuple[float, bool, float]]()
-        for (share, was_shown, at_once, recurred, calls_made), n in cases.items():
+        climbs = Counter[tuple[float, bool, float]]()
+        for case, n in cases.items():
+            share, was_shown, at_once, recurred, calls_made, climbed = case
             counted_calls = min(max(calls_made, 0), MAX_COUNTED_CALLS)
             right[share, was_shown, float(at_once)] += n
             recurrences[share, was_shown, float(recurred)] += n
             calls[share, was_shown, counted_calls / MAX_COUNTED_CALLS] += n
-        return cls(lesson=lesson, right=right, again=recurrences, calls=calls)
+            if climbed is not None:
+                climbs[share, was_shown, float(climbed)] += n
+        return cls(
+            lesson=lesson, right=right, again=recurrences, calls=calls, climbs=climbs
+        )
 
     def evidence(self, better: bool) -> float:
         """Return the log of the evidence that the lesson helps (`better`) or hurts."""
@@ -428,6 +498,9 @@ class _Table:
         level = END_ERROR_LEVEL
         recurrence = _effect(self.again, level, level, fewer=True)
         calls = _effect(self.calls, level, level, fewer=True, unit=MAX_COUNTED_CALLS)
+        climbs = None
+        if self.climbs:
+            climbs = _effect(self.climbs, level, level, fewer=True)
 
         shown_loops = _count_shown(self.right)
         return Comparison(
@@ -438,6 +511,7 @@ class _Table:
             recurrence=recurrence,
             calls=calls,
             conclusion=_conclude(uplift),
+            climbs=climbs,
         )
 
 

@@ -444,6 +444,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         }
         if outcome.model:
             body["model"] = outcome.model
+        if outcome.climbed is not None:
+            body["climbed"] = outcome.climbed
+        if outcome.cost:
+            body["cost"] = outcome.cost
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self, model: str = "") -> Proof:

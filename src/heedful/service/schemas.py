@@ -595,6 +595,9 @@ _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 class NewOutcome(Body):
     """How a loop ended, with the `signatures` of its errors, as `/v1/seen` returns
     them.
+
+    `climbed` says of a loop with several models whether another than the first made an
+    attempt. `cost` is that of all attempts.
     """
 
     loop: LoopName
@@ -603,6 +606,8 @@ class NewOutcome(Body):
     signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
     memory_key: MemoryKey = ""
     model: ModelName = ""
+    climbed: bool | None = None
+    cost: Annotated[float, Field(ge=0, le=record.MAX_SCORE)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -612,15 +617,17 @@ class ProofAnswer:
 
     With a `model`, only loops of this model count. `models` has the total for each
     model, by its name, which is "" if it is unknown. `balance` is what memory changed
-    in all loops that were shown it. `ladders` has what each rung answered and spent in
-    the newest loops with several generators. `verdict` is the one in force, "" without
-    one: if memory "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
+    in all loops that were shown it, and `mean_cost` that of a loop with and without
+    it. `ladders` has what each rung answered and spent in the newest loops with several
+    generators. `verdict` is the one in force, "" without one: if memory "hurts", it is
+    shown to one loop in 40, unless the `holdout` is 0.
     """
 
     model: str
     pooled: proof.Comparison
     balance: proof.Balance
     models: dict[str, proof.Comparison]
+    mean_cost: proof.MeanCost | None
     ladders: LadderFigures
     lessons: list[proof.Comparison]
     pending: int

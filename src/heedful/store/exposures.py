@@ -141,6 +141,8 @@ def _record_outcome(
         "loop": outcome.loop,
         "right_at_once": outcome.right_at_once,
         "calls": outcome.calls,
+        "climbed": outcome.climbed,
+        "cost": outcome.cost,
         "memory_key": outcome.memory_key,
         "model": storable(outcome.model),
         "rung": outcome.rung,
@@ -271,7 +273,8 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
 
     The key None holds the cases of memory as a whole, with one case for each loop. If a
     loop has no outcome after a day, heedful assumes that its first attempt failed, that
-    every error occurred again, and that it made `MAX_COUNTED_CALLS` calls. If a lesson
+    every error occurred again, that it made `MAX_COUNTED_CALLS` calls, and that it
+    climbed if it had a ladder. If a lesson
     was restored or its text was replaced, only loops after that count. With
     `recent`, only the newest `MAX_RECENT_LOOPS` count, and of them those that began
     after the last lesson was retired, kept from a model, edited or revoked.
@@ -281,18 +284,35 @@ def evidence(db: Db, scope: Scope, recent: bool = False) -> CasesByModel:
         (row,) = db.all("recent_since", scope, loops=MAX_RECENT_LOOPS)
         since = row["at"]
 
-    from heedful.lessons.proof import MAX_COUNTED_CALLS, CasesByModel
+    from heedful.lessons.proof import MAX_COUNTED_CALLS, CasesByModel, CostSum
 
     times = {"day": ABANDONED_LOOP_SECONDS, "now": time.time()}
     cases: defaultdict[str, dict[str | None, dict[Case, int]]] = defaultdict(dict)
+    costs: defaultdict[str, list[CostSum]] = defaultdict(list)
     limits = {**times, "most": MAX_COUNTED_CALLS, "since": since}
     for row in db.all("read_evidence", scope, **limits):
-        model, lesson, share, is_shown, right_at_once, recurred, calls, count = row
-        case = (share, bool(is_shown), bool(right_at_once), bool(recurred), calls)
-        cases[model].setdefault(lesson, {})[case] = count
+        climbed = row["climbed"]
+        case = (
+            row["share"],
+            bool(row["shown"]),
+            bool(row["right_at_once"]),
+            bool(row["recurred"]),
+            row["calls"],
+            None if climbed is None else bool(climbed),
+        )
+        cases[row["model"]].setdefault(row["lesson"], {})[case] = row["n"]
+        if row["priced"]:
+            cost = CostSum(
+                share=row["share"],
+                shown=bool(row["shown"]),
+                loops=row["priced"],
+                cost=row["cost"],
+            )
+            costs[row["model"]].append(cost)
 
     rows = db.all("count_pending", scope, **times)
-    return CasesByModel(cases=cases, pending={row["model"]: row["n"] for row in rows})
+    pending = {row["model"]: row["n"] for row in rows}
+    return CasesByModel(cases=cases, pending=pending, costs=costs)
 
 
 @resumable(result=list[str])

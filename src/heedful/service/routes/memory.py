@@ -155,6 +155,8 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
         signatures=frozenset(body.signatures),
         memory_key=body.memory_key,
         model=body.model,
+        climbed=body.climbed,
+        cost=body.cost,
     )
     await caller.write(exposures.remember, (), outcome=outcome)
 
@@ -183,6 +185,7 @@ async def proof(
         pooled=proven.pooled,
         balance=proven.balance,
         models=dict(proven.models),
+        mean_cost=proven.mean_cost,
         ladders=proven.ladders,
         lessons=most_exposed_first[:limit],
         pending=proven.pending,

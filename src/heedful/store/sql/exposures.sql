@@ -1,12 +1,12 @@
 -- name: insert_outcome
 -- The outcome gets the next number of its scope. A key with :most outcomes in a day gets none. A loop without exposures has
 -- no outcome.
-insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, model, rung, via, at)
+insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, model, rung, climbed, cost, via, at)
 select :tenant, :project, :loop,
        case when :via = '' or :most > (
          select count(*) from outcome where tenant = :tenant and via = :via and at > :now - :day and n is not null
        ) then (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project) end,
-       :right_at_once, :calls, :signatures, :model, :rung, :via, :now
+       :right_at_once, :calls, :signatures, :model, :rung, :climbed, :cost, :via, :now
 where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)
 on conflict do nothing
 returning n;
@@ -79,6 +79,11 @@ with given_up as materialized (
          case when o.at <= x.at + :day then o.right_at_once else false end as right_at_once,
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls,
+         -- A loop with a ladder that was given up counts as one that climbed; what it cost is unknown.
+         case when o.at <= x.at + :day then o.climbed else (
+           select true from loop l where l.tenant = :tenant and l.project = :project and l.id = x.loop and l.ladder <> ''
+         ) end as climbed,
+         case when o.at <= x.at + :day then o.cost end as cost,
          -- Without an outcome, it is the model that the stored loop names.
          coalesce(o.model, (
            select l.model from loop l where l.tenant = :tenant and l.project = :project and l.id = x.loop
@@ -89,15 +94,16 @@ with given_up as materialized (
   where x.tenant = :tenant and x.project = :project and x.at >= :since and (o.n is not null and o.rung = 1 or o.loop is null
     and x.share > 0 and x.at + :day < :now and (x.via = '' or x.loop in (select loop from given_up)))
 )
-select model, lesson, share, shown, right_at_once, recurred, calls, count(*) as n
+select model, lesson, share, shown, right_at_once, recurred, calls, climbed, count(*) as n, 0 as priced, 0.0 as cost
 from opportunity where not shared and not before
-group by 1, 2, 3, 4, 5, 6, 7
+group by 1, 2, 3, 4, 5, 6, 7, 8
 union all
-select model, null, share, shown, right_at_once, recurred, calls, count(*) from (
+select model, null, share, shown, right_at_once, recurred, calls, climbed, count(*), count(cost), coalesce(sum(cost), 0.0)
+from (
   -- One row for each loop, because its lessons were shown or withheld together.
-  select model, share, shown, right_at_once, max(recurred) as recurred, calls
-  from opportunity where not apart group by loop, model, share, shown, right_at_once, calls
-) as pooled group by 1, 3, 4, 5, 6, 7;
+  select model, share, shown, right_at_once, max(recurred) as recurred, calls, climbed, cost
+  from opportunity where not apart group by loop, model, share, shown, right_at_once, calls, climbed, cost
+) as pooled group by 1, 3, 4, 5, 6, 7, 8;
 
 -- name: count_pending
 -- The loops with exposures that may still end, for each model.

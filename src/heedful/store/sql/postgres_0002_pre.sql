@@ -266,6 +266,8 @@ alter table loop add column practises text collate "C" not null default '';
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
 alter table override add column rung bigint not null default 1;
 alter table outcome add column rung bigint not null default 1;
+alter table outcome add column climbed boolean;
+alter table outcome add column cost double precision not null default 0;
 -- The models (JSON) whose loops a proof says a lesson hurts: these are not shown it.
 alter table lesson add column unfit_for text collate "C" not null default '[]';
 -- Episodes whose lessons a model rewords.

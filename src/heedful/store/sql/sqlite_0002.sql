@@ -33,6 +33,8 @@ alter table loop add column practises text not null default '';
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
 alter table override add column rung integer not null default 1;
 alter table outcome add column rung integer not null default 1;
+alter table outcome add column climbed boolean;
+alter table outcome add column cost real not null default 0;
 
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
 -- has put another file in its place.

@@ -301,7 +301,7 @@ create table exposure (
 
 -- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1; it is null for an outcome that
 -- does not count, because its key had reported enough of them that day. `model` made the attempts of the first rung, '' if it
--- is unknown. `rung` made the first attempt.
+-- is unknown. `rung` made the first attempt; `climbed` says whether a higher one was needed, null without a ladder.
 create table outcome (
   tenant text not null,
   project text not null,
@@ -312,6 +312,8 @@ create table outcome (
   signatures text not null,
   model text not null default '',
   rung integer not null default 1,
+  climbed boolean,
+  cost real not null default 0,
   via text not null default '',
   at real not null,
   primary key (tenant, project, loop)
