@@ -196,6 +196,16 @@ async def test_only_with_next_rung_do_further_generators_make_attempts(memory):
     assert record.learnt >= 1
 
 
+async def test_a_cleared_memory_practises_again_what_it_had_learnt(memory):
+    worker = Worker(memory)
+    await worker.fail("a")
+    worker.known.add("a")
+    await memory.practice(worker.function)
+    await memory.clear()
+    record = await memory.practice(worker.function)
+    assert record.learnt == 1
+
+
 # -- what is refused
 
 
