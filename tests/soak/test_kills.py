@@ -308,7 +308,7 @@ def test_killed_practices_share_the_work_and_repeat_nothing(tmp_path, new_databa
     kills = 0
     while kills < min(MAX_PRACTICE_KILLS, 3 * SOAK):
         url = new_database()
-        log = tmp_path / f"practice {kills}.log"
+        log = tmp_path / f"practice {os.urandom(4).hex()}.log"
         asyncio.run(ask(url))
         night = ("practise", url, log, "night", PRACTICE_CALLS)
         kills += killed_together(*night, chance=chance, seconds=0.15)
