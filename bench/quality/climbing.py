@@ -65,8 +65,8 @@ class Limit:
 
 
 LIMITS = (
-    Limit(name="two a rung", calls=2 * SMALL_CALLS, large_calls=SMALL_CALLS),
-    Limit(name="three in all", calls=CALLS, large_calls=CALLS),
+    Limit(name="two_a_rung", calls=2 * SMALL_CALLS, large_calls=SMALL_CALLS),
+    Limit(name="three_in_all", calls=CALLS, large_calls=CALLS),
 )
 
 
