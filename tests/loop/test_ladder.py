@@ -19,7 +19,7 @@ from heedful.loop.decide import (
     standing_of,
 )
 from heedful.loop.explain import explain
-from heedful.loop.ladder import Ladder
+from heedful.loop.ladder import Closing, Ladder
 from heedful.loop.record import Evaluation, Loop, Override, Usage
 from heedful.loop.stop import (
     All,
@@ -263,7 +263,7 @@ def test_a_climb_by_plan_says_why():
     [
         pytest.param(THREE, 1, 2, id="the next one above"),
         pytest.param(THREE, 3, 2, id="the next one below"),
-        pytest.param(replace(THREE, closed=(2,)), 3, 1, id="one that is not closed"),
+        pytest.param(THREE.close(2, 0, "down"), 3, 1, id="one that is not closed"),
         pytest.param(replace(TWO, tries=(None, 0)), 1, 2, id="one that is not planned"),
     ],
 )
@@ -279,8 +279,30 @@ def test_another_rung_begins_a_loop_if_one_is_closed(ladder, closed, instead):
     ]
 
 
+def test_a_closing_counts_from_the_attempt_before_it():
+    policy = Policy((MaxAttempts(3),))
+    loop = climbed("112")
+    changed, _ = close_rung(loop.upto(2), again(loop.upto(2), policy), "down")
+    whole = replace(loop, ladder=changed.ladder)
+    assert again(whole.upto(1), policy).rung == 1
+    assert "attempt 1: x -> again\n" in str(explain(whole, policy))
+
+
+def test_a_plan_that_skipped_the_small_model_asks_it_if_the_large_one_fails():
+    loop = climbed("2", ladder=replace(TWO, tries=(0, None)))
+    _, verdict = close_rung(loop, again(loop, Policy((MaxAttempts(2),))), "down")
+    assert isinstance(verdict, Again)
+    assert verdict.rung == 1
+
+
+def test_a_cancelled_loop_is_not_closed_as_well():
+    ladder = TWO.close(2, 0, "spent")
+    verdict = done(climbed("1", ladder=ladder, cancelled="ann"), ONCE)
+    assert [stop.rule for stop in verdict.stopped_by] == ["cancelled", "attempts"]
+
+
 def test_a_loop_ends_before_it_begins_if_all_rungs_are_closed():
-    loop = Loop("loop", ladder=replace(TWO, closed=(2,)))
+    loop = Loop("loop", ladder=replace(TWO, closings=(Closing(2),)))
     closed, end = close_rung(loop, Again(rung=1), "spent")
     assert isinstance(end, Done)
     assert end.best is None
@@ -337,7 +359,8 @@ def test_the_next_rung_goes_on_if_one_is_closed_under_way():
 def test_a_ladder_and_its_verdicts_are_stored_without_loss(tries, closed):
     if all(limit == 0 for limit in tries):
         tries[0] = None
-    ladder = replace(THREE, tries=tuple(tries), closed=tuple(sorted(closed)))
+    closings = tuple(Closing(rung, 1, "down") for rung in sorted(closed))
+    ladder = replace(THREE, tries=tuple(tries), closings=closings)
     assert codec.from_document(Ladder, codec.to_document(ladder)) == ladder
     verdict = decide(climbed("1", ladder=ladder), ONCE)
     assert codec.verdict_from(codec.verdict_to(verdict)) == verdict
@@ -362,7 +385,8 @@ def test_the_explanation_names_the_rung():
         pytest.param({"names": ("a", "b"), "tries": (0, 0)}, id="no rung may try"),
         pytest.param({"names": ("a", "b"), "tries": (-1, None)}, id="below 0"),
         pytest.param(
-            {"names": ("a", "b"), "closed": (3,)}, id="a closed rung is unknown"
+            {"names": ("a", "b"), "closings": (Closing(3),)},
+            id="an unknown rung",
         ),
     ],
 )

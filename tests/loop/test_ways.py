@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.loop.ladder import Climb, Ladder, RungAttempt
+from heedful.loop.ladder import Climb, Closing, Ladder, RungAttempt
 from heedful.loop.ways import (
     ALL_TRIES,
     LAST_RUNG,
@@ -26,7 +26,9 @@ def climb(attempts, tries=(), *, number=0, key="", closed=()):
         RungAttempt(int(text[0]), text[1] == "+", tokens=10)
         for text in attempts.split()
     ]
-    ladder = Ladder(names=("small", "large"), tries=tries, closed=closed)
+    ladder = Ladder(
+        names=("small", "large"), tries=tries, closings=tuple(map(Closing, closed))
+    )
     recorded = RecordedClimb(
         climb=Climb(f"loop {number}", tuple(rung_attempts)), ladder=ladder, key=key
     )

@@ -190,6 +190,8 @@ class Run(Generic[C]):
         self._state: _State | None = None
         self._lock = asyncio.Lock()
         self._began = 0.0
+        # When the last call was reserved: what it uses counts on the same day.
+        self._reserved_at = 0.0
 
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
@@ -351,6 +353,10 @@ class Run(Generic[C]):
             self._began = self._began or time.time()
         else:
             state = self._state_of(stored_loop)
+            # A plan whose write failed may be stored all the same: the store knows.
+            self._journal.ladder = None
+            if state.loop.ladder != stored_loop.loop.ladder:
+                self._journal.ladder = state.loop.ladder
             self._began = self._began or stored_loop.created
             self._stored_briefing = stored_loop.briefing
 
@@ -453,11 +459,16 @@ class Run(Generic[C]):
     def _resumed_ladder(self, stored_loop: StoredLoop) -> Ladder | None:
         """Return the ladder of a stored loop, which may have got more rungs.
 
-        Raises InvalidInput if the rung that makes the next attempt is missing.
+        Raises InvalidInput if a rung is missing that has made attempts or makes the
+        next one.
         """
         verdict = stored_loop.verdict
-        if isinstance(verdict, decide.Again) and verdict.rung > len(self._producers):
-            allowed = f"the generators of the loop: it is on rung {verdict.rung}"
+        rungs = [attempt.rung for attempt in stored_loop.loop.attempts]
+        if isinstance(verdict, decide.Again):
+            rungs.append(verdict.rung)
+        highest = max(rungs, default=1)
+        if highest > len(self._producers):
+            allowed = f"the generators of the loop: it is on rung {highest}"
             raise errors.InvalidInput("generate", self.generate, allowed)
 
         stored_ladder = stored_loop.loop.ladder
@@ -526,11 +537,13 @@ class Run(Generic[C]):
     async def _take_over(self, state: _State, error: Exception) -> _State | None:
         """Close the rung that failed; return None if the loop has to fail, too.
 
-        If the answer is known, it was the judge that failed.
+        If the answer is known, it was the judge that failed, and not the rung. Nor is
+        it the rung if `revise` failed.
         """
         verdict = state.verdict
+        revises = self.revise is not None and state.rung == 1 and state.loop.attempts
         may_raise = self._ladder is None or self.policy.on_failure == "raise"
-        if may_raise or state.answer is not None or isinstance(verdict, decide.Done):
+        if may_raise or revises or state.answer or isinstance(verdict, decide.Done):
             return None
 
         why = redact(f"{type(error).__name__}: {error}")[:MAX_RUNG_FAILURE_CHARS]
@@ -550,7 +563,7 @@ class Run(Generic[C]):
 
     def _spending(
         self, rung: int, usage: record.Usage
-    ) -> tuple[str, record.Usage] | None:
+    ) -> tuple[str, record.Usage, float] | None:
         """Return what an attempt adds to the spending of its rung, if that is limited.
 
         A candidate that the caller gave was made without a call.
@@ -558,7 +571,7 @@ class Run(Generic[C]):
         allowance = self._producers[rung - 1].allowance
         if allowance is None or usage == record.Usage(seconds=usage.seconds):
             return None
-        return allowance.name, usage
+        return allowance.name, usage, self._reserved_at or time.time()
 
     async def _reserve(self, state: _State) -> _State | None:
         """Reserve a call of a rung with a limit of the day, before it is made.
@@ -573,7 +586,8 @@ class Run(Generic[C]):
             return None
 
         scope = self._lease.scope
-        spent = await store.write(scope, ladders.reserve, allowance, time.time())
+        self._reserved_at = time.time()
+        spent = await store.write(scope, ladders.reserve, allowance, self._reserved_at)
         if spent is None or isinstance(state.verdict, decide.Done):
             return None
 
@@ -714,7 +728,7 @@ class Run(Generic[C]):
         evaluation = loop.attempts[-1].evaluation
         findings = evaluation.findings if evaluation else ()
         answer = await revised(self.revise, context, findings)
-        return replace(answer, model=self.model or answer.model)
+        return self._producers[0].priced(answer)
 
     async def _best_of(
         self, loop: record.Loop, answer: CandidateBatch, context: Context

@@ -126,9 +126,10 @@ class Rung:
     `generate` is a function, a Writer or a Model, as `run` takes it. `name` is that of
     its model in records; by default a Writer names its model, and a function itself.
     `price` is the cost of a token in the currency of `Usage.cost`, for a model that
-    reports no cost. In all loops of the scope together, the rung makes at most `calls`
-    model calls and begins no attempt after its `tokens` or its `cost` of the day, in
-    UTC, are spent. None means no limit.
+    reports no cost. In all loops of the scope together, the rung begins no attempt
+    after its `calls`, `tokens` or `cost` of the day, in UTC, are spent; None means no
+    limit. A Model or a Writer makes one call for an attempt, so never more than
+    `calls`.
     """
 
     generate: Generate | Writer | Model
@@ -178,13 +179,19 @@ class Producer:
     async def produce(self, context: Context) -> CandidateBatch:
         """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
         batch = await produce(self.generate, context, self.blocks)
+        return self.priced(batch)
+
+    def priced(self, batch: CandidateBatch) -> CandidateBatch:
+        """Return the candidates with the name and the price of their model.
+
+        Raises InvalidInput if their usage cannot be counted for a limit of the day.
+        """
         # The name that the user gave counts before the one that a provider gives.
         batch = replace(batch, model=self.model or batch.model)
         if self.price and not batch.usage.cost:
             cost = self.price * batch.usage.tokens
             batch = replace(batch, usage=batch.usage + Usage(cost=cost))
-        if self.allowance is not None:
-            _check_countable(self.allowance, batch.usage)
+        _check_countable(self, batch.usage)
         return batch
 
 
@@ -193,19 +200,26 @@ Generator = Generate | Writer | Model | Rung
 Generators = Generator | Sequence[Generator]
 
 
-def _check_countable(allowance: Allowance, usage: Usage) -> None:
-    """Raise GenerateFailed if a limit of the day cannot be kept, for lack of counts."""
+def _check_countable(producer: Producer, usage: Usage) -> None:
+    """Raise InvalidInput if a limit of the day cannot be kept, for lack of counts.
+
+    That is a mistake in the program, which no other rung can mend.
+    """
+    allowance = producer.allowance
+    if allowance is None:
+        return
+
     missing = ""
     if allowance.tokens is not None and not usage.tokens:
         missing = "tokens"
-    elif allowance.cost is not None and not usage.cost:
+    elif allowance.cost is not None and not (usage.cost or producer.price):
         missing = "cost"
     if missing:
-        raise GenerateFailed(
-            f"{allowance.name} has a limit of {missing} a day, but its answer has no "
-            f"{missing}; return the answer of your SDK, or the candidate with a "
-            "heedful.Usage"
+        allowed = (
+            f"one with {missing}: {allowance.name} has a limit of them a day; return "
+            "the answer of your SDK, or the candidate with a heedful.Usage"
         )
+        raise InvalidInput("usage of an answer", usage, allowed)
 
 
 def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:

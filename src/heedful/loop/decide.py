@@ -194,7 +194,7 @@ def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
     The last rung of a plan ends by the rules of the policy only.
     """
     if view.rung in ladder.closed:
-        return [Stop("closed", ladder.why)]
+        return [Stop("closed", ladder.reason({view.rung}))]
 
     limit = ladder.limit(view.rung)
     count = len(view.attempts)
@@ -205,10 +205,10 @@ def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
 
 def _closed_above(ladder: Ladder, rung: int, stops: list[Stop]) -> list[Stop]:
     """Return why a loop that ends on `rung` did not climb, if a rung is closed."""
-    is_known = any(stop.rule == "closed" for stop in stops)
-    if is_known or not any(closed > rung for closed in ladder.closed):
+    reason = ladder.reason(range(rung + 1, len(ladder.names) + 1))
+    if not reason or any(stop.rule == "closed" or _is_final(stop) for stop in stops):
         return []
-    return [Stop("closed", ladder.why)]
+    return [Stop("closed", reason)]
 
 
 def _is_final(stop: Stop) -> bool:
@@ -220,20 +220,19 @@ def close_rung(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Verdict]:
     """Close the rung that `verdict` names: it failed, or may spend no more.
 
     Returns the loop without this rung, and the verdict: the next rung above makes the
-    attempt, or in a new loop any other rung. If none is left, the loop is done.
+    attempt, or else a rung that has made none. If none is left, the loop is done.
     """
     if loop.ladder is None:
         stop = Stop("closed", why)
         return loop, Done(loop.best, passed=False, stopped_by=(stop,))
 
-    ladder = loop.ladder.close(verdict.rung, why)
+    ladder = loop.ladder.close(verdict.rung, len(loop.attempts), why)
     loop = replace(loop, ladder=ladder)
-    stops = (*verdict.climbed, Stop("closed", ladder.why))
+    stops = (*verdict.climbed, Stop("closed", ladder.reason({verdict.rung})))
 
-    # The rungs below have made their attempts, if there are any.
-    rung = ladder.above(verdict.rung)
-    if rung is None and not loop.attempts:
-        rung = ladder.instead_of(verdict.rung)
+    # A rung that has made attempts was ended by a rule, so it makes no more.
+    rungs_used = {attempt.rung for attempt in loop.attempts}
+    rung = ladder.instead_of(verdict.rung, rungs_used)
     if rung is None:
         return loop, Done(loop.best, passed=False, stopped_by=stops)
     return loop, replace(verdict, rung=rung, climbed=stops)

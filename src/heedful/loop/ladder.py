@@ -6,6 +6,7 @@ rung above, and the rules count from there. A loop without a ladder has one rung
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, replace
 
 from heedful.errors import InvalidInput
@@ -88,15 +89,26 @@ class Climb:
         return any(attempt.rung > 1 for attempt in self.attempts)
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A rung makes no further attempt, since the loop had so many `attempts`.
+
+    `why` is the error of the rung, or the limit of the day that it has reached.
+    """
+
+    rung: int
+    attempts: int = 0
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
     """The rungs of a loop, counted from 1, and how many attempts each may make.
 
     `names` has a name for each rung: its model or its function. `tries` limits the
     attempts of each rung in this loop: 0 skips the rung, None leaves it to the rules of
-    the policy. Without `tries`, no rung has a limit of its own. `closed` rungs make no
-    further attempt: they failed, or their budget is spent. `why` explains `tries` and
-    `closed`.
+    the policy. Without `tries`, no rung has a limit of its own; `why` explains them.
+    `closings` are the rungs that failed, or that have spent what they may.
 
     >>> ladder = Ladder(names=("small", "large"), tries=(0, None))
     >>> ladder.start, ladder.above(2)
@@ -105,7 +117,7 @@ class Ladder:
 
     names: tuple[str, ...]
     tries: tuple[int | None, ...] = ()
-    closed: tuple[int, ...] = ()
+    closings: tuple[Closing, ...] = ()
     why: str = ""
 
     def __post_init__(self) -> None:
@@ -123,12 +135,14 @@ class Ladder:
                 check_integer("tries", limit, least=0)
 
         if not all(1 <= rung <= count for rung in self.closed):
-            raise InvalidInput("closed", self.closed, f"rungs from 1 to {count}")
+            raise InvalidInput("closings", self.closings, f"rungs from 1 to {count}")
 
     @property
     def start(self) -> int:
         """The rung that makes the first attempt."""
-        return self.above(0) or self.instead_of(0) or 1
+        if self.closed:
+            return self.instead_of(self.closed[-1]) or 1
+        return self.above(0) or 1
 
     def above(self, rung: int) -> int | None:
         """Return the next rung above `rung` that may make attempts; None if none is."""
@@ -137,11 +151,11 @@ class Ladder:
                 return number
         return None
 
-    def instead_of(self, rung: int) -> int | None:
+    def instead_of(self, rung: int, used: Collection[int] = ()) -> int | None:
         """Return the rung that takes over if `rung` fails; None if none is left.
 
         It is the next one above. A rung that the plan skipped is better than no answer,
-        and so is a cheaper one.
+        and so is a cheaper one, unless it is among those that are `used` up.
         """
         above = self.above(rung)
         if above is not None:
@@ -149,16 +163,17 @@ class Ladder:
 
         count = len(self.names)
         others = [*range(rung + 1, count + 1), *range(rung - 1, 0, -1)]
-        return next((number for number in others if number not in self.closed), None)
+        unfit = {*self.closed, *used}
+        return next((number for number in others if number not in unfit), None)
 
     def renamed(self, names: tuple[str, ...]) -> Ladder:
         """Return the ladder with these rungs; new ones have no limit of their own."""
         missing = (None,) * (len(names) - len(self.names))
         tries = (*self.tries[: len(names)], *missing)
-        closed = tuple(rung for rung in self.closed if rung <= len(names))
+        closings = tuple(item for item in self.closings if item.rung <= len(names))
         if all(limit == 0 for limit in tries):
             tries = ()
-        return replace(self, names=names, tries=tries, closed=closed)
+        return replace(self, names=names, tries=tries, closings=closings)
 
     def limit(self, rung: int) -> int | None:
         """Return how many attempts `rung` may make, None if only the rules say so."""
@@ -169,8 +184,24 @@ class Ladder:
         name = self.names[rung - 1]
         return f"rung {rung} ({name})" if name else f"rung {rung}"
 
-    def close(self, rung: int, why: str) -> Ladder:
-        """Return the ladder without further attempts of `rung`."""
-        reason = f"{self.name(rung)}: {why}"
-        reasons = "; ".join(text for text in (self.why, reason) if text)
-        return replace(self, closed=(*self.closed, rung), why=reasons)
+    @property
+    def closed(self) -> tuple[int, ...]:
+        """The rungs that make no further attempt."""
+        return tuple(closing.rung for closing in self.closings)
+
+    def close(self, rung: int, attempts: int, why: str) -> Ladder:
+        """Return the ladder without further attempts of `rung`.
+
+        The loop has made so many `attempts`.
+        """
+        closing = Closing(rung, attempts, f"{self.name(rung)}: {why}")
+        return replace(self, closings=(*self.closings, closing))
+
+    def upto(self, attempts: int) -> Ladder:
+        """Return the ladder as it was when the loop had made so many attempts."""
+        closings = tuple(item for item in self.closings if item.attempts <= attempts)
+        return replace(self, closings=closings)
+
+    def reason(self, rungs: Collection[int]) -> str:
+        """Return why some of `rungs` are closed; "" if none of them is."""
+        return "; ".join(item.why for item in self.closings if item.rung in rungs)

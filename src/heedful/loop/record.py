@@ -563,7 +563,8 @@ class Loop:
 
     def upto(self, end: int) -> Loop:
         """Return the loop with only its first `end` attempts."""
-        part = replace(self, attempts=self.attempts[:end])
+        ladder = self.ladder and self.ladder.upto(end)
+        part = replace(self, attempts=self.attempts[:end], ladder=ladder)
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 

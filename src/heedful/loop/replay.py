@@ -127,6 +127,8 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     loop_with_extra = replace(
         loop, improves=policy.improvement, goals=goals, overrides=(), cancelled=""
     )
+    if policy is RECORDED_POLICY:
+        loop_with_extra = replace(loop_with_extra, ladder=None)
     seen, verdict = _drive_again(replace(loop_with_extra, extra=NO_USAGE), policy)
 
     # When the calls outside the attempts were made is unknown: at the end, as above, or
@@ -167,7 +169,9 @@ def _drive_again(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
     seen = loop.upto(0)
     verdict: Verdict = Again(rung=loop.upto(1).rung)
     for attempt in loop.attempts:
-        if isinstance(verdict, Done) or attempt.rung != verdict.rung:
+        if isinstance(verdict, Done):
+            break
+        if loop.ladder is not None and attempt.rung != verdict.rung:
             break
         seen = loop.upto(attempt.number)
         verdict = decide(seen, policy)

@@ -154,12 +154,15 @@ def _record_outcome(
     number = 0
     if row is not None and row["n"] is not None:
         number = row["n"]
-        db.send("count_outcome", {**values, "times": 1})
+        if outcome.rung == 1:
+            db.send("count_outcome", {**values, "times": 1})
 
     # A loop with exposures but without a number was counted before, or does not count.
     # Rules that the loop broke are counted here, too: they are written later, and their
     # count then begins again.
-    if outcome.memory_key and (number or not shown_to(db, scope, outcome.loop)):
+    # A loop that began on a higher rung does not say what the first one would break.
+    keeps = outcome.memory_key and outcome.rung == 1
+    if keeps and (number or not shown_to(db, scope, outcome.loop)):
         db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
     return number
 

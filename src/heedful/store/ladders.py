@@ -141,7 +141,7 @@ def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
         **key_of(scope),
         "memory_key": memory_key,
         "loop": climb.loop,
-        "names": json.dumps(climb.names),
+        "names": json.dumps([storable(name) for name in climb.names]),
         "attempts": json.dumps(attempts),
         "record": json.dumps(to_document(record)),
         "at": at,

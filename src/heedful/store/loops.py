@@ -282,8 +282,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     _write_changes(db, scope, loop, entry=entry, texts=texts, now=now)
 
     if entry.spending is not None:
-        rung, usage = entry.spending
-        ladders.settle(db, scope, rung, usage, now)
+        rung, usage, reserved_at = entry.spending
+        ladders.settle(db, scope, rung, usage, reserved_at)
 
     if entry.practised is not None:
         ladders.settle_practice(db, scope, entry.practised)

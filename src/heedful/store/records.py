@@ -189,7 +189,7 @@ class JournalEntry:
     cancelled: str = ""
     ladder: Ladder | None = None
     climb: Climb | None = None
-    spending: tuple[str, Usage] | None = None
+    spending: tuple[str, Usage, float] | None = None
     practised: PracticeUsage | None = None
     override: Override | None = None
     lessons: Sequence[Lesson] = ()
