@@ -498,17 +498,17 @@ async def test_the_record_of_a_memory_key_is_kept_with_its_loops(store):
 async def test_loops_begin_where_the_record_says_and_toss_no_coin_there(store):
     memory = Memory(store, holdout=0.5)
     await fill(store, 120, memory)
-    begun = Counter[int]()
+    starts = Counter[int]()
     for number in range(80, 120):
         loop = (await reread(store, f"fill {number}")).loop
         assert loop.ladder is not None
-        begun[loop.rung if not loop.attempts else loop.attempts[0].rung] += 1
+        starts[loop.rung if not loop.attempts else loop.attempts[0].rung] += 1
         past = await store.read(SCOPE, exposures.past, loop.id)
         if loop.attempts[0].rung == 2:
             assert loop.ladder.tries == (0, None)
             assert "attempt 1 of rung 1 (small) passes in 0%" in loop.ladder.why
             assert {exposure.share for exposure in past.exposures} <= {0}
-    assert begun[2] > begun[1]
+    assert starts[2] > starts[1]
 
 
 # -- bad input

@@ -283,9 +283,9 @@ def test_a_closing_counts_from_the_attempt_before_it():
     policy = Policy((MaxAttempts(3),))
     loop = climbed("112")
     changed, _ = close_rung(loop.upto(2), again(loop.upto(2), policy), "down")
-    whole = replace(loop, ladder=changed.ladder)
-    assert again(whole.upto(1), policy).rung == 1
-    assert "attempt 1: x -> again\n" in str(explain(whole, policy))
+    loop = replace(loop, ladder=changed.ladder)
+    assert again(loop.upto(1), policy).rung == 1
+    assert "attempt 1: x -> again\n" in str(explain(loop, policy))
 
 
 def test_a_plan_that_skipped_the_small_model_asks_it_if_the_large_one_fails():

@@ -36,7 +36,11 @@ from heedful.drive.generate import (
     rank_with_preference,
     revised,
 )
-from heedful.drive.options import UNLIMITED_SECONDS, late_error, validate_options
+from heedful.drive.options import (
+    UNLIMITED_SECONDS,
+    resumed_ladder,
+    validate_options,
+)
 from heedful.drive.practice import PracticeLoop
 from heedful.drive.recall import end_trial, on_trial, recall_texts
 from heedful.drive.result import Result
@@ -436,7 +440,7 @@ class Run(Generic[C]):
             stored_loop.loop,
             goals=self._goals,
             improves=self.policy.improvement,
-            ladder=self._resumed_ladder(stored_loop),
+            ladder=resumed_ladder(stored_loop, self._producers, self._ladder),
         )
         verdict = stored_loop.verdict
 
@@ -455,26 +459,6 @@ class Run(Generic[C]):
             )
 
         return _State(loop=loop, values=values, verdict=verdict, answer=answer)
-
-    def _resumed_ladder(self, stored_loop: StoredLoop) -> Ladder | None:
-        """Return the ladder of a stored loop, which may have got more rungs.
-
-        Raises InvalidInput if a rung is missing that has made attempts or makes the
-        next one.
-        """
-        verdict = stored_loop.verdict
-        rungs = [attempt.rung for attempt in stored_loop.loop.attempts]
-        if isinstance(verdict, decide.Again):
-            rungs.append(verdict.rung)
-        highest = max(rungs, default=1)
-        if highest > len(self._producers):
-            allowed = f"the generators of the loop: it is on rung {highest}"
-            raise errors.InvalidInput("generate", self.generate, allowed)
-
-        stored_ladder = stored_loop.loop.ladder
-        if self._ladder is None or stored_ladder is None:
-            return self._ladder
-        return stored_ladder.renamed(self._ladder.names)
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:

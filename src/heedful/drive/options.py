@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
 from heedful.drive import journal
+from heedful.drive.generate import Producer
 from heedful.lessons.briefing import PROMPT_FORMS, Tell
 from heedful.loop import decide, policies, record
+from heedful.loop.ladder import Ladder
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact
+from heedful.store.records import StoredLoop
 from heedful.validation import check_name, require
 
 UNLIMITED_SECONDS = float("inf")
@@ -91,3 +94,26 @@ def late_error(
     if lease.durable:
         message += f"; the loop can be resumed as {loop.id!r}"
     return errors.ModelTimeout(message)
+
+
+def resumed_ladder(
+    stored_loop: StoredLoop, rungs: Sequence[Producer], ladder: Ladder | None
+) -> Ladder | None:
+    """Return the ladder of a stored loop, which may have got more rungs.
+
+    `ladder` is that of its generators, the `rungs`. Raises InvalidInput if a rung is
+    missing that has made attempts or makes the next one.
+    """
+    numbers = [attempt.rung for attempt in stored_loop.loop.attempts]
+    if isinstance(stored_loop.verdict, decide.Again):
+        numbers.append(stored_loop.verdict.rung)
+    highest = max(numbers, default=1)
+    if highest > len(rungs):
+        names = [rung.name for rung in rungs]
+        allowed = f"the generators of the loop: it is on rung {highest}"
+        raise errors.InvalidInput("generate", names, allowed)
+
+    stored_ladder = stored_loop.loop.ladder
+    if ladder is None or stored_ladder is None:
+        return ladder
+    return stored_ladder.renamed(ladder.names)
