@@ -38,6 +38,7 @@ from heedful.drive.generate import (
 )
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
+    late_error,
     resumed_ladder,
     validate_options,
 )
