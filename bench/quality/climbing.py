@@ -190,7 +190,8 @@ def _follow_all(
             ladder = LADDER if record is None else plan_ladder(LADDER, record, name)
             attempts = task.follow(ladder.tries, limit)
             if record is not None:
-                record = record.after(Climb(name, tuple(attempts)))
+                climb_of_loop = Climb(name, tuple(attempts), names=SIZES)
+                record = record.after(climb_of_loop)
             costs.append(sum(attempt.cost for attempt in attempts))
             solved.append(any(attempt.passed for attempt in attempts))
     return Totals(cost=mean(costs), solved=mean(solved))

@@ -13,12 +13,13 @@ from heedful.loop.climb import (
     record_of,
 )
 from heedful.loop.ladder import Climb, Ladder, RungAttempt
+from heedful.loop.record import Attempt, Candidate, Loop
 
 TWO = Ladder(names=("small", "large"))
 COSTS = {1: 1.0, 2: 5.0, 3: 25.0}
 
 
-def climb(*attempts: str) -> Climb:
+def climb(*attempts: str, names: tuple[str, ...] = TWO.names) -> Climb:
     """A loop: `1-` is an attempt of rung 1 that failed, `2+` one of 2 that passed."""
     return Climb(
         "loop",
@@ -26,7 +27,19 @@ def climb(*attempts: str) -> Climb:
             RungAttempt(int(mark[0]), mark[1] == "+", cost=COSTS[int(mark[0])])
             for mark in attempts
         ),
+        names=names,
     )
+
+
+def repriced(loops: list[Climb], **costs: float) -> list[Climb]:
+    """The loops with these costs of an attempt: `small=1, large=2`."""
+    priced = []
+    for loop in loops:
+        attempts = [
+            replace(a, cost=costs[loop.names[a.rung - 1]]) for a in loop.attempts
+        ]
+        priced.append(replace(loop, attempts=tuple(attempts)))
+    return priced
 
 
 def plans(record: ClimbRecord, ladder: Ladder = TWO) -> list[Ladder]:
@@ -81,11 +94,14 @@ def test_a_plan_depends_on_the_price_of_a_climb():
     record = record_of(cheap)
     assert plan(record).tries == (None, None)
 
-    def repriced(loop: Climb) -> Climb:
-        attempts = [replace(a, cost=1.0) for a in loop.attempts]
-        return replace(loop, attempts=tuple(attempts))
+    dear = repriced(cheap, small=1, large=1)
+    assert plan(record_of(dear)).tries != (None, None)
 
-    assert plan(record_of([repriced(loop) for loop in cheap])).tries != (None, None)
+
+def test_a_large_model_that_solves_less_does_not_take_over_because_it_is_cheap():
+    loops = [climb("1-", "2-")] * 16 + [climb("1-", "2+")] + [climb("1+")] * 3
+    record = record_of(repriced(loops * 15, small=1, large=2))
+    assert plan(record).tries[0] != 0
 
 
 def test_without_prices_time_counts():
@@ -99,7 +115,9 @@ def test_without_prices_time_counts():
 
 def test_without_any_cost_nothing_is_left_out():
     free = [RungAttempt(rung, rung == 2) for rung in (1, 1, 2)]
-    assert plan(record_of([Climb("loop", tuple(free))] * 100)).tries == (None, None)
+    assert plan(
+        record_of([Climb("loop", tuple(free), names=TWO.names)] * 100)
+    ).tries == (None, None)
 
 
 def test_one_loop_in_20_tries_all_rungs_so_that_the_plan_can_change():
@@ -118,7 +136,7 @@ def test_the_same_loop_gets_the_same_plan():
 def test_a_plan_says_why():
     planned = plan(record_of([climb("1-", "1-", "2+"), climb("1+")] * 50))
     assert "attempt 2 of rung 1 (small) passes in 0% of the loops" in planned.why
-    assert "costs 20% of what a climb costs" in planned.why
+    assert "costs 20% of a climb, which passes in 100%" in planned.why
 
 
 def test_old_loops_fade():
@@ -127,19 +145,59 @@ def test_old_loops_fade():
     assert plan(record_of([*before, *after])).tries == (None, None)
 
 
-def test_climbing_rests_until_its_interval_is_above_the_retries():
+def test_climbing_rests_until_its_interval_says_otherwise():
     useless = [climb("1-", "1+"), climb("1-", "1-", "2-")] * 50
-    assert record_of(useless).rungs[0].rests
-    some = record_of([*useless, *[climb("1-", "1-", "2+")] * 10])
-    assert some.rungs[0].rests
-    many = record_of([*useless, *[climb("1-", "1-", "2+")] * 60])
-    assert not many.rungs[0].rests
+    assert record_of(useless).rungs[1].rests
+    some = record_of([*useless, *[climb("1-", "1-", "2+")] * 2])
+    assert some.rungs[1].rests
+    many = record_of([*useless, *[climb("1-", "1-", "2+")] * 10])
+    assert not many.rungs[1].rests
+
+
+def test_climbing_goes_on_if_it_solves_half_of_what_the_retries_leave():
+    loops = [climb("1-", "1+")] * 3 + [climb("1-", "1-", "2+"), climb("1-", "1-", "2-")]
+    assert plan(record_of(loops * 40)).tries[1] is None
+
+
+@pytest.mark.parametrize(
+    ("names", "tries"),
+    [
+        pytest.param(("small", "large"), (0, None), id="the same models"),
+        pytest.param(("new", "large"), (None, None), id="another small model"),
+        pytest.param(("small", "new"), (None, None), id="another large model"),
+        pytest.param(
+            ("new", "small", "large"), (None, None, None), id="a smaller one before"
+        ),
+    ],
+)
+def test_another_model_begins_without_a_record(names, tries):
+    record = record_of([climb("1-", "1-", "2+")] * 100)
+    assert plan(record, Ladder(names=names)).tries == tries
+
+
+def test_a_draft_of_the_caller_is_no_attempt_of_a_rung():
+    attempt = Attempt(1, Candidate.of("draft"), draft=True)
+    second = Attempt(2, Candidate.of("answer"))
+    loop = Loop("loop", attempts=(attempt, second), ladder=TWO).climb()
+    assert loop is not None
+    assert len(loop.attempts) == 1
 
 
 def test_a_rung_in_the_middle_that_solves_nothing_is_left_out():
     three = Ladder(names=("small", "middle", "large"))
-    loops = [climb("1+"), climb("1-", "2-", "3+")] * 120
-    assert plan(record_of(loops), three).tries[1:] == (0, None)
+    loops = [
+        climb("1+", names=three.names),
+        climb("1-", "2-", "3+", names=three.names),
+    ]
+    assert plan(record_of(loops * 120), three).tries[1:] == (0, None)
+
+
+def test_only_the_rung_that_solves_nothing_rests():
+    three = Ladder(names=("small", "middle", "large"))
+    loops = [climb("1-", "1+", names=three.names)] * 5
+    loops += [climb("1-", "1-", "2+", names=three.names)]
+    loops += [climb("1-", "1-", "2-", "3-", names=three.names)] * 4
+    assert plan(record_of(loops * 30), three).tries == (None, None, 0)
 
 
 def test_the_record_is_stored_without_loss():

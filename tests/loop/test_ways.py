@@ -29,9 +29,8 @@ def climb(attempts, tries=(), *, number=0, key="", closed=()):
     ladder = Ladder(
         names=("small", "large"), tries=tries, closings=tuple(map(Closing, closed))
     )
-    recorded = RecordedClimb(
-        climb=Climb(f"loop {number}", tuple(rung_attempts)), ladder=ladder, key=key
-    )
+    loop = Climb(f"loop {number}", tuple(rung_attempts), names=ladder.names)
+    recorded = RecordedClimb(climb=loop, ladder=ladder, key=key)
     return recorded.priced(PRICES)
 
 

@@ -754,7 +754,7 @@ async def test_what_a_finding_quotes_from_the_output_is_no_part_of_the_rule(
     await ask(TASKS[2])  # told the rule, and breaks it in other words
     evidence = await store.read(Scope(), exposures.evidence)
     cases = evidence.cases_of()["check/" + rule.signature]
-    assert [recurred for _, _, _, recurred, _ in cases] == [True]
+    assert [recurred for _, _, _, recurred, _, _ in cases] == [True]
 
 
 async def test_a_rule_is_learnt_from_texts_that_are_too_long_for_an_example(store):

@@ -96,7 +96,8 @@ async def test_a_loop_that_ends_again_counts_once(store):
 
 async def lift_attempts(store: Any) -> None:
     """Let the loop go on past the rule that ended it."""
-    session = Run[Any]("t", generate=len, store=store, id="again")
+    generate = [Named("s"), Named("l")]
+    session = Run[Any]("t", generate=generate, store=store, id="again")
     await session.override("attempts", by="ada", why="once more")
 
 

@@ -693,6 +693,7 @@ class Run(Generic[C]):
             judged_by=self.stage.checks if self.stage else (),
             model=answer.model,
             rung=rung,
+            draft=number == 1 and self.initial is not None,
         )
         return value, attempt
 

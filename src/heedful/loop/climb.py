@@ -5,10 +5,10 @@ rung passed, what it cost, and what a climb cost and solved. Old loops fade, bec
 memory changes what a model can do. `plan_ladder` reads the record before a loop begins,
 so its plan depends on the past only.
 
-A rung gets the number of attempts for which a loop costs least: its attempts, and the
-climb if all of them fail. Attempts are left out only if this holds even at the upper
-ends of the intervals of the shares that pass. One loop in `EXPLORED_LOOPS` has no plan,
-so that the record shows when this has changed.
+An attempt of a rung is left out if it costs more for each task that it solves than a
+climb does, even at the upper end of the interval of its share. No loop climbs to a rung
+where hardly a climb passes. One loop in `EXPLORED_LOOPS` has no plan, so that the
+record shows when this has changed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from heedful.loop.ladder import Climb, Ladder, RungAttempt
 # loops begin above it, and memory helps them most, so they must be many more.
 MIN_COUNTED_ATTEMPTS = 15
 MIN_COUNTED_FIRST_ATTEMPTS = 40
+# No loop climbs to a rung where hardly a climb passes: fewer than this share of them.
+MIN_CLIMB_SHARE = 0.1
 # One loop in so many has no plan.
 EXPLORED_LOOPS = 20
 # After so many further attempts, an attempt counts 1 / e of a new one.
@@ -79,22 +81,18 @@ class AttemptShare:
 
 @dataclass(frozen=True, slots=True)
 class RungRecord:
-    """What the attempts of one rung did, and what the rungs above it did after them.
+    """What the attempts of the rung with this `name` did.
 
-    `attempts` has the first, second … attempt of the rung in a loop. `above` counts the
-    loops that climbed from it. It `rests` while climbing has shown no gain.
+    `attempts` has the first, second … attempt of the rung in a loop. `arrivals` counts
+    the loops that climbed to it from below: whether they passed there or above, and
+    what they cost from there on. No loop climbs to it while it `rests`, because hardly
+    any climb passed.
     """
 
+    name: str = ""
     attempts: tuple[AttemptShare, ...] = ()
-    above: AttemptShare = AttemptShare()
+    arrivals: AttemptShare = AttemptShare()
     rests: bool = False
-
-    @property
-    def retries(self) -> AttemptShare:
-        """All attempts of the rung but the first of a loop."""
-        later = self.attempts[1:]
-        count = sum(share.count for share in later)
-        return AttemptShare(count, sum(share.passed for share in later))
 
     @property
     def mean(self) -> AttemptShare:
@@ -109,44 +107,36 @@ class RungRecord:
             seconds=sum(share.count * share.seconds for share in self.attempts) / count,
         )
 
-    def after(
-        self, of_rung: Sequence[RungAttempt], later: Sequence[RungAttempt]
-    ) -> RungRecord:
-        """Return the record with one more loop.
-
-        It has the attempts `of_rung`, and `later` those of rungs above.
-        """
-        attempts = list(self.attempts)
-        for index, attempt in enumerate(of_rung):
-            if index == len(attempts):
-                attempts.append(AttemptShare())
-            attempts[index] = attempts[index].after(
+    def with_attempts(self, attempts: Sequence[RungAttempt]) -> RungRecord:
+        """Return the record with the attempts of the rung in one more loop."""
+        shares = list(self.attempts)
+        for index, attempt in enumerate(attempts):
+            if index == len(shares):
+                shares.append(AttemptShare())
+            shares[index] = shares[index].after(
                 attempt.passed, attempt.cost, attempt.seconds
             )
+        return replace(self, attempts=tuple(shares))
 
-        above = self.above
-        if of_rung and later:
-            above = above.after(
-                any(attempt.passed for attempt in later),
-                sum(attempt.cost for attempt in later),
-                sum(attempt.seconds for attempt in later),
-            )
-        record = RungRecord(tuple(attempts), above, self.rests)
-        return replace(record, rests=record.should_rest())
+    def with_arrival(self, later: Sequence[RungAttempt]) -> RungRecord:
+        """Return the record with one more loop that climbed to the rung.
 
-    def should_rest(self) -> bool:
-        """Return whether climbing has shown no gain over one more attempt.
-
-        It begins to rest when it solved no larger a share, and goes on when the
-        interval of its share is above that of the retries.
+        `later` are its attempts from there on. The rung begins to rest when the upper
+        end of the share that passed is too low, and goes on when half of that share is
+        below the lower end.
         """
-        if self.above.count < MIN_COUNTED_ATTEMPTS:
-            return self.rests
-        retries = self.retries
-        if not self.rests:
-            return self.above.mean <= retries.mean
-        least, _ = self.above.ends()
-        return least <= retries.mean
+        arrivals = self.arrivals.after(
+            any(attempt.passed for attempt in later),
+            sum(attempt.cost for attempt in later),
+            sum(attempt.seconds for attempt in later),
+        )
+        rests = self.rests
+        if arrivals.count >= MIN_COUNTED_ATTEMPTS:
+            least, most = arrivals.ends()
+            rests = most <= MIN_CLIMB_SHARE
+            if self.rests:
+                rests = least <= MIN_CLIMB_SHARE / 2
+        return replace(self, arrivals=arrivals, rests=rests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +145,40 @@ class ClimbRecord:
 
     rungs: tuple[RungRecord, ...] = ()
 
+    def of(self, names: Sequence[str]) -> ClimbRecord:
+        """Return the record for rungs with these names.
+
+        A rung with another name has no record. Nor is it known what a climb to a rung
+        brings if the one below has another name.
+        """
+        rungs = []
+        is_known = True
+        for place, name in enumerate(names):
+            rung = RungRecord(name)
+            if place < len(self.rungs) and self.rungs[place].name == name:
+                rung = self.rungs[place]
+            if not is_known:
+                rung = replace(rung, arrivals=AttemptShare(), rests=False)
+            is_known = bool(rung.attempts)
+            rungs.append(rung)
+        return ClimbRecord(tuple(rungs))
+
     def after(self, climb: Climb) -> ClimbRecord:
         """Return the record with one more loop."""
         highest = max((attempt.rung for attempt in climb.attempts), default=0)
-        count = max(highest, len(self.rungs))
-        rungs = list(self.rungs)
-        rungs += [RungRecord()] * (count - len(rungs))
+        missing = ("",) * (highest - len(climb.names))
+        rungs = list(self.of((*climb.names, *missing)).rungs)
 
-        for place in range(count):
-            of_rung = [a for a in climb.attempts if a.rung == place + 1]
-            later = [a for a in climb.attempts if a.rung > place + 1]
-            rungs[place] = rungs[place].after(of_rung, later)
+        for place in range(len(rungs)):
+            attempts = [a for a in climb.attempts if a.rung == place + 1]
+            rungs[place] = rungs[place].with_attempts(attempts)
+
+        for index in range(1, len(climb.attempts)):
+            before = climb.attempts[index - 1].rung
+            rung = climb.attempts[index].rung
+            if rung > before:
+                arrived = rungs[rung - 1].with_arrival(climb.attempts[index:])
+                rungs[rung - 1] = arrived
         return ClimbRecord(tuple(rungs))
 
 
@@ -177,77 +190,86 @@ def plan_ladder(
     `loop` is the id of the loop; with the `seed` it decides whether the loop explores.
     A rung without a plan ends by the rules of the policy.
     """
-    tries: list[int | None] = [None] * len(ladder.names)
+    rungs = record.of(ladder.names).rungs
+    tries: list[int | None] = [None] * len(rungs)
     reasons = []
-    for place, rung in enumerate(record.rungs[: len(tries) - 1]):
-        if rung.rests:
-            tries[place + 1] = 0
-            reasons.append(_why_rests(ladder, place + 1, rung))
+    lower = 0
+    for upper in range(1, len(rungs)):
+        if rungs[upper].rests:
+            tries[upper] = 0
+            reasons.append(_why_rests(ladder, upper + 1, rungs[upper]))
             continue
 
-        limit = _worthwhile_attempts(rung)
-        # No loop climbs to a rung that is left out, so it keeps its record.
-        if limit is not None and tries[place] is None:
-            tries[place] = limit
-            reasons.append(_why_limited(ladder, place + 1, rung, limit))
+        limit = _worthwhile_attempts(rungs[lower], rungs[upper])
+        if limit is not None:
+            tries[lower] = limit
+            attempt = f"attempt {limit + 1} of {ladder.name(lower + 1)}"
+            reasons.append(attempt + _why_left_out(limit, rungs[lower], rungs[upper]))
+        lower = upper
 
     if not reasons:
         return ladder
     if _explores(loop, seed):
-        why = f"one loop in {EXPLORED_LOOPS} tries all rungs"
+        why = f"one loop in {EXPLORED_LOOPS} may try all rungs"
         return replace(ladder, why=why)
     return replace(ladder, tries=tuple(tries), why="; ".join(reasons))
 
 
-def _worthwhile_attempts(rung: RungRecord) -> int | None:
-    """Return how many attempts of a rung cost least, with the climb after them.
+def _worthwhile_attempts(rung: RungRecord, upper: RungRecord) -> int | None:
+    """Return how many attempts of a rung are worth their cost; None if all may be.
 
-    None means that all may be worth their cost. Each attempt counts as good as the
-    upper end of its interval, and as certain to pass if too little is known of it.
+    An attempt is not, if even at the upper end of its share it costs more for each
+    task that it solves than a climb does at the lower end. It counts as certain to pass
+    if too little is known of it.
     """
-    if rung.above.count < MIN_COUNTED_ATTEMPTS:
+    climb = upper.arrivals
+    least, _ = climb.ends()
+    if climb.count < MIN_COUNTED_ATTEMPTS or not least:
         return None
 
-    cost, climb_cost = _costs(rung)
+    cost, climb_cost = _costs(rung, upper)
+    cost_of_solved = climb_cost / least
     limit = None
-    left = climb_cost  # what a loop still costs after so many attempts of the rung
+    gain_after = 0.0  # that of the attempts after this one, in the place of a climb
     for index in reversed(range(len(rung.attempts))):
         share = rung.attempts[index]
         least_count = MIN_COUNTED_ATTEMPTS if index else MIN_COUNTED_FIRST_ATTEMPTS
         _, chance = share.ends()
         if share.count < least_count:
             chance = 1.0
-        left = cost + (1 - chance) * left
-        if left > climb_cost:
-            left = climb_cost
+        gain = chance * cost_of_solved - cost + (1 - chance) * gain_after
+        if gain < 0:
+            gain = 0.0
             limit = index
+        gain_after = gain
     return limit
 
 
-def _costs(rung: RungRecord) -> tuple[float, float]:
+def _costs(rung: RungRecord, upper: RungRecord) -> tuple[float, float]:
     """Return the cost of an attempt and of a climb: money, or time if it is unknown."""
     mean = rung.mean
-    if mean.cost or rung.above.cost:
-        return mean.cost, rung.above.cost
-    return mean.seconds, rung.above.seconds
+    climb = upper.arrivals
+    if mean.cost or climb.cost:
+        return mean.cost, climb.cost
+    return mean.seconds, climb.seconds
 
 
-def _why_limited(ladder: Ladder, number: int, rung: RungRecord, limit: int) -> str:
-    """Return why a rung gets so many attempts."""
-    share = rung.attempts[limit]
-    cost, climb_cost = _costs(rung)
+def _why_left_out(index: int, rung: RungRecord, upper: RungRecord) -> str:
+    """Return why the attempts of a rung from this `index` on are left out."""
+    share = rung.attempts[index]
+    cost, climb_cost = _costs(rung, upper)
     ratio = cost / climb_cost if climb_cost else 0.0
-    passed = f"attempt {limit + 1} of {ladder.name(number)} passes in {share.mean:.0%}"
-    price = f"costs {ratio:.0%} of what a climb costs"
-    if not rung.above.cost:
+    price = f"costs {ratio:.0%} of a climb"
+    if not upper.arrivals.cost:
         price = f"takes {ratio:.0%} of the time of a climb"
-    return f"{passed} of the loops and {price}"
+    climbs = f"which passes in {upper.arrivals.mean:.0%}"
+    return f" passes in {share.mean:.0%} of the loops and {price}, {climbs}"
 
 
 def _why_rests(ladder: Ladder, number: int, rung: RungRecord) -> str:
-    """Return why no loop climbs from a rung."""
-    solved = f"a climb from {ladder.name(number)} solves {rung.above.mean:.0%}"
-    return f"{solved}, another attempt {rung.retries.mean:.0%}"
+    """Return why no loop climbs to a rung."""
+    share = rung.arrivals.mean
+    return f"a climb to {ladder.name(number)} passes in {share:.0%} of the loops"
 
 
 def _explores(loop: str, seed: str) -> bool:

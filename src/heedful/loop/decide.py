@@ -197,7 +197,7 @@ def _stops_of_plan(ladder: Ladder, view: Loop) -> list[Stop]:
         return [Stop("closed", ladder.reason({view.rung}))]
 
     limit = ladder.limit(view.rung)
-    count = len(view.attempts)
+    count = sum(not attempt.draft for attempt in view.attempts)
     if limit is None or count < limit or ladder.above(view.rung) is None:
         return []
     return [Stop("ladder", ladder.why or f"{count} of {limit} attempts planned")]

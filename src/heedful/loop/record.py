@@ -368,7 +368,8 @@ class Attempt:
     ("report",) means that the host sent the evaluation. `vouched` means that the
     evaluation counts as a measurement. `model` names the model that wrote the
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
-    the attempt; without a ladder it is 1.
+    the attempt; without a ladder it is 1. The candidate of a `draft` came from the
+    caller of the loop.
     """
 
     number: int
@@ -385,6 +386,7 @@ class Attempt:
     vouched: bool = True
     model: str = ""
     rung: int = 1
+    draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,6 +549,8 @@ class Loop:
 
         attempts = []
         for attempt in self.attempts:
+            if attempt.draft:
+                continue  # it says nothing about the rung
             evaluation = attempt.evaluation
             usage = attempt.usage
             attempts.append(
