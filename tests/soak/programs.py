@@ -151,7 +151,7 @@ LARGE_USAGE = Usage(1, 6, completion_tokens=4, cost=0.5)
 
 async def climb(url: str, log: str, seed: str) -> None:
     """Drive six loops whose small model never passes and whose large one may not
-    always; both log their calls.
+    always; both log their calls, and the check what it judges.
     """
     chance = random.Random(seed)
 
@@ -168,6 +168,7 @@ async def climb(url: str, log: str, seed: str) -> None:
         return Answer(f"{task} {context.attempt} by large", LARGE_USAGE)
 
     async def check(candidate: str, context: Context) -> list[Finding]:
+        note(log, "check", context.loop_id, context.attempt)
         await asyncio.sleep(chance.random() * 0.004)
         is_right = context.attempt == 4 and "large" in candidate
         return [] if is_right else [Finding("c", "not yet")]
