@@ -72,6 +72,10 @@ class ArmResult:
     outcomes: list[Outcome] = field(default_factory=list)
     night: Night = field(default_factory=Night)
 
+    def by_task(self) -> dict[tuple[int, str], Outcome]:
+        """Return the outcomes by order and task; there is one order."""
+        return {(0, outcome.task.id): outcome for outcome in self.outcomes}
+
 
 class Pupil:
     """A function with a memory that answers a stream; it can be practised."""
@@ -156,9 +160,7 @@ async def _practise(pupil: Pupil, tasks: Sequence[Task]) -> Night:
     practice = await pupil.memory.practice(
         pupil.function, calls=DAY_ATTEMPTS * len(tasks)
     )
-    return Night(
-        unsolved=practice.tried, calls=practice.calls, solved=practice.passed
-    )
+    return Night(unsolved=practice.tried, calls=practice.calls, solved=practice.passed)
 
 
 def run(data: Path, split: str, live: Live) -> Iterator[Row]:
@@ -214,13 +216,6 @@ def gains_of(
     results: Mapping[str, Mapping[str, ArmResult]],
 ) -> dict[str, dict[str, float]]:
     """Return what an arm gains over another at the first try in second halves."""
-    outcomes = {
-        source: {
-            name: {(0, outcome.task.id): outcome for outcome in result.outcomes}
-            for name, result in arms.items()
-        }
-        for source, arms in results.items()
-    }
     groups = {source: [source] for source in results}
     if len(results) > 1:
         groups["open"] = list(results)
@@ -228,7 +223,7 @@ def gains_of(
     for group, members in groups.items():
         for name, other in COMPARED:
             pairs = [
-                pair(outcomes[member][name], outcomes[member][other])
+                pair(results[member][name].by_task(), results[member][other].by_task())
                 for member in members
             ]
             compared = gain(pairs, right_at_once, late_only=True)
