@@ -187,7 +187,7 @@ def study(tmp_path, monkeypatch):
     tasks = [make_task(number) for number in range(4)]
     source = Stream(name="words", tasks=tuple(tasks))
 
-    def run(name, *answers, calls=0):
+    def run(name, answers, calls=0):
         db = sqlite3.connect(":memory:")
         db.execute(TABLE)
         model = KeptModel("model", ScriptedModel(*answers), db)
@@ -200,7 +200,7 @@ def study(tmp_path, monkeypatch):
 
 
 def test_what_the_first_half_did_not_solve_is_practised_before_the_second(study):
-    result = study("practice", "wrong", "wronger", *["right"] * 4)
+    result = study("practice", ["wrong", "wronger", "right", "right", "right", "right"])
     assert vars(result.night) == {"unsolved": 1, "calls": 1, "solved": 1}
     assert [outcome.calls for outcome in result.outcomes] == [2, 1, 1, 1]
     assert [outcome.late for outcome in result.outcomes] == [False, False, True, True]
@@ -209,12 +209,12 @@ def test_what_the_first_half_did_not_solve_is_practised_before_the_second(study)
 
 def test_retries_stop_when_they_have_made_the_calls_of_a_practice(study):
     wrong = [f"wrong {number}" for number in range(20)]
-    result = study("retries", *wrong, calls=2)
+    result = study("retries", wrong, calls=2)
     assert result.night.calls == 2
     assert [outcome.calls for outcome in result.outcomes] == [4, 2, 2, 2]
 
 
 def test_without_anything_more_each_task_has_the_attempts_of_a_day(study):
-    result = study("neither", *(f"wrong {number}" for number in range(8)))
+    result = study("neither", [f"wrong {number}" for number in range(8)])
     assert [outcome.calls for outcome in result.outcomes] == [2, 2, 2, 2]
     assert result.night.calls == 0

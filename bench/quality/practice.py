@@ -237,6 +237,7 @@ def _print(gains: Mapping[str, Mapping[str, float]]) -> None:
         interval = f"{value['low']:+.3f} to {value['high']:+.3f}"
         expected, reason = EXPECTED.get(key, (None, ""))
         wanted = "" if expected is None else f"{expected:+.2f} {reason}"
-        won_lost = [f"{value['won']:.0f}", f"{value['lost']:.0f}"]
-        table.add_row(key, f"{value['gain']:+.3f}", interval, *won_lost, wanted)
+        won = f"{value['won']:.0f}"
+        lost = f"{value['lost']:.0f}"
+        table.add_row(key, f"{value['gain']:+.3f}", interval, won, lost, wanted)
     Console(width=160).print(table)
