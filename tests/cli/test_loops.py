@@ -246,3 +246,41 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
     assert (
         recorded["loops"] == len(loops) - 2
     )  # each stage, and the two other loops, but no run
+
+
+def test_why_and_log_say_which_rung_has_spent_its_limit(desk):
+    async def small(task: str, hint: str) -> str:
+        return "wrong"
+
+    async def large(task: str, hint: str) -> str:
+        return "wrong, too"
+
+    def never(candidate: str) -> str:
+        return "not right"
+
+    def run(id: str, *generators: heedful.Rung) -> None:
+        work = heedful.run(
+            "t",
+            generate=list(generators),
+            checks=[never],
+            policy="default, attempts.limit=1",
+            store=str(desk.folder / DEFAULT_DATABASE_FILE),
+            id=id,
+        )
+        asyncio.run(work)
+
+    limited = heedful.Rung(small, "small", calls=1)
+    run("first", limited)
+    run("ended", limited)
+    run("climbed", limited, heedful.Rung(large, "large"))
+
+    text = desk.heedful("why ended").out
+    assert "closed: rung 1 (small): 1 of 1 calls spent, the limit of 20" in text
+    assert "(UTC); the loop ended" in text
+    assert "closed stopped it" in text
+    text = desk.heedful("why climbed").out
+    assert "(UTC); rung 2 (large) made attempt 1" in text
+    [sentence] = desk.heedful("why climbed --json").json["closed"]
+    assert f"closed: {sentence}" in text
+    log = " ".join(desk.heedful("log climbed").out.split())
+    assert "-> rung 2 (closed: rung 1 (small):" in log

@@ -234,7 +234,8 @@ async def test_a_rung_makes_no_more_calls_in_a_day_than_it_may(store):
         text = str(result.explain())
     assert large.calls == 2
     assert ends == [[], [], ["attempts", "closed"]]
-    assert "rung 2 (large): 2 of 2 calls of this day spent" in text
+    assert "closed: rung 2 (large): 2 of 2 calls spent, the limit of 20" in text
+    assert text.splitlines()[-2].endswith("(UTC); the loop ended")
 
 
 async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
@@ -246,6 +247,46 @@ async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
     assert rungs(first) == [1, 2]
     assert rungs(second) == [2]
     assert small.calls == 1
+
+
+@pytest.mark.both
+async def test_an_explanation_says_which_rung_has_spent_its_limit(store):
+    ladder = (
+        Rung(Generator("one", "two", "three"), "small", calls=3),
+        Named("large", WANTED, WANTED, WANTED),
+    )
+    results = [await climb(store, *ladder) for _ in range(3)]
+    closed = [result.explain().closed for result in results]
+    assert [rungs(result) for result in results] == [[1, 1, 2], [1, 2], [2]]
+    assert closed[0] == ()
+    for number, sentences in enumerate([closed[2], closed[1]], 1):
+        assert sentences[0].startswith("rung 1 (small): 3 of 3 calls spent, the limit")
+        assert sentences[0].endswith(f"; rung 2 (large) made attempt {number}")
+        assert f"closed: {sentences[0]}" in str(results[3 - number].explain())
+
+
+@pytest.mark.both
+async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(store):
+    large = Rung(Generator("one", "two"), "large", calls=3)
+    ends = [
+        await run(
+            "t",
+            generate=large,
+            checks=[Check()],
+            policy=TWICE,
+            store=store,
+            id=f"loop {number}",
+        )
+        for number in range(3)
+    ]
+    for result in ends[1:]:
+        explanation = result.explain()
+        stored = await store.read(SCOPE, loops.read, result.id)
+        assert [stop.rule for stop in result.stopped_by] == ["closed"]
+        assert "rung 1 (large): 3 of 3 calls spent" in explanation.closed[0]
+        assert explanation.closed[0].endswith("; the loop ended")
+        assert "closed stopped it" in explanation.otherwise
+        assert stored.explain() == explanation
 
 
 async def test_a_usage_without_calls_is_that_of_one_call(store):

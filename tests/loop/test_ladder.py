@@ -313,7 +313,7 @@ def test_a_loop_ends_before_it_begins_if_all_rungs_are_closed():
 def test_a_loop_ends_as_without_the_rung_if_that_is_closed():
     loop = climbed("1")
     verdict = again(loop, ONCE)
-    ended, end = close_rung(loop, verdict, "200 of 200 calls of this day spent")
+    ended, end = close_rung(loop, verdict, "200 of 200 calls spent")
     assert isinstance(end, Done)
     assert [stop.rule for stop in end.stopped_by] == ["attempts", "closed"]
     assert "rung 2 (large): 200 of 200 calls" in end.stopped_by[1].detail

@@ -2,8 +2,11 @@
 
 import pytest
 
+from heedful.drive.drive import run
+from heedful.drive.generate import Rung
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.store import exposures
+from heedful.testing import ScriptedModel
 from tests.service.support import read_data
 from tests.web.support import browsing, fill
 
@@ -120,3 +123,29 @@ def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
         assert "Mean cost of a loop: 2 with memory, 6 without" in page
         assert data["pooled"]["climbs"]["gain"] == 1.0
         assert data["mean_cost"] == {"shown": 2.0, "withheld": 6.0}
+
+
+@pytest.mark.both
+def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        store = browser.api.setup.store
+        limited = Rung(ScriptedModel("wrong", "wrong"), "small", calls=1)
+        for id in ("first", "ended"):
+            work = run(
+                "t",
+                generate=limited,
+                checks=[lambda candidate: "not right"],
+                policy="default, attempts.limit=1",
+                store=store,
+                scope=Scope("acme", "main"),
+                id=id,
+            )
+            browser.api.run(work)
+
+        [sentence] = browser.get("/loops/ended.json").json()["closed"]
+        assert sentence.startswith("rung 1 (small): 1 of 1 calls spent, the limit of")
+        assert f"Closed: {sentence}." in browser.get("/loops/ended").text
+        assert "Closed:" not in browser.get("/loops/first").text
+        explained = read_data(browser.api.get("/v1/loops/ended/explain"))
+        assert explained["closed"] == [sentence]

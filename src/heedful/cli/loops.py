@@ -374,10 +374,16 @@ def list_loops(
 
 
 def _why_cell(reasons: Reasoning) -> str:
-    """Return the reason why a loop was stopped, or all reasons why it goes on."""
+    """Return the reason why a loop was stopped, or why it goes on and on which rung."""
     if reasons.decided == "stopped":
         return f"{reasons.reason}: {reasons.detail}"
-    return ", ".join(dict.fromkeys(trigger.reason for trigger in reasons.triggers))
+
+    why = ", ".join(dict.fromkeys(trigger.reason for trigger in reasons.triggers))
+    climbed = [stop for stop in reasons.spoke if stop not in reasons.lifted]
+    if not climbed:
+        return why
+    stops = "; ".join(f"{stop.rule}: {stop.detail}" for stop in climbed)
+    return f"{why} -> rung {reasons.rung} ({stops})".lstrip()
 
 
 def _overrides_cell(reasons: Reasoning) -> str:

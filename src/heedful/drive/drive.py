@@ -577,7 +577,9 @@ class Run(Generic[C]):
             return None
 
         why = spent.spent_of(allowance)
-        loop, verdict = decide.close_rung(state.loop, state.verdict, why)
+        loop, verdict = decide.close_rung(
+            state.loop, state.verdict, why, name=allowance.name
+        )
         return await self._leave_rung(state, loop, verdict)
 
     async def _reserve_practice(self, state: _State) -> None:

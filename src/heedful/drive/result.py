@@ -63,4 +63,5 @@ class Result(Generic[C]):
 
     def explain(self) -> Explanation:
         """Explain why the loop went on and ended, and what would have changed that."""
-        return explain(self.loop, self.policy)
+        last = len(self.loop.attempts)
+        return explain(self.loop, self.policy, {last: self.verdict})

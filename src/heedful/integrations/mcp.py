@@ -121,6 +121,7 @@ class ExplainAnswer:
     lines: tuple[Line, ...]
     would_change: tuple[str, ...]
     otherwise: str
+    closed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,7 @@ async def explain(loop: LoopId) -> ExplainAnswer:
         lines=answer["lines"],
         would_change=answer["would_change"],
         otherwise=answer["otherwise"],
+        closed=answer["closed"],
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
-from heedful.loop.ladder import Ladder
+from heedful.loop.ladder import Ladder, rung_label
 from heedful.loop.record import Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
     FINAL_RULES,
@@ -216,14 +216,17 @@ def _is_final(stop: Stop) -> bool:
     return not FINAL_RULES.isdisjoint(stop.rule.split("+"))
 
 
-def close_rung(loop: Loop, verdict: Again, why: str) -> tuple[Loop, Verdict]:
+def close_rung(
+    loop: Loop, verdict: Again, why: str, name: str = ""
+) -> tuple[Loop, Verdict]:
     """Close the rung that `verdict` names: it failed, or may spend no more.
 
     Returns the loop without this rung, and the verdict: the next rung above makes the
     attempt, or else a rung that has made none. If none is left, the loop is done.
+    `name` is that of the only rung of a loop without a ladder.
     """
     if loop.ladder is None:
-        stop = Stop("closed", why)
+        stop = Stop("closed", f"{rung_label(1, name)}: {why}")
         return loop, Done(loop.best, passed=False, stopped_by=(stop,))
 
     ladder = loop.ladder.close(verdict.rung, len(loop.attempts), why)

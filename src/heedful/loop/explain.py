@@ -235,6 +235,7 @@ class Explanation:
 
     `would_change` has, smallest first, the changes of one threshold or score that
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
+    `closed` says which rungs failed or reached a limit, and what the loop did instead.
     """
 
     lines: tuple[Line, ...]
@@ -242,6 +243,7 @@ class Explanation:
     _: KW_ONLY
     would_change: tuple[Change, ...]
     otherwise: str = ""
+    closed: tuple[str, ...] = ()
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -265,6 +267,7 @@ class Explanation:
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")
 
+        texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
         return "\n".join(texts)
 
@@ -295,13 +298,44 @@ def explain(
     otherwise = ""
     if not would_change and isinstance(verdict, Done) and not verdict.passed:
         otherwise = "not known: this policy alone did not give the verdict"
-        if gives(loop, policy, verdict):
-            names = " and ".join(stop.rule for stop in verdict.stopped_by)
-            otherwise = f"no single threshold or score: {names} stopped it"
+        names = dict.fromkeys(stop.rule for stop in verdict.stopped_by)
+        if gives(loop, policy, verdict) or "closed" in names:
+            otherwise = (
+                f"no single threshold or score: {' and '.join(names)} stopped it"
+            )
 
     return Explanation(
-        tuple(lines), verdict, would_change=would_change, otherwise=otherwise
+        tuple(lines),
+        verdict,
+        would_change=would_change,
+        otherwise=otherwise,
+        closed=describe_closings(loop, verdict),
     )
+
+
+def describe_closings(loop: Loop, verdict: Verdict) -> tuple[str, ...]:
+    """Return which rungs of a loop are closed and why, and what it did instead.
+
+    `verdict` is the last one of the loop.
+    """
+    ending = "the loop ended"
+    if loop.ladder is None:
+        # The only rung of a loop is closed by the verdict that ends it.
+        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+        return tuple(
+            f"{stop.detail}; {ending}" for stop in stops if stop.rule == "closed"
+        )
+
+    if isinstance(verdict, Again):
+        ending = f"{loop.ladder.name(verdict.rung)} makes the next attempt"
+    sentences = []
+    for closing in loop.ladder.closings:
+        consequence = ending
+        for attempt in loop.attempts[closing.attempts : closing.attempts + 1]:
+            rung = loop.ladder.name(attempt.rung)
+            consequence = f"{rung} made attempt {attempt.number}"
+        sentences.append(f"{closing.why}; {consequence}")
+    return tuple(sentences)
 
 
 def explain_recorded(

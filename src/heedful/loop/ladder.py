@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass, replace
+from datetime import date, timedelta
 
 from heedful.errors import InvalidInput
 from heedful.validation import check_integer, require
@@ -38,14 +39,21 @@ class Spending:
     cost: float = 0.0
 
     def spent_of(self, allowance: Allowance) -> str:
-        """Return in words which limits of the day are reached; "" if none is."""
+        """Return in words which limits of the day are reached; "" if none is.
+
+        >>> Spending(day=20_000, calls=2).spent_of(Allowance(name="large", calls=2))
+        '2 of 2 calls spent, the limit of 2024-10-04 (UTC)'
+        """
         reached = []
         for unit in ("calls", "tokens", "cost"):
             limit = getattr(allowance, unit)
             spent = getattr(self, unit)
             if limit is not None and spent >= limit:
-                reached.append(f"{spent:.12g} of {limit:.12g} {unit} of this day")
-        return f"{', '.join(reached)} spent" if reached else ""
+                reached.append(f"{spent:.12g} of {limit:.12g} {unit}")
+        if not reached:
+            return ""
+        day = date(1970, 1, 1) + timedelta(days=self.day)
+        return f"{', '.join(reached)} spent, the limit of {day} (UTC)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,15 @@ class Closing:
     rung: int
     attempts: int = 0
     why: str = ""
+
+
+def rung_label(number: int, name: str) -> str:
+    """Return the number of a rung with its name, if it has one.
+
+    >>> rung_label(2, "large")
+    'rung 2 (large)'
+    """
+    return f"rung {number} ({name})" if name else f"rung {number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +198,7 @@ class Ladder:
 
     def name(self, rung: int) -> str:
         """Return the name of a rung with its number."""
-        name = self.names[rung - 1]
-        return f"rung {rung} ({name})" if name else f"rung {rung}"
+        return rung_label(rung, self.names[rung - 1])
 
     @property
     def closed(self) -> tuple[int, ...]:

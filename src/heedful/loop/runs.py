@@ -19,7 +19,15 @@ from typing import Any, Literal, Protocol
 from heedful.errors import UnknownName
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
-from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Done,
+    Policy,
+    Verdict,
+    latest_verdict,
+)
+from heedful.loop.explain import describe_closings
 from heedful.loop.ladder import Climb
 from heedful.loop.record import (
     MAX_FEEDBACK_CHARS,
@@ -186,7 +194,8 @@ class StageReport:
     stage ended: passed, continued (failed, the run used the last attempt), best
     (failed, the run used the best attempt), halted, stopped (a task that failed), open
     (interrupted) or not_run. `briefing` says what memory showed the stage. `climb` has
-    the attempts of a stage with several rungs.
+    the attempts of a stage with several rungs. `closed` says which rungs failed or
+    reached a limit, and what the stage did instead.
     """
 
     name: str
@@ -197,6 +206,7 @@ class StageReport:
     kept: int | None = None
     briefing: MemoryNotes | None = None
     climb: Climb | None = None
+    closed: tuple[str, ...] = ()
 
     @property
     def degraded(self) -> bool:
@@ -216,6 +226,7 @@ class StageReport:
             "action": self.action,
             "kept": self.kept,
             "briefing": self.briefing and self.briefing.plain(),
+            "closed": list(self.closed),
             "attempts": [
                 {**attempt.plain(), "output": attempt.output}
                 for attempt in self.attempts
@@ -385,6 +396,7 @@ def report_stage(
             for attempt in attempts
         )
 
+    verdict = latest_verdict(decisions)
     report = StageReport(
         stage.name,
         "open",
@@ -392,13 +404,13 @@ def report_stage(
         attempts=attempts,
         briefing=briefing,
         climb=loop.climb(),
+        closed=describe_closings(loop, verdict),
     )
-    last = decisions[-1].verdict if decisions else None
-    if not isinstance(last, Done):
+    if not isinstance(verdict, Done):
         return report
 
     status = attempts[-1].overall_status if attempts else "not_validated"
-    if last.passed and status != "not_validated":
+    if verdict.passed and status != "not_validated":
         return replace(report, status=status, action="passed", kept=len(attempts))
 
     if attempts and status == "not_validated":
@@ -406,12 +418,12 @@ def report_stage(
         return replace(report, status=status, action=action, kept=len(attempts))
 
     if is_task:
-        return replace(report, status="failed", action="stopped", kept=last.best)
+        return replace(report, status="failed", action="stopped", kept=verdict.best)
 
     action = EXHAUSTED_ACTIONS.get(stage.on_exhausted, "continued")
     kept_attempt = len(attempts) or None
     if action == "best":
-        kept_attempt = last.best
+        kept_attempt = verdict.best
 
     return replace(report, status="failed", action=action, kept=kept_attempt)
 

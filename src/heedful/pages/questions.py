@@ -116,6 +116,9 @@ def answer(report: Report, question: str = "") -> RunAnswer:
             facts.append(Fact(text=text, run=report.run, stage=stage.name))
 
         facts += _attempt_facts(stage)
+        for sentence in stage.closed:
+            text = f"closed: {clean(sentence, MAX_QUESTION_CHARS)}"
+            facts.append(Fact(text=text, run=report.run, stage=stage.name))
 
     return RunAnswer(
         question=question, understood=understood, facts=tuple(facts), missing=missing

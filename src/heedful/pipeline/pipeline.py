@@ -520,6 +520,8 @@ class PipelineRun:
         consequence = EXHAUSTION_PHRASES.get(report.action)
         if consequence:
             reason = f"Max retries reached for {report.name}"
+            if report.closed:
+                reason = f"{report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
             self.say(f"      {reason}, {consequence}", logging.WARNING)
@@ -647,10 +649,17 @@ class StageRunner:
         while True:
             self._run.say(f"{self._place}: attempt {count + 1}{limit} …")
             verdict = await self._step(run, count + 1)
-            count = len(run.loop.attempts)
-
             stored_loop = await self._stored_loop(run, verdict)
-            report = self._make_report(stored_loop, verdict)
+            report = stored_loop.stage_report(self._run.id)
+
+            # A rung that failed or has spent its limit ends without an attempt.
+            if len(run.loop.attempts) > count:
+                self._show_attempt(report, verdict)
+            else:
+                for sentence in report.closed[-1:]:
+                    self._run.say(f"{self._place}: {sentence}", logging.WARNING)
+
+            count = len(run.loop.attempts)
             if isinstance(verdict, decide.Done):
                 return report
 
@@ -833,14 +842,8 @@ class StageRunner:
             briefing=run.briefing,
         )
 
-    def _make_report(
-        self, stored_loop: StoredLoop, verdict: decide.Verdict
-    ) -> runs.StageReport:
-        """Return the report so far; show the last attempt in state and files."""
-        report = stored_loop.stage_report(self._run.id)
-        if not report.attempts:  # stopped before the first one
-            return report
-
+    def _show_attempt(self, report: runs.StageReport, verdict: decide.Verdict) -> None:
+        """Show the last attempt in the progress, the state and the files."""
         attempt = report.attempts[-1]
         self._say_attempt(report, attempt)
         if not isinstance(verdict, decide.Done):
@@ -850,7 +853,6 @@ class StageRunner:
         reports[report.name] = attempt.plain()
         if self._pipeline.reports is not None:
             write_attempt(attempt, self._pipeline.reports)
-        return report
 
     def _say_attempt(
         self, report: runs.StageReport, attempt: runs.StageAttempt

@@ -384,6 +384,7 @@ def explanation_record(why: Explanation) -> Document:
         "lines": why.lines,
         "would_change": list(map(str, why.would_change)),
         "otherwise": why.otherwise,
+        "closed": why.closed,
     }
 
 

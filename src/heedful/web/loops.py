@@ -193,6 +193,7 @@ def _decided_facts(
         "overrides": [asdict(override) for override in loop.overrides],
         "would_change": list(map(str, explanation.would_change)),
         "otherwise": explanation.otherwise,
+        "closed": explanation.closed,
         "readings": readings(loop, rules.rules),
         "knobs": [
             {"name": name, "was": value, "now": tried.get(name, value)}
