@@ -251,11 +251,9 @@ async def test_the_next_rung_begins_if_the_first_has_spent_its_calls(store):
 
 @pytest.mark.both
 async def test_an_explanation_says_which_rung_has_spent_its_limit(store):
-    ladder = (
-        Rung(Generator("one", "two", "three"), "small", calls=3),
-        Named("large", WANTED, WANTED, WANTED),
-    )
-    results = [await climb(store, *ladder) for _ in range(3)]
+    small = Rung(Generator("one", "two", "three"), "small", calls=3)
+    large = Named("large", WANTED, WANTED, WANTED)
+    results = [await climb(store, small, large) for _ in range(3)]
     closed = [result.explain().closed for result in results]
     assert [rungs(result) for result in results] == [[1, 1, 2], [1, 2], [2]]
     assert closed[0] == ()
