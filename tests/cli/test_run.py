@@ -176,6 +176,27 @@ def test_why_names_the_rung_of_each_attempt_and_why_it_climbed(desk):
     assert [rung["attempts"] for rung in document["usage_by_rung"]] == [2, 1]
 
 
+def test_the_list_of_loops_has_who_answered_and_the_cost(desk):
+    desk.tasks([TASKS[0]])
+    desk.heedful("run tasks.jsonl --model toy:answer --run plain")
+    head = desk.heedful("loops").out.splitlines()[1].split()
+    assert "rung" not in head
+    assert "cost" not in head
+
+    desk.heedful(f"{LADDER} --prices 0,0.01")
+    lines = desk.heedful("loops").out.splitlines()
+    assert lines[1].split().index("rung") == 3
+    assert " rung 2 " in lines[3]
+    assert "(toy:answer)" in lines[4]
+    assert " 0.15 " in lines[3]
+    assert "rung" not in lines[5]
+    first, second = desk.heedful("loops --json").json["loops"]
+    assert first["rung"] == "rung 2 (toy:answer)"
+    assert first["cost"] == pytest.approx(0.15)
+    assert second["rung"] == ""
+    assert second["cost"] == 0.0
+
+
 def test_the_report_of_a_run_has_its_rungs(desk):
     desk.tasks(TASKS[:2])
     done = desk.heedful(f"{LADDER} --json --prices 0,0.01")

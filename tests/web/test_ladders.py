@@ -72,8 +72,20 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         assert data["plan"] == ""
 
         [row] = browser.get("/loops.json").json()["loops"]
-        assert row["rung"] == "rung 2 (large)"
+        [item] = read_data(browser.api.get("/v1/loops"))["items"]
+        assert row["rung"] == item["rung"] == "rung 2 (large)"
+        assert row["cost"] == item["cost"] == 0.75
         assert "rung 2 (large)" in browser.get("/loops").text
+
+
+@pytest.mark.both
+def test_a_loop_that_has_not_passed_was_answered_by_no_rung(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open()
+        report_ladder(browser, "unsolved", False, False)
+        [row] = browser.get("/loops.json").json()["loops"]
+        [item] = read_data(browser.api.get("/v1/loops"))["items"]
+        assert row["rung"] == item["rung"] == ""
 
 
 @pytest.mark.both

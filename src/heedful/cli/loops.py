@@ -340,11 +340,12 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 
 LOOP_COLUMNS = columns(
-    "loop task state stopped_by attempts best calls tokens updated",
+    "loop task state rung stopped_by attempts best calls tokens cost updated",
     loop=lambda row: _short_id(row["id"]),
     task=_task_cell,
     stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
     best=lambda row: row["best"] or 0,
+    cost=lambda row: f"{row['cost']:.6g}",
 )
 
 
@@ -356,6 +357,8 @@ def list_loops(
 ) -> int:
     """List the newest loops with their tasks. An open loop still runs, or was
     interrupted.
+
+    Of loops with several generators it shows the rung that answered.
     """
 
     async def read(memory: Memory) -> list[StoredLoop]:
@@ -365,11 +368,25 @@ def list_loops(
         return newest
 
     rows = []
+    has_ladder = False
     for stored_loop in ask_memory(read):
         head = stored_loop.head
         rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
+        has_ladder = has_ladder or stored_loop.loop.ladder is not None
+
+    shown_columns = dict(LOOP_COLUMNS)
+    text_columns = 5
+    if not has_ladder:
+        del shown_columns["rung"]
+        text_columns = 4
+    if not any(row["cost"] for row in rows):
+        del shown_columns["cost"]
     return emit(
-        rows, LOOP_COLUMNS, key="loops", text_columns=4, empty=f"no loop in {where()}"
+        rows,
+        shown_columns,
+        key="loops",
+        text_columns=text_columns,
+        empty=f"no loop in {where()}",
     )
 
 

@@ -107,10 +107,17 @@ class StoredLoop:
         return explain.explain_recorded(self.loop, policy, self.decisions)
 
     def summary(self) -> dict[str, Any]:
-        """Return a summary as JSON data; times are in seconds since 1970."""
+        """Return a summary as JSON data; times are in seconds since 1970.
+
+        `rung` is the name of the rung that answered: "" without a ladder, and if the
+        loop has not passed.
+        """
         loop = self.loop
         verdict = self.verdict
         stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+        rung = ""
+        if loop.ladder is not None and state_after(verdict) == "passed":
+            rung = loop.ladder.name(loop.rung)
         return {
             "id": loop.id,
             "state": state_after(verdict),
@@ -119,6 +126,8 @@ class StoredLoop:
             "best": loop.best,
             "calls": loop.usage.calls,
             "tokens": loop.usage.tokens,
+            "cost": loop.usage.cost,
+            "rung": rung,
             "created": self.created,
             "updated": self.updated,
         }

@@ -448,8 +448,9 @@ def _rung_name(ladder: str, rung: int) -> str:
 def _summary(row: Row) -> Plain:
     """Return what a list shows of a loop.
 
-    `left_out` has the characters of the task that are not in `task`, and those of the
-    last attempt if it was not read, so that `failed` is empty.
+    `rung` is the one that answered. `left_out` has the characters of the task that are
+    not in `task`, and those of the last attempt if it was not read, so that `failed`
+    and `rung` are empty.
     """
     decision = json.loads(row["decision"] or "{}")
     task, left_out = beginning(row["task"], row["task_chars"])
@@ -457,6 +458,9 @@ def _summary(row: Row) -> Plain:
     unread = 0
     if row["last"] == "":
         unread = row["last_chars"]
+    rung = ""
+    if last and row["state"] == "passed":
+        rung = _rung_name(row["ladder"], last.get("rung", 1))
 
     return {
         "n": row["n"],
@@ -474,7 +478,8 @@ def _summary(row: Row) -> Plain:
         "updated": row["updated"],
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "failed": _failed_checks(row["last"] or "{}"),
-        "rung": _rung_name(row["ladder"], last.get("rung", 1)) if last else "",
+        "rung": rung,
+        "cost": row["cost"],
         "left_out": {"task": left_out, "last": unread},
     }
 

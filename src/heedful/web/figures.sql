@@ -12,6 +12,9 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
        (select count(*) from attempt where loop = loop.n) as attempts,
+       (select coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
+        from attempt where loop = loop.n)
+       + coalesce(cast(/*sqlite json_extract(extra, '$.cost') *//*postgres extra::json ->> 'cost' */ as double precision), 0) as cost,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
        (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
