@@ -1,5 +1,7 @@
 """The pages of loops with several generators."""
 
+import re
+
 import pytest
 
 from heedful.drive.drive import run
@@ -45,6 +47,15 @@ def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
         ladders = browser.get("/home.json").json()["ladders"]
         assert "Who answers" in page
         assert "Cost of a task, by week" in page
+        [drawing] = re.findall(
+            r'<svg class="chart" viewBox="0 0 400 226".*?</svg>', page, re.DOTALL
+        )
+        [week] = ladders["weeks"]
+        assert f"{week['week']}: 0.583 $ a task, of 3 tasks" in drawing
+        assert "67 % solved" in drawing
+        assert "33 % by rung 1 alone" in drawing
+        assert 'class="whisker"' in drawing
+        assert '<details id="weeks">' in page
         assert ladders == read_data(browser.api.get("/v1/proof"))["ladders"]
         small, large = ladders["rungs"]
         assert small["tasks"] == 1
