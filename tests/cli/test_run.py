@@ -145,6 +145,23 @@ def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
     ]
 
 
+@pytest.mark.parametrize("place", ["option", "settings"])
+def test_the_next_model_takes_over_from_one_that_fails(desk, place):
+    command = "run tasks.jsonl --model toy:raises,toy:answer --json"
+    if place == "option":
+        command += " --policy 'on_failure=take over'"
+    else:
+        desk.write("heedful.toml", 'policy = "default, on_failure=take over"')
+    desk.tasks([TASKS[0]])
+    done = desk.heedful(command)
+    [row] = rows(done)
+    text = desk.heedful("why tasks-1/red").out
+    assert done.code == 0
+    assert row["passed"]
+    assert "closed: rung 1 (toy:raises): ModelError: " in text
+    assert "; rung 2 (toy:answer) made attempt 1" in text
+
+
 def test_proof_and_home_have_the_figures_of_the_run(desk):
     desk.tasks(TASKS)
     rungs = desk.heedful(f"{LADDER} --json --prices 0,0.01").json["rungs"]

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import policies
-from heedful.errors import UnknownName
+from heedful.errors import InvalidInput, UnknownName
+from heedful.loop.codec import policy_from, policy_to
 from heedful.loop.decide import Done, Policy, decide
-from heedful.loop.policies import PRESETS, preset
+from heedful.loop.policies import PRESETS, policy, preset
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import (
     All,
@@ -81,3 +82,36 @@ def test_every_preset_ends_every_loop(name, texts):
     limit = max(r.limit for r in preset(name).rules if isinstance(r, MaxAttempts))
     loop = replace(tried((texts + "abcde")[:limit]), goals=PRESETS[name].goals)
     assert isinstance(decide(loop, preset(name)), Done)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("default, on_failure=take over", id="text"),
+        pytest.param("on_failure = take over", id="text without a preset"),
+        pytest.param('default, on_failure="take over"', id="text in quotes"),
+        pytest.param({"on_failure": "take over"}, id="object"),
+    ],
+)
+def test_a_policy_says_what_happens_if_a_rung_fails(value):
+    written = policy(value)
+    assert written.on_failure == "take over"
+    assert written.rules == default.rules
+    assert policy_from(policy_to(written)) == written
+    assert policy(policy_to(written)) == written
+
+
+def test_a_rung_that_fails_raises_unless_the_policy_says_otherwise():
+    assert policy("default, attempts.limit=2").on_failure == "raise"
+    assert policy("on_failure=raise").on_failure == "raise"
+
+
+@pytest.mark.parametrize("value", ["on_failure=skip", "on_failure=", "on_failure=1"])
+def test_another_reaction_to_a_failure_is_refused(value):
+    with pytest.raises(InvalidInput, match=r"on_failure is .* raise or take over"):
+        policy(value)
+
+
+def test_a_misspelled_field_names_those_there_are():
+    with pytest.raises(UnknownName, match="on_failure"):
+        policy("on_fail=take over")

@@ -52,7 +52,15 @@ def preset(name: str) -> Policy:
     return PRESETS[name]
 
 
-_POLICY_FIELDS = ("rules", "min_gain", "against", "unscored", "name", "goals")
+_POLICY_FIELDS = (
+    "rules",
+    "min_gain",
+    "against",
+    "unscored",
+    "on_failure",
+    "name",
+    "goals",
+)
 # A score, a sign of comparison and a threshold, with or without spaces between them:
 # `quality >= 0.8` or `drift≤0.25`.
 _GOAL_PATTERN = re.compile(
@@ -65,12 +73,14 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
     A text is the name of a preset and then changes: `thorough, attempts.limit=6,
     fatigue, -repeat, min_gain=0.1, quality >= 0.8`. A mapping may have the keys
-    `preset` ("default" if absent), `rules`, `min_gain`, `against`, `unscored`, `goals`
-    and `name`. Another key names a rule; its value maps the rule's fields, or is false
-    to remove the rule. Raises UnknownName, InvalidInput.
+    `preset` ("default" if absent), `rules`, `min_gain`, `against`, `unscored`,
+    `on_failure`, `goals` and `name`. Another key names a rule; its value maps the
+    rule's fields, or is false to remove the rule. Raises UnknownName, InvalidInput.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
+    >>> policy("on_failure=take over").on_failure
+    'take over'
     """
     if isinstance(value, Policy):
         return value
@@ -213,6 +223,7 @@ def _change_policy(base: Policy, changes: Mapping[str, Any]) -> Policy:
         unscored=changes.get("unscored", base.unscored),
         name=name,
         goals=goals,
+        on_failure=changes.get("on_failure", base.on_failure),
     )
 
 
