@@ -9,7 +9,9 @@ from heedful.traces.error_lines import (
     MAX_SHORT_TEXT_LINES,
     error_lines,
     error_text,
+    named_errors,
     output,
+    shorten_failure,
 )
 
 NOISE = [f"compiled part {n} in {n} ms" for n in range(2 * MAX_SHORT_TEXT_LINES)]
@@ -173,3 +175,103 @@ def test_the_texts_of_an_object_are_lines(answer, line):
 )
 def test_a_text_without_sentences_in_an_object_stays_as_it_is(text):
     assert output(text) == text
+
+
+EDIT = {
+    "file_path": "cart.go",
+    "old_string": '\tif err != nil {\n\t\treturn fmt.Errorf("failed to load: %w", err)',
+}
+TWICE = "Found 2 matches of the string to replace, but replace_all is false."
+NAMED = [
+    pytest.param(
+        f"<call_error>{TWICE}\nString: {EDIT['old_string'].strip()}</call_error>",
+        EDIT,
+        [TWICE],
+        id="a label with what the call was given names no error",
+    ),
+    pytest.param(
+        f"{TWICE}\nString: {EDIT['old_string'].strip()}",
+        str(EDIT["old_string"]).replace("\n", "\\n"),
+        [TWICE],
+        id="nor with what was cut and is text",
+    ),
+    pytest.param(
+        "KeyError: 'a'",
+        {"code": "'a'"},
+        ["KeyError: 'a'"],
+        id="the label of an error is no echo",
+    ),
+    pytest.param(
+        "make test",
+        {"command": "make test"},
+        ["make test"],
+        id="what repeats the call is the error if there is nothing else",
+    ),
+    pytest.param(
+        "src/cart.ts(14,3): error TS2304: Cannot find name 'x'.\n\n"
+        "Found 1 error in src/cart.ts:14",
+        None,
+        ["src/cart.ts(14,3): error TS2304: Cannot find name 'x'."],
+        id="a count with a place is no second error",
+    ),
+    pytest.param(
+        "rootdir: /srv/app\nplugins: anyio-4.16.0\nE   ValueError: odd",
+        None,
+        ["ValueError: odd"],
+        id="a label with a value is no error",
+    ),
+    pytest.param(
+        "--- FAIL: TestCart (0.01s)\n    cart_test.go:9: Phase 2: Starting session\n"
+        "    cart_test.go:12: total = 3, want 4\nFAIL\nFAIL\tshop/cart\t0.3s",
+        None,
+        ["--- FAIL: TestCart (0.01s)"],
+        id="a test that fails is one error",
+    ),
+    pytest.param(
+        'a.go:3: duplicate of b.go:4\n\treturn fmt.Errorf("failed: %w", err)\n'
+        'func load() error {\nt.Fatalf("failed to load: %v", err)',
+        None,
+        ["a.go:3: duplicate of b.go:4"],
+        id="source lines are no errors",
+    ),
+    pytest.param(
+        "2026-01-02 03:04:05 INFO run failed=0: ok\nhint: run it: again\n"
+        "fatal: bad ref",
+        None,
+        ["fatal: bad ref"],
+        id="lines of a log and hints are no errors",
+    ),
+    pytest.param(
+        "/lib/run.py:12: in load\nE   ValueError: odd",
+        None,
+        ["ValueError: odd"],
+        id="a place on the way to the error is none",
+    ),
+    pytest.param(
+        "a.ts(1,2): error TS1: bad 'a'.\nb.ts(3,4): error TS2: bad 'b'.",
+        None,
+        ["a.ts(1,2): error TS1: bad 'a'.", "b.ts(3,4): error TS2: bad 'b'."],
+        id="two errors stay two",
+    ),
+    pytest.param(
+        "?   \tshop/cart\t[no test files]\nFAIL\tshop/api\t0.3s",
+        None,
+        ["?   \tshop/cart\t[no test files]", "FAIL\tshop/api\t0.3s"],
+        id="the part that failed counts where nothing says more",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "arguments", "errors"), NAMED)
+def test_the_errors_of_a_call(failure, arguments, errors):
+    assert named_errors(failure, arguments) == errors
+
+
+@given(st.text(), st.text())
+def test_a_call_has_at_least_one_error(failure, argument):
+    assert named_errors(failure, {"input": argument})
+
+
+@given(st.text(min_size=400, max_size=2_000), st.integers(400, 1_000))
+def test_a_failure_is_bounded(text, most):
+    assert len(shorten_failure(text, most)) <= most

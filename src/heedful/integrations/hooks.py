@@ -20,13 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.integrations.host import (
-    MAX_ERROR_CHARS,
-    MAX_MOMENT_CHARS,
-    Advice,
-    Host,
-    HostRun,
-)
+from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.lessons.action import action
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
@@ -50,16 +44,16 @@ Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
 # Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
-# How much of a command's output the reason of a block has, how much is read at its end,
-# and how many error lines of a long output are shown.
+# How much of a command's output the reason of a block has, and how much is read at its
+# end.
 MAX_BLOCK_OUTPUT_CHARS = 4_000
 MAX_OUTPUT_TAIL_BYTES = 1 << 20
-MAX_OUTPUT_LINES = 40
-MAX_OUTPUT_LINE_CHARS = 300
 # The characters of a command that failed, in its finding.
 MAX_COMMAND_CHARS = 200
 # A longer text of an event is cut before it is cleaned.
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
+# The characters of an error that are searched for error lines, which takes 0.1 s.
+MAX_SEARCHED_ERROR_CHARS = 400_000
 # A longer id of a session or a prompt becomes a digest.
 MAX_SHORT_ID_CHARS = 80
 # Fields that may be JSON as text.
@@ -243,10 +237,11 @@ class Reply:
 async def _check_command(line: str, folder: str, seconds: float) -> Finding | None:
     """Run a command of the project; return an error if it fails, else None.
 
-    Its evidence is what the command printed: of a long output, its error lines and its
-    end.
+    Its evidence is what the command printed: of a long output, its error lines, its
+    beginning and its end.
     """
     from heedful.loop.record import Finding
+    from heedful.traces.error_lines import shorten_failure
 
     code, output = await run_command(line, folder, seconds)
     if code == 0:
@@ -257,27 +252,13 @@ async def _check_command(line: str, folder: str, seconds: float) -> Finding | No
     if not output:
         end += " and printed nothing"
 
-    evidence = sanitize(redact(_shorten_output(output)))
+    evidence = sanitize(redact(shorten_failure(output, MAX_BLOCK_OUTPUT_CHARS)))
     return Finding(
         line[:MAX_COMMAND_CHARS],
         redact(f"`{line}` {end}"),
         key=f"{line[:MAX_COMMAND_CHARS]}: {_digest(evidence)[:16]}",
         evidence=evidence,
     )
-
-
-def _shorten_output(text: str) -> str:
-    """Return an output; of a long one, the error lines and then the end."""
-    from heedful.traces.error_lines import error_lines
-
-    if len(text) <= MAX_BLOCK_OUTPUT_CHARS:
-        return text
-
-    lines = error_lines(text.splitlines(), others=False)[:MAX_OUTPUT_LINES]
-    head = "\n".join(line[:MAX_OUTPUT_LINE_CHARS] for line in lines)
-    head = head[: MAX_BLOCK_OUTPUT_CHARS // 2]
-    end_chars = MAX_BLOCK_OUTPUT_CHARS - len(head)
-    return f"{head}\n[…]\n{text[-end_chars:]}"
 
 
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
@@ -345,10 +326,15 @@ async def reply(
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
-    data = {
+    error_field = row.fields.get("error", "error")
+    error = data.get(error_field)
+    texts = {
         field: _cut_texts(value, encoded=field in _JSON_TEXT_FIELDS)
         for field, value in data.items()
     }
+    if isinstance(error, str):
+        texts[error_field] = _cut_error(error)
+    data = texts
     session = data.get(row.fields.get("session_id", "session_id"))
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
@@ -396,6 +382,17 @@ def _cut_texts(value: Any, encoded: bool = False) -> Any:
     if isinstance(value, list):
         return [_cut_texts(content) for content in value]
     return value
+
+
+def _cut_error(text: str) -> str:
+    """Cut a long error before it is cleaned; its error lines stay."""
+    if len(text) <= MAX_HOOK_TEXT_CHARS:
+        return text
+
+    from heedful.traces.error_lines import shorten_failure
+
+    searched = cut_middle(text, MAX_SEARCHED_ERROR_CHARS)
+    return shorten_failure(searched, MAX_HOOK_TEXT_CHARS)
 
 
 def _short_id(id: str) -> str:
@@ -739,13 +736,7 @@ def _command_events(call: str, line: str, finding: Finding | None) -> list[Event
         text = finding.evidence or finding.message
     return [
         Event("tool_call", tool="stop", arguments={"command": line}, call=call),
-        Event(
-            "tool_response",
-            text,
-            tool="stop",
-            call=call,
-            error=text[:MAX_ERROR_CHARS],
-        ),
+        Event("tool_response", tool="stop", call=call, error=text),
     ]
 
 

@@ -50,8 +50,6 @@ MAX_MOMENT_CHARS = 9_000
 MAX_CALL_ADVICE_CHARS = 10_000
 # An opening looks for lessons among this many that came back most often.
 MAX_COMMON_LESSONS = 20
-# The error of an event is cut after this many characters; its content has all of it.
-MAX_ERROR_CHARS = 300
 ADVICE_LESSON_STATES = ("unverified", "verified")
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
@@ -242,14 +240,9 @@ class HostRun:
         self, tool: str, error: str, call: str = "", agent: str = ""
     ) -> Advice:
         """Return what fixed this error of a tool; `call` and `agent` as in `before`."""
-        event = Event(
-            "tool_response",
-            error,
-            agent=agent,
-            tool=tool,
-            call=call,
-            error=error[:MAX_ERROR_CHARS],
-        )
+        # The stored event has up to `Limits.content` characters of the error, as the
+        # file of a session has: pytest names the error at the end of its output.
+        event = Event("tool_response", agent=agent, tool=tool, call=call, error=error)
 
         async def look(memory: Memory) -> Advice:
             """Return advice from lessons about this error."""
@@ -678,6 +671,7 @@ def _list_failures(
 ) -> list[tuple[float, frozenset[str]]]:
     """Return the failures: when the call began, and the digests of its error."""
     started_at: dict[str, float] = {}
+    arguments: dict[str, Any] = {}
     failures: list[tuple[float, frozenset[str]]] = []
     for event in events:
         # A result without an id belongs to the last call of the tool.
@@ -685,9 +679,11 @@ def _list_failures(
 
         if event["type"] == "tool_call":
             started_at[call] = event["at"]
+            arguments[call] = event["arguments"]
         elif event["error"]:
             start = started_at.get(call, event["at"])
-            failures.append((start, episodes.error_digests(event)))
+            digests = episodes.error_digests(event, arguments.get(call))
+            failures.append((start, digests))
 
     return failures
 

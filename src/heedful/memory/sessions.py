@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import chain, groupby, pairwise, product, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from heedful.lessons import trust as trusts
@@ -33,7 +33,7 @@ from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.comparison import likeness
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
-from heedful.traces.error_lines import error_lines, output, without_margin
+from heedful.traces.error_lines import named_errors
 from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.validation import require
 
@@ -51,7 +51,6 @@ OLD_TEXT_ARGUMENTS = ("old_string", "old_str")
 EDIT_ARGUMENTS = (*NEW_TEXT_ARGUMENTS, *OLD_TEXT_ARGUMENTS, "edits")
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 MAX_FAILED_TRIES = 3  # tries that a lesson names
-MAX_CALL_ERRORS = 5  # errors of one failed call that are lessons
 # The importance of a failure that edits put right, or that nothing did: it may be part
 # of the work, until it comes back in another session.
 WORK_FAILURE_IMPORTANCE = 0.5
@@ -86,16 +85,6 @@ _CHANGED_LINE_PATTERN = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH_ARGUMENT_PATTERN = re.compile(rf'"(?:{"|".join(PATH_ARGUMENTS)})":')
 # A word of a name, an error or a line: "app" and "py" in "app.py".
 _NAME_WORD_PATTERN = re.compile(r"\w+")
-# What the lines of one message have in common: "npm ERR!", "error[E0432]:", "fatal:".
-_ERROR_LABEL_PATTERN = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
-# A line that names no error of its own: "make: *** [Makefile:3: test] Error 2", a count
-# such as "2 failed, 3 passed in 0.1s", a place such as "a.py:1: AssertionError", "FAIL"
-# or "errors: 2".
-_FAILURE_COUNT_PATTERN = re.compile(
-    r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
-    r"|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
-    r"|\S+:\d+: \w+(?:Error|Exception|Failed)$|FAIL$|[a-z]+: \d+$"
-)
 # Who says a message: "bash:" or "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 # A part of a word: "build" and "docs" in "build_docs".
@@ -239,7 +228,10 @@ class _SessionStudy:
         self.texts = {n: f"{self.events[n].tool} `{self.calls[n]}`" for n in self.steps}
 
         self.failures = self._find_failures()
-        self.errors = {n: _named_errors(text) for n, text in self.failures.items()}
+        self.errors = {
+            n: named_errors(text, trace.given_to(self.events[n]))
+            for n, text in self.failures.items()
+        }
         self.corrections, self.forbidden = self._find_corrections()
 
         worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
@@ -615,34 +607,6 @@ def _sources_until(
     for position, sources in unseen:
         if position < step:
             yield sources
-
-
-def _named_errors(failure: str) -> list[str]:
-    """Return the lines that name the errors of a failed step, at least one."""
-    lines = output(failure).splitlines()  # without the exit status, which names none
-    candidates = error_lines(lines, others=False) or ["error"]
-
-    # Neighbouring lines with the same label are one message. Its first candidate, which
-    # is the best, names the error.
-    repeated: set[str] = set()
-    bare_lines = filter(None, map(without_margin, lines))
-    for _, message_lines in groupby(bare_lines, _error_label):
-        message = set(message_lines)
-        repeated.update([line for line in candidates if line in message][1:])
-    messages = [line for line in candidates[:MAX_CALL_ERRORS] if line not in repeated]
-
-    # A count names no error, unless there is nothing else; nor does an echo: the end of
-    # another line, after " - ".
-    errors = [line for line in messages if not _FAILURE_COUNT_PATTERN.match(line)]
-    errors = errors or messages[:1]
-    echoes = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
-    return [redact(line) for line in errors if line not in echoes]
-
-
-def _error_label(line: str) -> str:
-    """Return what all lines of a message begin with; without a label, the line."""
-    label = _ERROR_LABEL_PATTERN.match(line)
-    return label[0] if label else line
 
 
 def _concerns(edit: str, error: str) -> bool:

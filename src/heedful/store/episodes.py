@@ -728,17 +728,18 @@ def event_row(event: Event) -> dict[str, Any]:
     }
 
 
-def error_digests(event: Mapping[str, Any]) -> frozenset[str]:
+def error_digests(event: Mapping[str, Any], arguments: Any = None) -> frozenset[str]:
     """Return the signatures of the errors of a failed event.
 
     A lesson knows an error by one of its lines, with the name of the tool or without
-    it.
+    it. `arguments` are those of the call.
     """
-    from heedful.traces.error_lines import error_lines
+    from heedful.traces.error_lines import error_lines, named_errors
 
-    text = str(event["content"] or event["error"])
+    text = str(event["error"] or event["content"])
     tool = str(event.get("tool") or "")
     lines = error_lines(text.splitlines(), others=False)
+    lines += named_errors(text, arguments)
     without_tool = frozenset(signature("", line).digest for line in lines)
     return without_tool.union(signature(tool, line).digest for line in lines)
 

@@ -343,7 +343,10 @@ def _outcome_of(events: list[Event], fault: Fault | None) -> Ended:
 
 
 def clean_event(event: Event, limit: int) -> Event:
-    """Return the event without secrets, with each text cut to `limit` characters."""
+    """Return the event without secrets, with each text cut to `limit` characters.
+
+    An error that is cut has its error lines first.
+    """
     arguments = event.arguments and _clean_data(event.arguments, limit, cut=limit)
     meta: Mapping[str, Any] | str = {}
     if event.meta:
@@ -359,13 +362,23 @@ def clean_event(event: Event, limit: int) -> Event:
         tool=_short_name(event.tool),
         arguments=arguments,
         call=safe_id(event.call),
-        error=shorten(event.error, limit),
+        error=_short_error(event.error, limit),
         id=safe_id(event.id),
         code=_short_name(event.code),
         at=event.at,
         meta=meta,
         origin=event.origin,
     )
+
+
+def _short_error(text: str, limit: int) -> str:
+    """Redact the text of a failure, and cut it as `shorten_failure` does."""
+    if len(text) <= limit:
+        return redact(text)
+
+    from heedful.traces.error_lines import shorten_failure  # a hook rarely needs it
+
+    return shorten_failure(redact(text), limit)
 
 
 def _clean_data(

@@ -4,16 +4,20 @@ Nothing but the shape of a line is used, in two ways. `error_line` and `error_te
 one failure: the last line of a traceback, or else the line of the best rank (a code of
 an error before a word for one, a reason before a place). `error_lines` looks through an
 output of any length, and returns what has the shape of an error, best shapes first.
+`named_errors` returns the errors of one failed call: lines that repeat the call, source
+lines, lines of a log and what belongs to another line name none. `shorten_failure` is
+how much of a failure is kept.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, groupby, product
 from typing import Any
 
-from heedful.sanitize import clean
+from heedful.redact import redact
+from heedful.sanitize import clean, cut_middle
 
 # The error lines of one text that are returned, and the characters of each.
 MAX_ERROR_LINES = 200
@@ -31,6 +35,12 @@ _PRINTED_TEXT_PATTERN = re.compile(
 )
 # A longer line is worse than one that can be quoted whole.
 MAX_QUOTED_LINE_CHARS = 200
+# The errors of one failed call.
+MAX_CALL_ERRORS = 5
+# The error lines that stand before a failure that is cut, each with this many
+# characters; together they take at most half of what is kept.
+MAX_KEPT_ERROR_LINES = 40
+MAX_KEPT_LINE_CHARS = 300
 
 # A line with an exit status: "exit code: 2 (interrupted)", "Command exit status 1".
 _EXIT_STATUS_PATTERN = re.compile(
@@ -109,6 +119,38 @@ _BANNER_PATTERN = re.compile(r"\s*([=_*#~!-])\1{2,}.*\1\s*\Z")
 _MARGIN_PATTERN = re.compile(
     r"\A(?:#\d+\s|\d+\.\d+\s|[A-Z]\s{2,}|[>|│╰╭├└─×✖✗!*#^…]+\s*|\s+)+"
 )
+# What the lines of one message have in common: "npm ERR!", "error[E0432]:", "fatal:".
+_ERROR_LABEL_PATTERN = re.compile(r"(?:\S+ )?(?:error|err|fatal)\b\S*", re.IGNORECASE)
+# A line that names no error of its own: "make: *** [Makefile:3: test] Error 2", a count
+# such as "2 failed, 3 passed in 0.1s" or "Found 1 error in src/cart.ts:14", a place
+# such as "a.py:1: AssertionError", "FAIL" or "errors: 2".
+_FAILURE_COUNT_PATTERN = re.compile(
+    r"make(?:\[\d+\])?: \*\*\* .* Error \d+$"
+    r"|collected \d+ items?\b|=*(?: ?\d+ \w+,)* ?\d+ (?:failed|passed|errors?)\b.* in "
+    r"|\W{0,3}(?i:found )?\d+ (?i:errors?|failures?|problems?|issues?)\b(?!: \S)"
+    r"|\S+:\d+: \w+(?:Error|Exception|Failed)$|FAIL$|[a-z]+: \d+$"
+)
+# What ends the report of a command with many parts: "FAIL\tcart/api\t0.3s" or
+# "[lint] ERROR task failed". It says only that a part failed.
+_PART_FAILED_PATTERN = re.compile(r"FAIL\s+\S+\s|\[[^\]]+\] ERROR \w+ failed$")
+# A line that says what somebody else may do or know, or that a log wrote in passing.
+_REMARK_PATTERN = re.compile(
+    r"\A(?i:hint|note|help|info|warning|debug|tip): "
+    r"|\b(?:INFO|DEBUG|TRACE|VERBOSE)\b"
+)
+# A line of a program: one call as a statement, or a line that opens or ends a block; or
+# a place in it on the way to an error, as pytest writes it: "a.py:12: in load".
+_SOURCE_LINE_PATTERN = re.compile(
+    r"(?:(?:return|raise|throw|await|panic|new) )+[\w.:<>]+\(.*\)?[;,]?\Z"
+    r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_][\w.]*\.\w+\(.*[\"'`].*\)[;,]?\Z"
+    r"|(?!\w*(?:Error|Exception)\()[a-zA-Z_]\w*\(.*[\"'`].*, .*\)[;,]?\Z"
+    r"|.*[)\w\]] ?\{\Z|\}[);,]*\Z|.*[)\w\"'\]];\Z|//|/\*"
+    r"|\S+:\d+: in [\w<>.]+\Z"
+)
+# A word with a colon: "String: func f()" repeats what the call was given.
+_ECHO_LABEL_PATTERN = re.compile(r"\A\w{1,20}: *")
+# Where a line ends in arguments that were cut, and so became JSON as text.
+_LINE_END_PATTERN = re.compile(r"\n|\\n")
 # An id of at least 24 digits in hex, perhaps in brackets.
 _LONG_ID_PATTERN = re.compile(r"\(?\b[0-9a-f]{24,}\b\)?")
 
@@ -342,6 +384,153 @@ def _add_line(lines: dict[str, str], line: str) -> None:
 
 
 def without_margin(line: str) -> str:
-    """Return a line without the marks and the time that tools write before it."""
-    line = _LINE_MARK_PATTERN.sub("", line[:MAX_ERROR_LINE_CHARS])
+    """Return a line without the marks, tags and the time that tools write around it."""
+    line = _ERROR_TAG_PATTERN.sub("", line[:MAX_ERROR_LINE_CHARS])
+    line = _LINE_MARK_PATTERN.sub("", line)
     return _LOG_TIME_PATTERN.sub("", line).rstrip()
+
+
+def named_errors(failure: str, arguments: Any = None) -> list[str]:
+    """Return the lines that name the errors of a failed call, at least one.
+
+    `arguments` are those of the call: a line that repeats them names no error. Secrets
+    are redacted.
+    """
+    text = output(failure)  # without the exit status, which names no error
+    lines = _telling_lines(text.splitlines(), _argument_lines(arguments))
+    candidates = error_lines(lines, others=False) or ["error"]
+
+    # Lines of one message are one error; its first candidate, the best, names it.
+    repeated: set[str] = set()
+    for message in _messages(lines):
+        repeated.update([line for line in candidates if line in message][1:])
+    errors = [line for line in candidates[:MAX_CALL_ERRORS] if line not in repeated]
+
+    # A weak line names no error if there is a stronger one; nor does an echo: the end
+    # of another line, after " - ".
+    strength = {line: _strength(line) for line in errors}
+    strongest = max(strength.values())
+    if strongest <= 2:
+        errors = [line for line in errors if strength[line] == strongest][:1]
+    weakest = {3: 2}.get(strongest, strongest)
+    errors = [line for line in errors if strength[line] >= weakest]
+    echoes = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
+    return [redact(line) for line in errors if line not in echoes]
+
+
+def _telling_lines(lines: list[str], repeated: frozenset[str]) -> list[str]:
+    """Return the lines that may name an error; all lines if none does.
+
+    Left out are lines of `repeated`, source lines, and remarks, but not the frames of a
+    traceback.
+    """
+    telling: list[str] = []
+    for line in lines:
+        bare = without_margin(line)
+        is_error = _ERROR_WORD_PATTERN.match(bare) is not None
+        is_remark = _REMARK_PATTERN.search(bare) is not None and not is_error
+        is_source = _SOURCE_LINE_PATTERN.match(bare) is not None and not is_error
+        if not (is_remark or is_source or _repeats(bare, repeated)):
+            telling.append(line)
+
+    has_text = any(map(without_margin, telling))
+    return telling if has_text else lines
+
+
+def _repeats(line: str, repeated: frozenset[str]) -> bool:
+    """Return True if a line is one of `repeated`, perhaps behind a label.
+
+    The label of an error is none: in "KeyError: 'a'" the rest is the reason.
+    """
+    if line in repeated:
+        return True
+    label = _ECHO_LABEL_PATTERN.match(line)
+    if label is None or _ERROR_WORD_PATTERN.match(line):
+        return False
+    return line[label.end() :].strip() in repeated
+
+
+def _argument_lines(arguments: Any) -> frozenset[str]:
+    """Return the lines of all texts in the arguments of a call."""
+    lines: set[str] = set()
+    waiting = [arguments]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, str):
+            pieces = _LINE_END_PATTERN.split(part.replace('\\"', '"'))
+            lines.update(piece.replace("\\t", "").strip() for piece in pieces)
+    return frozenset(lines - {""})
+
+
+def _messages(lines: Iterable[str]) -> Iterator[set[str]]:
+    """Yield the lines of each message.
+
+    Neighbouring lines with the same label are one message, and so are the lines that
+    are indented below the line of a failure.
+    """
+    for _, same_label in groupby(filter(None, map(without_margin, lines)), _label):
+        yield set(same_label)
+
+    block: set[str] = set()
+    is_open = False
+    for line in lines:
+        if not line.strip():
+            continue
+        bare = without_margin(line)
+        if not line[0].isspace():
+            yield block
+            block = set()
+            is_open = _shape_rank(bare) is not None
+        if is_open:
+            block.add(bare)
+    yield block
+
+
+def _label(line: str) -> str:
+    """Return what all lines of a message begin with; without a label, the line."""
+    label = _ERROR_LABEL_PATTERN.match(line)
+    return label[0] if label else line
+
+
+def _strength(line: str) -> int:
+    """Return how far a line names an error by itself, 0..4.
+
+    0 is a count, 1 a label with a value such as "rootdir: /srv/app", 2 the report that
+    a part failed, 3 any other line, 4 a line with the type, a word or a place of an
+    error.
+
+    >>> weak = ["Found 1 error in a.ts:3", "plugins: anyio-4", "FAIL\\tcart\\t0.3s"]
+    >>> [_strength(line) for line in [*weak, "no test files", "fatal: no upstream"]]
+    [0, 1, 2, 3, 4]
+    """
+    patterns = (_ERROR_CODE_PATTERN, _ERROR_WORD_PATTERN, _ERROR_PLACE_PATTERN)
+    if _FAILURE_COUNT_PATTERN.match(line):
+        return 0
+    if _PART_FAILED_PATTERN.match(line):
+        return 2
+    if any(pattern.search(line) for pattern in patterns):
+        return 4
+    has_reason = _ERROR_REASON_PATTERN.search(line) or _ERROR_MENTION_PATTERN.search(
+        line
+    )
+    is_bare_label = _PROGRAM_LABEL_PATTERN.match(line) and not has_reason
+    return 1 if is_bare_label else 3
+
+
+def shorten_failure(text: str, most: int) -> str:
+    """Return the text of a failure in at most `most` (400 or more) characters.
+
+    A longer text has its error lines first, then its beginning and its end.
+    """
+    if len(text) <= most:
+        return text
+
+    lines = error_lines(text.splitlines(), others=False)[:MAX_KEPT_ERROR_LINES]
+    head = "\n".join(line[:MAX_KEPT_LINE_CHARS] for line in lines)[: most // 2 - 1]
+    if head:
+        head += "\n"
+    return head + cut_middle(text, most - len(head))

@@ -1,0 +1,150 @@
+"""What hooks keep of an error, and what a session of hooks teaches by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Memory, learn_session
+from heedful.integrations.hooks import reply, work
+from heedful.integrations.host import Host
+from heedful.store import episodes
+from heedful.store.sqlite import in_file
+from heedful.traces.episode import Episode, Event, Limits
+from tests.trusted import OWN
+
+TRUST: Any = OWN
+HEAD = """Exit code 1
+============================= test session starts ==============================
+platform linux -- Python 3.11.7, pytest-9.0.1, pluggy-1.6.0
+rootdir: /srv/shop
+plugins: anyio-4.16.0
+collected 0 items / 1 error
+
+==================================== ERRORS ====================================
+____________________ ERROR collecting tests/test_cart.py _______________________
+ImportError while importing test module '/srv/shop/tests/test_cart.py'.
+Hint: make sure your test modules have valid Python names.
+Traceback:
+/usr/lib/python3.11/importlib/__init__.py:126: in import_module
+    return _bootstrap._gcd_import(name[level:], package, level)
+tests/test_cart.py:1: in <module>
+    import {name}
+E   ModuleNotFoundError: No module named '{name}'
+=========================== short test summary info ============================
+ERROR tests/test_cart.py
+!!!!!!!!!!!!!!!!!!!! Interrupted: 1 error during collection !!!!!!!!!!!!!!!!!!!!
+=============================== 1 error in 0.09s ===============================
+"""
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    database = in_file(str(tmp_path / "memory.db"))
+    return Memory(database, trust=TRUST, holdout=0.0)
+
+
+async def send(memory: Memory, event: str, session: str, **fields: Any) -> str:
+    """Send an event of Claude Code, do the work that is left; return what it adds."""
+    host = Host(memory=memory, strict=True)
+    message = {"session_id": session, "cwd": "/", "tool_name": "Bash", **fields}
+    answer = await reply(event, message, host)
+    if answer.work:
+        await work(host, answer.session, answer.work)
+    return str(answer.answer)
+
+
+async def fail(memory: Memory, session: str, command: str, error: str) -> str:
+    """Run a command that fails; return what the agent is advice after it."""
+    arguments = {"command": command}
+    return await send(
+        memory,
+        "PostToolUseFailure",
+        session,
+        tool_input=arguments,
+        tool_use_id=f"{session} {command} {len(error)}",
+        error=error,
+    )
+
+
+async def succeed(memory: Memory, session: str, command: str) -> None:
+    """Run a command that works."""
+    await send(
+        memory,
+        "PostToolUse",
+        session,
+        tool_input={"command": command},
+        tool_use_id=f"{session} {command} well",
+        tool_response={"stdout": "ok", "stderr": ""},
+    )
+
+
+async def texts(memory: Memory) -> list[str]:
+    """Return the texts of all lessons."""
+    return [lesson["text"] for lesson in await memory.top(50)]
+
+
+async def test_pytest_is_learnt_by_its_last_lines(memory: Memory) -> None:
+    output = HEAD.format(name="babel")
+    await fail(memory, "monday", "pytest -q", output)
+    await succeed(memory, "monday", "pip install babel")
+    await succeed(memory, "monday", "pytest -q")
+    await send(memory, "SessionEnd", "monday")
+
+    [text] = await texts(memory)
+    assert "“ModuleNotFoundError: No module named 'babel'”" in text
+    assert "`pip install babel`" in text
+    assert "rootdir" not in text
+
+    advice = await fail(memory, "tuesday", "pytest -q", output)
+    assert "pip install babel" in advice
+
+
+async def test_hooks_learn_what_the_file_of_a_session_teaches(
+    memory: Memory, tmp_path: Path
+) -> None:
+    output = HEAD.format(name="babel")
+    await fail(memory, "monday", "pytest -q", output)
+    await send(memory, "SessionEnd", "monday")
+
+    arguments = {"command": "pytest -q"}
+    call = Event("tool_call", tool="Bash", arguments=arguments, call="1")
+    result = Event("tool_response", tool="Bash", call="1", error=output)
+    session = Episode((call, result), "partial", session="recorded")
+    database = in_file(str(tmp_path / "other.db"))
+    from_file = Memory(database, trust=TRUST)
+    await learn_session(session, memory=from_file)
+    assert await texts(memory) == await texts(from_file)
+
+
+async def test_two_unrelated_failures_are_two_lessons(memory: Memory) -> None:
+    for number, name in enumerate(("babel", "toml")):
+        await fail(memory, f"s{number}", "pytest -q", HEAD.format(name=name))
+        await succeed(memory, f"s{number}", f"pip install {name}")
+        await succeed(memory, f"s{number}", "pytest -q")
+        await send(memory, "SessionEnd", f"s{number}")
+
+    lessons = await memory.top(50)
+    assert len(lessons) == 2
+    assert {lesson["seen"] for lesson in lessons} == {1}
+
+    advice = await fail(memory, "next", "pytest -q", HEAD.format(name="toml"))
+    assert "pip install toml" in advice
+    assert "babel" not in advice
+
+
+async def test_a_stored_error_is_bounded_and_has_its_error_lines(
+    memory: Memory,
+) -> None:
+    noise = "\n".join(f"compiled part {n} in {n} ms" for n in range(900))
+    middle = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
+    await fail(memory, "monday", "make", f"begin\n{noise}\n{middle}\n{noise}\nthe end")
+
+    events = await memory.store.read(memory.scope, episodes.session_events, "monday")
+    [error] = [event["error"] for event in events if event["error"]]
+    assert len(error) <= Limits().content
+    assert error.startswith(middle)
+    assert "\nbegin\n" in error
+    assert error.endswith("the end")
