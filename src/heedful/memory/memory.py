@@ -77,8 +77,8 @@ from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import episodes as episode_store
 from heedful.store import exposures as exposure_store
-from heedful.store import ladders, open_store, search
 from heedful.store import lessons as lesson_store
+from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store import quarantine as quarantine_store
 from heedful.store.store import Store
@@ -590,6 +590,8 @@ class Memory:
         check_texts(model=model)
         evidence = await self.store.read(self.scope, exposure_store.evidence)
         proven = await asyncio.to_thread(proof.prove, evidence, model)
+        from heedful.store import ladders  # slow to import for a hook
+
         figures = await self.store.read(self.scope, ladders.figures, model)
         return replace(proven, ladders=figures)
 
