@@ -51,7 +51,7 @@ bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an envir
 quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2]
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
 		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)') \
-		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)')
+		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)') $(ARGS)
 
 # Every answer is kept in ANSWERS, by default ~/.cache/heedful-bench.
 learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on

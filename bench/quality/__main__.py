@@ -91,6 +91,8 @@ def main() -> int:
     try:
         for name in names:
             job = partial(JOBS[name], live=live) if name in LIVE else JOBS[name]
+            if name == "sessions" and options.dump is not None:
+                job = partial(sessions.run, dump=options.dump)
             for row in job(options.data, options.split):
                 if row.ours is not None:
                     figures[row.key] = row.ours
@@ -113,6 +115,11 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--split", default="dev")
     parser.add_argument("--only", choices=sorted(JOBS))
+    parser.add_argument(
+        "--dump",
+        type=Path,
+        help="of sessions: file for 60 texts that were shown, with their context",
+    )
     live = parser.add_argument_group("jobs with a live model")
     sizes = ",".join(MODELS)
     live.add_argument(

@@ -1,309 +1,202 @@
-"""Sessions: what memory of finished sessions knows before a tool runs, and after it
-failed.
+"""Sessions: what the hooks tell an agent, at which moment, and whether it was right.
 
-Each environment is replayed in order of time; memory learns a session when it ends. The
-terms are those of SESSIONS.md: a failure is *first* if its kind is new in its session;
-it *could be known* if another session of the environment (in benchmarks: of another
-task) failed with the same kind earlier. `failed: null` counts as nothing. A call that
-was made before in the same session is not asked about again, since the agent has seen
-its result.
+Each environment is replayed in order of time through the hooks of a coding agent: the
+session's start, each prompt, each call, each result, and the end, when memory learns.
+The terms are those of SESSIONS.md: a failure is *first* if its kind is new in its
+session; it *could be known* if another session of the environment (in benchmarks: of
+another task) failed with the same kind earlier. `failed: null` counts as nothing, and
+no hook hears of it. What a text must say to be about a failure, and what to help after
+it, stands in `relevance`; what counts as a mend, in `recordings`.
 
-announced_before: what the hook `PreToolUse` of a coding agent adds, asked as the agent
-asks it. known_after: of the first failures that could be known, the share whose raw
-output `seen` knows. fix_given: the share where a lesson that it returns holds what
-fixed the kind earlier, whole: each successful edit between the failure and the same
-command passing, or else the command that passed. Only fixes that the recording holds
-uncut count; `fix_cut` is the share left out. The baseline of both remembers each
-failing output under its tool, and asks `seen` with the tool and the output.
+- announced: of the first failures that could be known and whose call is asked about,
+  the share whose announcement *held*. A call that was made before in the session is not
+  asked about, since the agent has seen its result; `announced_of_all` counts it.
+- passed, failed_otherwise: shares of the announcements whose call passed, or failed
+  with another error. Only the first is false. The baseline of these three is "this
+  command failed the last time it was used".
+- prevented: the share of all that could be known of which the session was told before
+  the call was written (at its start, with a prompt, at an earlier call) or whose call
+  was repaired. explained: the share announced at the call, where nothing was told
+  before. An agent reads an announcement together with the result.
+- known_after: of the same, the share after which a text is shown; new_known is that
+  share of first failures of a new kind. usable: of those with a mend in the recording
+  that are not the work itself, the share whose text holds one.
+- brief_kept: the calls lost by failures that the brief of their session is about, as a
+  share of those of the best ten lines by hindsight. Only failures count of which two
+  other sessions had failed before; a line of hindsight is a kind of failure.
+- quiet_lines: the lines told in all in 30 sessions, drawn by a seed, in which no
+  failure is of a kind that was seen before.
+
+The recordings do not show when an agent compacts its context, so a session is told to
+have been compacted only where its messages say so. There is no disk behind the paths.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
+import random
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import heedful
 from bench.quality.answers import say
+from bench.quality.recordings import (
+    Action,
+    Prompt,
+    Session,
+    by_environment,
+    find_mends,
+)
+from bench.quality.relevance import helps, is_about, lines_of
 from bench.quality.rows import Row, read
-from heedful.integrations.hooks import reply
+from heedful.integrations import hooks
 from heedful.integrations.host import Host
 from heedful.lessons.lesson import Trust
 from heedful.lessons.trust import sources_of
 
-CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
-EDITS = (
-    "edit",
-    "write",
-    "multiedit",
-    "notebookedit",
-    "apply_patch",
-    "str_replace",
-    "replace",
-)
-WITHIN = (
-    20  # tool responses after a failure, in which a similar action counts as its fix
-)
-# Marks that the recorder itself set; the others were derived from the output
-# afterwards.
-RECORDED = ("exit_code", "error_flag", "valid_action", "error_field")
-ARMS = {
-    "before": "the hook",
-    "again": "this command failed the last time it was used",
-    "always": "always, once anything failed here",
-}
 # Programs and tools of the recordings that bring pages; nobody states trust in them.
 FETCHING_SOURCES = frozenset(
     "program:curl program:gh program:ssh program:wget tool:WebFetch tool:WebSearch "
     "network".split()
 )
-Key = tuple[str, str]
+CLASSES = ("file", "environment", "work")
+COMPACTED = "This session is being continued from a previous conversation"
+HINDSIGHT_LINES = 10
+QUIET_SESSIONS = 30
+DUMPED_TEXTS = 60
+SEED = 20_261_123
+ROOT = Path(__file__).resolve().parents[2]
+Bound = Literal["at least", "at most"]
+# Written before the hooks knew of preconditions, of a brief, or of contracts.
+EXPECTED: Mapping[str, tuple[Bound, float]] = {
+    "sessions.coding.announced_of_all": ("at least", 0.13),
+    "sessions.coding.passed": ("at most", 0.12),
+    "sessions.sql.announced_of_all": ("at least", 0.65),
+    "sessions.sql.passed": ("at most", 0.04),
+    "sessions.bash.passed": ("at most", 0.0),
+    "sessions.coding.known_after": ("at least", 0.85),
+    "sessions.coding.new_known": ("at most", 0.10),
+    "sessions.coding.usable": ("at least", 0.50),
+    "sessions.coding.brief_kept": ("at least", 0.60),
+    "sessions.coding.quiet_lines": ("at most", 1.0),
+    "sessions.minutes": ("at most", 10.0),
+}
+Moment = Literal["start", "prompt", "before", "after"]
+Outcome = Literal["", "held", "failed_otherwise", "passed"]
 
 
-@dataclass(kw_only=True)
-class Action:
-    """A tool call with its response."""
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A text that an agent is shown. `action` is the call that it comes with, if any.
 
-    session: Session
-    place: int
-    tool: str
-    args: str
-    output: str
-    failed: bool | None
-    kind: str
-    time: float
-
-    @property
-    def key(self) -> Key:
-        """What makes two calls the same: the tool and its arguments."""
-        return self.tool, self.args
-
-    @cached_property
-    def arguments(self) -> Mapping[str, Any]:
-        """The arguments as an object; a shell command has the key `command`."""
-        with suppress(ValueError):
-            data = json.loads(self.args)
-            if isinstance(data, dict):
-                return data
-        return {"command": self.args}
-
-    @property
-    def command(self) -> str:
-        """The command of a shell tool, else all arguments."""
-        return str(self.arguments.get("command", self.args))
-
-    @property
-    def edits(self) -> bool:
-        """True for a successful call of a tool that changes files."""
-        return self.tool.lower() in EDITS and self.failed is False
-
-    def similar(self, other: Action) -> bool:
-        """Return True for the same file or a command alike, as in SESSIONS.md."""
-        if self.tool != other.tool:
-            return False
-        path = self.arguments.get("file_path")
-        if path and path == other.arguments.get("file_path"):
-            return True
-
-        mine = re.findall(r"[\w./-]+", self.args)
-        theirs = re.findall(r"[\w./-]+", other.args)
-        both = set(mine) | set(theirs)
-        overlap = 1.0
-        if both:
-            overlap = len(set(mine) & set(theirs)) / len(both)
-        return overlap >= (0.2 if mine[:2] == theirs[:2] else 0.5)
-
-
-@dataclass(kw_only=True)
-class Session:
-    """A recorded session; `end` is when memory learns it."""
-
-    number: int
-    row: Mapping[str, Any]
-    actions: list[Action] = field(default_factory=list)
-    end: float = 0.0
-
-    @property
-    def task(self) -> str | None:
-        """The key of its task in a benchmark."""
-        return self.row.get("task_key")
-
-    @classmethod
-    def of(cls, number: int, row: Mapping[str, Any]) -> Session:
-        """Pair the calls of a session with their responses."""
-        session = cls(number=number, row=row)
-        calls = dict[int, str]()
-        start = (
-            datetime.fromisoformat(row["start"]).timestamp() if "start" in row else None
-        )
-        time = float(number) if start is None else start
-        for event in row["events"]:
-            if start is not None and "t" in event:
-                time = start + event["t"]
-            if event["type"] == "tool_call":
-                calls[event["call"]] = event.get("args") or ""
-            elif event["type"] == "tool_response":
-                args = calls.get(event["call"], "")
-                failed = event["failed"]
-                place = len(session.actions)
-                action = Action(
-                    session=session,
-                    place=place,
-                    tool=event["tool"],
-                    args=args,
-                    output=event["output"],
-                    failed=failed,
-                    kind=event.get("kind", ""),
-                    time=time,
-                )
-                session.actions.append(action)
-        session.end = time
-        return session
-
-    @property
-    def episode(self) -> heedful.Episode:
-        """The session as the agent's own hook hands it over, with the recorder's marks
-        only.
-        """
-        events = []
-        for event in self.row["events"]:
-            output = event.get("output") or ""
-            tool = event.get("tool", "")
-            wrong = (
-                output if event.get("failed") and event.get("rule") in RECORDED else ""
-            )
-            call = str(event.get("call", ""))
-            args = event.get("args")
-            if tool.lower() in EDITS and CUT.search(args or ""):  # no JSON any more
-                pairs = re.findall(r'"(file_path|replace_all)": ?"?([^",]+)', args)
-                args = {**dict(pairs), "new_string": args}
-            events.append(
-                heedful.Event(
-                    event["type"],
-                    output,
-                    agent="",
-                    tool=tool,
-                    arguments=args,
-                    call=call,
-                    error=wrong,
-                )
-            )
-        return heedful.Episode(
-            tuple(events), "partial", task=self.row["task"], id=self.row["id"]
-        )
-
-
-def find_fix(failure: Action) -> tuple[list[str], bool] | None:
-    """Return the texts that fixed a failure, and whether the recording cut them.
-
-    These are the edits before the same command passed, or else the changed command that
-    passed.
+    `outcome` is how the call of an announcement ended.
     """
-    later = failure.session.actions[failure.place + 1 :]
-    edits: list[Action] = []
-    for place, action in enumerate(later):
-        if action.key == failure.key and action.failed is False:
-            edits = [before for before in later[:place] if before.edits]
-            break
-    if not edits:
-        for action in later[:WITHIN]:
-            passed = action.failed is False and failure.similar(action)
-            if passed and action.key != failure.key:
-                edits = [action]
-                break
 
-    parts: list[str] = []
-    for action in edits:
-        parts += _hunk(action) if action.edits else [action.command]
-    if not parts:
-        return None
-    return parts, any(CUT.search(action.args) for action in edits)
+    moment: Moment
+    text: str
+    session: Session
+    action: Action | None = None
+    outcome: Outcome = ""
 
 
-def _hunk(edit: Action) -> list[str]:
-    """Return the lines that an edit adds; if it adds none, those that it removes."""
-    arguments = edit.arguments
-    changes = (
-        arguments.get("edits")
-        if isinstance(arguments.get("edits"), list)
-        else [arguments]
-    )
-    lines: list[str] = []
-    for change in changes or []:
-        old = str(change.get("old_string", "")).splitlines()
-        new = str(
-            change.get("new_string", change.get("content", edit.args))
-        ).splitlines()
-        added = [line for line in new if line not in old]
-        lines += added or [line for line in old if line not in new]
-    return [line for line in lines if line.strip()]
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What the answer of a hook shows to the agent, and whether it changes the call."""
+
+    text: str = ""
+    is_repair: bool = False
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split())
+@dataclass(kw_only=True)
+class Course:
+    """What happened in a session; quiet means that no failure is of an old kind."""
+
+    texts: list[Text] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    calls: dict[tuple[str, str], Action] = field(default_factory=dict)
+    is_quiet: bool = True
+
+    @property
+    def brief(self) -> str:
+        """What the session was told at its start."""
+        texts = [text.text for text in self.texts if text.moment == "start"]
+        return "\n".join(texts)
+
+    @property
+    def lines(self) -> int:
+        """How many lines the session was told in all."""
+        return sum(len(lines_of(text.text)) for text in self.texts)
 
 
-def run(data: Path, split: str) -> Iterator[Row]:
-    """Yield the rows of each source: an environment's name up to its project."""
-    environments: dict[str, list[Session]] = defaultdict(list)
-    for number, row in enumerate(read(data, "agent_sessions", split)):
-        environments[row["environment"]].append(Session.of(number, row))
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
+@dataclass(kw_only=True)
+class Tally:
+    """What was counted in the environments of one source.
+
+    `costs` maps an environment and a kind of failure to the calls lost after two
+    sessions had shown it.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    costs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    courses: list[Course] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add what was counted elsewhere."""
+        self.counts += other.counts
+        self.costs += other.costs
+        self.courses += other.courses
+
+    @property
+    def best_cost(self) -> int:
+        """The calls lost to the worst ten kinds of each environment."""
+        costs: dict[str, list[int]] = defaultdict(list)
+        for (environment, _), cost in self.costs.items():
+            costs[environment].append(cost)
+        worst = (sorted(values)[-HINDSIGHT_LINES:] for values in costs.values())
+        return sum(map(sum, worst))
+
+
+def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
+    """Yield the rows of each source, and of each repository if there are several.
+
+    With `dump`, write texts that were shown with what led to them.
+    """
+    if dump is not None and dump.resolve().is_relative_to(ROOT):
+        raise SystemExit(f"{dump} is in the project, and a dump quotes the data sets")
+
+    start = time.monotonic()
+    environments = by_environment(list(read(data, "agent_sessions", split)))
+    tallies: dict[str, Tally] = {}
     for name, sessions in environments.items():
-        source = (
-            sessions[0].row["repo"]
-            if "start" in sessions[0].row
-            else name.split("/")[0]
-        )
-        counts[source] += asyncio.run(_replay(name, sessions))
-    for source, count in counts.items():
-        yield from _rows(f"sessions.{source}", count)
-    yield from _rows("sessions.all", sum(counts.values(), Counter()))
+        others = {key: value for key, value in environments.items() if key != name}
+        replay = asyncio.run(replay_environment(name, sessions, priors_of(others)))
+        source = sessions[0].source
+        keys = [source, name] if source == "coding" else [source]
+        for key in keys:
+            tallies.setdefault(key, Tally()).add(replay)
+    if sum("/" in key for key in tallies) == 1:
+        tallies = {key: tally for key, tally in tallies.items() if "/" not in key}
+
+    for source, tally in tallies.items():
+        yield from list_rows(f"sessions.{source}", tally)
+    minutes = (time.monotonic() - start) / 60
+    yield _row("sessions.minutes", minutes, "of this replay, on this machine")
+    if dump is not None:
+        write_dump(dump, tallies)
 
 
-def _rows(key: str, n: Counter[str]) -> Iterator[Row]:
-    def share(part: str, total: str) -> float:
-        return n[part] / n[total] if n[total] else 0.0
+def priors_of(others: Mapping[str, Sequence[Session]]) -> Mapping[str, Any] | None:
+    """Return what memory may know of other environments before the first session.
 
-    for arm, arm_name in ARMS.items():
-        hit = share(f"{arm}.hit", "could")
-        false = share(f"{arm}.false", f"{arm}.shown")
-        counts = (
-            f"{arm_name}: {n[f'{arm}.hit']} of {n['could']}, {n[f'{arm}.shown']} "
-            "announcements"
-        )
-        yield Row(key=f"{key}.announced_{arm}", ours=hit, baseline=None, anchor=counts)
-        yield Row(key=f"{key}.false_{arm}", ours=false)
-    counts = f"{n['known']} of {n['could']} first failures"
-    yield Row(
-        key=f"{key}.known_after",
-        ours=share("known", "could"),
-        baseline=share("plain", "could"),
-        anchor=counts,
-    )
-    counts = f"{n['given']} of {n['fixed']} first failures fixed uncut before"
-    yield Row(
-        key=f"{key}.fix_given",
-        ours=share("given", "fixed"),
-        baseline=None,
-        anchor=counts,
-    )
-    yield Row(key=f"{key}.fix_cut", ours=n["cut"] / max(1, n["cut"] + n["fixed"]))
-    counts = f"of {n['new']} first failures of a kind that is new in the environment"
-    yield Row(
-        key=f"{key}.new_known",
-        ours=share("new_known", "new"),
-        baseline=share("new_plain", "new"),
-        anchor=counts,
-    )
+    Nothing yet: memory has no way to take the records of others. Keys of calls never
+    come from elsewhere.
+    """
+    return None
 
 
 def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
@@ -319,57 +212,113 @@ def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
     return {"user": "operator", **dict.fromkeys(trusted, "measured")}
 
 
-async def _replay(name: str, sessions: Sequence[Session]) -> Counter[str]:
-    """Replay one environment against one memory."""
-    scope = heedful.Scope(project=name)
-    trust = state_trust(sessions)
-    memory = heedful.Memory(":memory:", scope, holdout=0, trust=trust)
-    baseline = heedful.Memory(":memory:", scope, holdout=0)
-    replay = _Replay(memory, baseline)
-    # An action comes before an end of the same time.
-    steps: list[tuple[tuple[float, int, int, int], Action | Session]] = []
+async def replay_environment(
+    name: str, sessions: Sequence[Session], priors: Mapping[str, Any] | None = None
+) -> Tally:
+    """Replay the sessions of one environment against one memory."""
+    memory = heedful.Memory(
+        ":memory:",
+        heedful.Scope(project=name),
+        holdout=0,
+        trust=state_trust(sessions),
+    )
+    replay = _Replay(name, memory)
+    # A step comes before an end of the same time.
+    steps: list[tuple[tuple[float, int, int, int], Prompt | Action | Session]] = []
     for session in sessions:
         steps += [
-            ((action.time, 0, session.number, action.place), action)
-            for action in session.actions
+            ((step.time, 0, session.number, place), step)
+            for place, step in enumerate(session.steps)
         ]
         steps.append(((session.end, 1, session.number, 0), session))
     steps.sort(key=lambda step: step[0])
 
     for done, (_, step) in enumerate(steps):
         if isinstance(step, Session):
-            await replay.learn(step)
-        elif step.failed is not None:
-            await replay.act(step)
+            await replay.end(step)
+        else:
+            await replay.take(step)
         if done % 5_000 == 4_999:
             say(f"sessions {name}: {done + 1} of {len(steps)}")
     await memory.store.close()
-    await baseline.store.close()
-    return replay.counts
+    return replay.tally
 
 
 class _Replay:
     """What is known so far of one environment, and what was counted."""
 
-    def __init__(self, memory: heedful.Memory, baseline: heedful.Memory) -> None:
-        self.memory = memory
-        self.baseline = baseline
+    def __init__(self, environment: str, memory: heedful.Memory) -> None:
+        self.environment = environment
         self.host = Host(memory=memory, strict=True)
-        self.counts: Counter[str] = Counter()
+        self.tally = Tally()
+        self.counts = self.tally.counts
         self.failures: dict[str, list[Action]] = defaultdict(list)  # by kind
-        self.last: dict[Key, Action] = {}  # of finished sessions
-        self.here: dict[int, dict[Key, Action]] = defaultdict(
-            dict
-        )  # of running sessions
-        self.kinds: dict[int, set[str]] = defaultdict(set)  # that failed in a session
+        self.last: dict[tuple[str, str], Action] = {}  # of finished sessions
+        self.courses: dict[int, Course] = {}  # of running sessions
 
-    async def learn(self, session: Session) -> None:
-        """Let memory learn a finished session. The tools are the environment's own."""
-        await heedful.learn_session(session.episode, memory=self.memory)
-        for action in session.actions:
-            if action.failed and action.output.strip():
-                await self.baseline.remember(action.tool, action.output)
-        self.last |= self.here.pop(session.number, {})
+    async def take(self, step: Prompt | Action) -> None:
+        """Hand a step to the hooks; a session begins with its first step."""
+        session = step.session
+        if session.number not in self.courses:
+            self.courses[session.number] = Course()
+            await self._start(session, session.begins)
+        if isinstance(step, Action):
+            if step.failed is not None:
+                await self._call(step)
+            return
+
+        if step.text.startswith(COMPACTED):
+            await self._start(session, "compact")
+        shown = await self._ask("UserPromptSubmit", session, {"prompt": step.text})
+        self._tell(Text(moment="prompt", text=shown.text, session=session))
+
+    async def end(self, session: Session) -> None:
+        """Let memory learn a finished session."""
+        await self._ask("SessionEnd", session, {})
+        course = self.courses.pop(session.number, Course())
+        self.tally.courses.append(course)
+        self.counts["sessions"] += 1
+        if course.brief:
+            self.counts["briefs"] += 1
+            self.counts["brief_lines"] += len(lines_of(course.brief))
+        self.last |= course.calls
+
+    async def _start(self, session: Session, how: str) -> None:
+        shown = await self._ask("SessionStart", session, {"source": how})
+        self._tell(Text(moment="start", text=shown.text, session=session))
+
+    async def _ask(
+        self, event: str, session: Session, fields: Mapping[str, Any]
+    ) -> Shown:
+        """Hand an event to the hook, do the work that it leaves, return what it shows.
+
+        The fields are those of Claude Code; `cwd` is the root of the repository.
+        """
+        payload = {
+            "session_id": f"session {session.number}",
+            "hook_event_name": event,
+            **fields,
+        }
+        if session.root:
+            payload["cwd"] = session.root
+        reply = await hooks.reply(event, payload, self.host)
+        if reply.work:
+            await hooks.work(self.host, reply.session, reply.work)
+
+        output = (reply.answer or {}).get("hookSpecificOutput", {})
+        texts = [
+            output.get("additionalContext"),
+            output.get("permissionDecisionReason"),
+        ]
+        repaired = output.get("updatedInput")
+        if repaired is not None:
+            texts.append(json.dumps(repaired, ensure_ascii=False))
+        text = "\n".join(filter(None, texts))
+        return Shown(text=text, is_repair=repaired is not None)
+
+    def _tell(self, text: Text) -> None:
+        if text.text:
+            self.courses[text.session.number].texts.append(text)
 
     def earlier(self, action: Action) -> list[Action]:
         """Return the failures of the same kind in other sessions of other tasks."""
@@ -381,104 +330,266 @@ class _Replay:
             and (mine.task is None or failure.session.task != mine.task)
         ]
 
-    async def act(self, action: Action) -> None:
-        """Ask before an action, look at what happens, and ask after a failure."""
-        here = self.here[action.session.number]
-        kinds = self.kinds[action.session.number]
-        is_first = bool(action.failed) and action.kind not in kinds
-        earlier = self.earlier(action) if is_first else []
-        if action.key not in here:
-            await self._announce(action, bool(earlier))
-        if earlier:
-            await self._count_known(action, earlier)
-        elif is_first:
-            await self._count_new(action)
-        here[action.key] = action
-        if action.failed:
-            kinds.add(action.kind)
-            self.failures[action.kind].append(action)
-
-    async def _announce(self, action: Action, could: bool) -> None:
-        failed = bool(action.failed)
-        last = self.last.get(action.key)
-        if last is not None and last.failed:
-            right = failed and last.kind == action.kind
-            self._count("again", right=right, could=could)
-        if any(self.failures.values()):
-            self._count("always", right=failed, could=could)
-        payload = {
-            "session_id": f"session {action.session.number}",
+    async def _call(self, action: Action) -> None:
+        """Ask before a call, and hand over its result; count what the agent is told."""
+        course = self.courses[action.session.number]
+        told = list(course.texts)
+        earlier = self.earlier(action) if action.failed else []
+        is_new = action.kind not in course.kinds
+        fields = {
             "tool_name": action.tool,
             "tool_input": action.arguments,
             "tool_use_id": str(action.place),
         }
-        answer = (await reply("PreToolUse", payload, self.host)).answer
-        if answer:
-            text = answer["hookSpecificOutput"]["additionalContext"]
-            right = failed and _quotes(text, self.failures[action.kind])
-            self._count("before", right=right, could=could)
+        before = await self._ask("PreToolUse", action.session, fields)
+        outcome = self._announce(action, earlier, before)
+        after = await self._hand_over(action, fields)
 
-    def _count(self, arm: str, right: bool, could: bool) -> None:
+        if action.failed:
+            course.is_quiet = course.is_quiet and is_new and not earlier
+            self._count_cost(action, earlier, course.brief)
+        if action.failed and is_new and earlier:
+            self._count_known(action, earlier, after)
+            self._count_moment(action, earlier, told, before, outcome)
+        elif action.failed and is_new:
+            self.counts["new"] += 1
+            self.counts["new_known"] += bool(after)
+
+        course.calls[action.key] = action
+        if action.failed:
+            course.kinds.add(action.kind)
+            self.failures[action.kind].append(action)
+
+    def _announce(
+        self, action: Action, earlier: Sequence[Action], before: Shown
+    ) -> Outcome:
+        """Count what is announced before a call; return how that ended, "" if nothing.
+
+        A call that was made before in the session is counted apart.
+        """
+        course = self.courses[action.session.number]
+        outcome: Outcome = "passed"
+        if action.failed:
+            is_right = is_about(before.text, action, earlier)
+            outcome = "held" if is_right else "failed_otherwise"
+        if before.text:
+            text = Text(
+                moment="before",
+                text=before.text,
+                session=action.session,
+                action=action,
+                outcome=outcome,
+            )
+            self._tell(text)
+        if action.key in course.calls:
+            self.counts["repeated_shown"] += bool(before.text)
+            return ""
+
+        could = bool(action.failed) and action.kind not in course.kinds and earlier
+        last = self.last.get(action.key)
+        if last is not None and last.failed:
+            is_same = last.kind == action.kind
+            again: Outcome = "held" if is_same else "failed_otherwise"
+            self._count_shown("again", again if action.failed else "passed", could)
+        self.counts["could_asked"] += bool(could)
+        if not before.text:
+            return ""
+        self._count_shown("before", outcome, could)
+        self.counts["repairs"] += before.is_repair
+        self.counts["repairs_passed"] += before.is_repair and not action.failed
+        return outcome
+
+    def _count_shown(self, arm: str, outcome: Outcome, could: object) -> None:
         self.counts[f"{arm}.shown"] += 1
-        if not right:
-            self.counts[f"{arm}.false"] += 1
-        elif could:
-            self.counts[f"{arm}.hit"] += 1
+        self.counts[f"{arm}.{outcome}"] += 1
+        self.counts[f"{arm}.hit"] += bool(could) and outcome == "held"
 
-    async def _seen(self, action: Action) -> tuple[Mapping[str, Any], ...]:
-        """Return what `seen` knows for an output, with no name or the tool's."""
-        for name in ("", action.tool):
-            sightings = await self.memory.seen(name, action.output)
-            if sightings:
-                return sightings.lessons or ({},)
-        return ()
+    async def _hand_over(self, action: Action, fields: Mapping[str, Any]) -> str:
+        """Hand over the result of a call; return what the hook shows after it."""
+        event = "PostToolUse"
+        name = "stdout" if "command" in action.arguments else "content"
+        result: Mapping[str, Any] = {"tool_response": {name: action.output}}
+        if action.is_reported:
+            event = "PostToolUseFailure"
+            result = {"error": action.output}
+        shown = await self._ask(event, action.session, {**fields, **result})
+        text = Text(
+            moment="after", text=shown.text, session=action.session, action=action
+        )
+        self._tell(text)
+        return shown.text
 
-    async def _seen_by_baseline(self, action: Action) -> bool:
-        return bool(await self.baseline.seen(action.tool, action.output))
+    def _count_known(
+        self, action: Action, earlier: Sequence[Action], after: str
+    ) -> None:
+        """Count a first failure that could be known, and what is said after it."""
+        for part in ("", f"{action.failure_class}."):
+            self.counts[f"{part}could"] += 1
+            self.counts[f"{part}known"] += bool(after)
+        mends = find_mends(action, earlier)
+        if mends:
+            is_usable = bool(after) and helps(after, action, mends)
+            for part in ("", f"{action.failure_class}.", f"{mends[0].form}."):
+                self.counts[f"{part}mendable"] += 1
+                self.counts[f"{part}usable"] += is_usable
 
-    async def _count_new(self, action: Action) -> None:
-        """Count a first failure whose kind is new in the environment."""
-        self.counts["new"] += 1
-        if await self._seen(action):
-            self.counts["new_known"] += 1
-        if await self._seen_by_baseline(action):
-            self.counts["new_plain"] += 1
+    def _count_moment(
+        self,
+        action: Action,
+        earlier: Sequence[Action],
+        told: Sequence[Text],
+        before: Shown,
+        outcome: Outcome,
+    ) -> None:
+        """Count a first failure as prevented or explained, if it is one of them."""
+        was_told = any(is_about(text.text, action, earlier) for text in told)
+        if was_told or (before.is_repair and outcome == "held"):
+            self.counts["prevented"] += 1
+        elif outcome == "held":
+            self.counts["explained"] += 1
+        if outcome == "held":
+            self.counts[f"{action.failure_class}.announced"] += 1
 
-    async def _count_known(self, action: Action, earlier: Sequence[Action]) -> None:
-        """Count a first failure that could be known, and whether its fix was given."""
-        lessons = await self._seen(action)
-        self.counts["could"] += 1
-        if lessons:
-            self.counts["known"] += 1
-        if await self._seen_by_baseline(action):
-            self.counts["plain"] += 1
-
-        fixes = [fix for fix in map(find_fix, earlier) if fix is not None]
-        uncut = [parts for parts, is_cut in fixes if not is_cut]
-        if not uncut:
-            if fixes:
-                self.counts["cut"] += 1
+    def _count_cost(
+        self, action: Action, earlier: Sequence[Action], brief: str
+    ) -> None:
+        """Count what a failure cost that two other sessions had shown."""
+        if len({failure.session.number for failure in earlier}) < 2:
             return
-        self.counts["fixed"] += 1
-        if any(_holds(lessons, parts) for parts in uncut):
-            self.counts["given"] += 1
+        self.tally.costs[self.environment, action.kind] += action.cost
+        parts = ["", "work."] if action.failure_class == "work" else [""]
+        kept = action.cost if brief and is_about(brief, action, earlier) else 0
+        for part in parts:
+            self.counts[f"{part}brief_cost"] += action.cost
+            self.counts[f"{part}brief_kept"] += kept
 
 
-def _holds(lessons: Iterable[Mapping[str, Any]], parts: Sequence[str]) -> bool:
-    """Return True if one text of the lessons holds all parts of a fix."""
-    for lesson in lessons:
-        for value in lesson.values():
-            text = _plain(str(value))
-            if all(_plain(part) in text for part in parts):
-                return True
-    return False
+def list_rows(key: str, tally: Tally) -> Iterator[Row]:
+    """Yield the rows of a source."""
+    n = tally.counts
+    yield from _list_announced(key, n)
+    counts = f"{n['known']} of {n['could']} first failures that could be known"
+    yield _share(f"{key}.known_after", n["known"], n["could"], counts)
+    counts = f"{n['new_known']} of {n['new']} first failures of a new kind"
+    yield _share(f"{key}.new_known", n["new_known"], n["new"], counts)
+    forms = ", ".join(
+        f"{form} {n[f'{form}.usable']} of {n[f'{form}.mendable']}"
+        for form in ("substitution", "path", "contract")
+    )
+    yield _share(f"{key}.usable", n["usable"], n["mendable"], forms)
+
+    for name in CLASSES:
+        could = n[f"{name}.could"]
+        if could == n["could"] or not could:
+            continue
+        counts = f"{n[f'{name}.announced']} of {could} first failures"
+        yield _share(f"{key}.{name}.announced", n[f"{name}.announced"], could, counts)
+        counts = f"{n[f'{name}.known']} of {could}"
+        yield _share(f"{key}.{name}.known_after", n[f"{name}.known"], could, counts)
+    yield from _list_brief(key, tally)
 
 
-def _quotes(text: str, failures: Sequence[Action]) -> bool:
-    """Return True if a text quotes a line of the output of one of these failures."""
-    plain_text = _plain(text)
-    for failure in failures:
-        for line in map(_plain, failure.output.splitlines()):
-            if len(line) >= 12 and line in plain_text:
-                return True
-    return False
+def _list_announced(key: str, n: Mapping[str, int]) -> Iterator[Row]:
+    """Yield the rows about what is told before a call is made."""
+    counts = (
+        f"{n['before.hit']} of {n['could_asked']} asked, {n['could']} in all; "
+        f"{n['before.shown']} announcements, {n['repeated_shown']} at repeated calls"
+    )
+    for name, total in (("announced", "could_asked"), ("announced_of_all", "could")):
+        baseline = n["again.hit"] / max(1, n[total])
+        share = n["before.hit"] / max(1, n[total])
+        yield _row(f"{key}.{name}", share, counts, baseline)
+    for outcome in ("passed", "failed_otherwise"):
+        counts = f"{n[f'before.{outcome}']} of {n['before.shown']} announcements"
+        baseline = n[f"again.{outcome}"] / max(1, n["again.shown"])
+        share = n[f"before.{outcome}"] / max(1, n["before.shown"])
+        yield _row(f"{key}.{outcome}", share, counts, baseline)
+    for name in ("prevented", "explained"):
+        counts = f"{n[name]} of {n['could']} first failures"
+        yield _share(f"{key}.{name}", n[name], n["could"], counts)
+    if n["repairs"]:
+        counts = f"{n['repairs_passed']} of {n['repairs']} calls that were repaired"
+        yield _share(
+            f"{key}.repaired_passed", n["repairs_passed"], n["repairs"], counts
+        )
+
+
+def _list_brief(key: str, tally: Tally) -> Iterator[Row]:
+    """Yield the rows about the brief, and about sessions without an old failure."""
+    n = tally.counts
+    best = tally.best_cost
+    counts = (
+        f"{n['brief_kept']} of {best} calls of the best lines, {n['brief_cost']} of "
+        f"all; the work itself: {n['work.brief_kept']} of {n['work.brief_cost']}"
+    )
+    yield _share(f"{key}.brief_kept", n["brief_kept"], best, counts)
+    lines = n["brief_lines"] / max(1, n["briefs"])
+    yield _row(f"{key}.brief_lines", lines, f"in each of {n['briefs']} briefs")
+    none = n["sessions"] - n["briefs"]
+    counts = f"{none} of {n['sessions']} sessions have none"
+    yield _share(f"{key}.brief_none", none, n["sessions"], counts)
+
+    quiet = [course for course in tally.courses if course.is_quiet]
+    drawn = random.Random(SEED).sample(quiet, min(QUIET_SESSIONS, len(quiet)))
+    lines = sum(course.lines for course in drawn)
+    counts = (
+        f"lines in {len(drawn)} of {len(quiet)} sessions; "
+        f"{sum(course.lines for course in quiet)} in all of these"
+    )
+    yield _row(f"{key}.quiet_lines", lines, counts)
+
+
+def _share(key: str, part: int, total: int, anchor: str) -> Row:
+    return _row(key, part / max(1, total), anchor)
+
+
+def _row(key: str, figure: float, anchor: str, baseline: float | None = None) -> Row:
+    """Return a row that names what is expected of it, if anything is."""
+    if key in EXPECTED:
+        bound, value = EXPECTED[key]
+        anchor = f"{anchor}; expected {bound} {value:g}"
+    return Row(key=key, ours=figure, baseline=baseline, anchor=anchor)
+
+
+def write_dump(path: Path, tallies: Mapping[str, Tally]) -> None:
+    """Write texts that were shown, drawn by a seed, as JSON lines for blind reading.
+
+    They are those of coding sessions; if there are none, of all sources. Each stands
+    with the task, the two calls before it, its own call and what came of that.
+    """
+    chosen = [tallies["coding"]] if "coding" in tallies else [*tallies.values()]
+    texts = [
+        text for tally in chosen for course in tally.courses for text in course.texts
+    ]
+    drawn = random.Random(SEED).sample(texts, min(DUMPED_TEXTS, len(texts)))
+    lines = [json.dumps(_describe(text), ensure_ascii=False) for text in drawn]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _describe(text: Text) -> Mapping[str, Any]:
+    """Return a text that was shown with its context."""
+    action = text.action
+    session = text.session
+    description: dict[str, Any] = {
+        "session": session.row["id"],
+        "task": session.row["task"],
+        "moment": text.moment,
+        "text": text.text,
+    }
+    if action is not None:
+        before = session.actions[max(0, action.place - 2) : action.place]
+        after = session.actions[action.place + 1 :][:2]
+        description |= {
+            "calls_before": [describe_call(call) for call in before],
+            "call": describe_call(action),
+            "error": action.output if action.failed else "",
+            "calls_after": [describe_call(call) for call in after],
+            "outcome": text.outcome,
+        }
+    return description
+
+
+def describe_call(action: Action) -> str:
+    """Return a call and how it ended, in one line."""
+    ends = {True: "failed", False: "passed", None: "unknown"}
+    return f"{action.tool} {action.args} ({ends[action.failed]})"
