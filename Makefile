@@ -48,7 +48,7 @@ docs: setup ## the pages of all names and all commands, in build/docs
 bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
 	@$(PY) -m bench$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)
 
-quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2]
+quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=tasks] [MODELS=0.5b,1.5b] [WORKERS=2] [ARGS=…]
 	@$(PY) -m bench.quality --data '$(DATA)' --split '$(SPLIT)' $(if $(ONLY),--only '$(ONLY)') \
 		$(if $(LIMIT),--limit '$(LIMIT)') $(if $(MODELS),--models '$(MODELS)') $(if $(ANSWERS),--answers '$(ANSWERS)') \
 		$(if $(STREAMS),--streams '$(STREAMS)') $(if $(ARMS),--arms '$(ARMS)') $(if $(ORDERS),--orders '$(ORDERS)') $(if $(WORKERS),--workers '$(WORKERS)') $(ARGS)

@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 
 import heedful
 from bench.quality.attacks import CachingEmbedder
+from bench.quality.recordings import Session
 from bench.quality.rows import Row, read
-from bench.quality.sessions import Session, state_trust
+from bench.quality.sessions import state_trust
 from heedful.lessons.consolidate import DreamLesson, near_vectors
 from heedful.lessons.lesson import Trust
 from heedful.memory.dream import WORSE_RECALL_OUTCOME

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,13 +24,23 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+import heedful
 from heedful.traces.error_lines import error_line, error_text
 
 CUT = re.compile(r"\.\.\.\[\d+ cut\]\.\.\.")
 # A field with a text in JSON that the recording cut.
-TEXT_FIELD = re.compile(r'"(\w+)":\s*"((?:[^"\\]|\\.)*)"')
+TEXT_FIELD = re.compile(r'"(\w+)":\s*("(?:[^"\\]|\\.)*")')
 # A path from the root of a repository, in a command or an argument.
 RELATIVE_PATH = re.compile(r"(?<![\w/~$.-])(?:\./)?((?:[\w.-]+/)+[\w.-]+\.\w+)")
+EDITS = (
+    "edit",
+    "write",
+    "multiedit",
+    "notebookedit",
+    "apply_patch",
+    "str_replace",
+    "replace",
+)
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path")
 # Tool responses after a failure, in which a similar call counts as its mend.
 WITHIN_CALLS = 20
@@ -75,7 +85,8 @@ class Mend:
 class Action:
     """A tool call with its response. `time` is in seconds since 1970."""
 
-    session: Session
+    # Without it, the text of a call has the whole session, which the event loop prints.
+    session: Session = field(repr=False)
     place: int
     tool: str
     args: str
@@ -102,8 +113,9 @@ class Action:
             if isinstance(data, dict):
                 return data
         if self.args.startswith('{"'):
-            whole = CUT.split(self.args)[0]
-            return dict(TEXT_FIELD.findall(whole))
+            beginning = CUT.split(self.args)[0]
+            fields = TEXT_FIELD.findall(beginning)
+            return {name: json.loads(text, strict=False) for name, text in fields}
         return {"command": self.args}
 
     @property
@@ -172,7 +184,7 @@ class Action:
 class Prompt:
     """A message of the user, as the hook of an agent is handed it."""
 
-    session: Session
+    session: Session = field(repr=False)
     text: str
     time: float
 
@@ -186,9 +198,9 @@ class Session:
     """
 
     number: int
-    row: Mapping[str, Any]
-    steps: list[Prompt | Action] = field(default_factory=list)
-    actions: list[Action] = field(default_factory=list)
+    row: Mapping[str, Any] = field(repr=False)
+    steps: list[Prompt | Action] = field(default_factory=list, repr=False)
+    actions: list[Action] = field(default_factory=list, repr=False)
     end: float = 0.0
     root: str = ""
 
@@ -246,6 +258,35 @@ class Session:
         session.end = time
         return session
 
+    @property
+    def episode(self) -> heedful.Episode:
+        """The session as a file of the agent has it, with the recorder's marks only."""
+        events = []
+        for event in self.row["events"]:
+            output = event.get("output") or ""
+            tool = event.get("tool", "")
+            error = ""
+            if event.get("failed") and event.get("rule") in REPORTED_RULES:
+                error = output
+            args = event.get("args")
+            if tool.lower() in EDITS and CUT.search(args or ""):  # no JSON any more
+                pairs = re.findall(r'"(file_path|replace_all)": ?"?([^",]+)', args)
+                args = {**dict(pairs), "new_string": args}
+            events.append(
+                heedful.Event(
+                    event["type"],
+                    output,
+                    agent="",
+                    tool=tool,
+                    arguments=args,
+                    call=str(event.get("call", "")),
+                    error=error,
+                )
+            )
+        return heedful.Episode(
+            tuple(events), "partial", task=self.row["task"], id=self.row["id"]
+        )
+
     def relative(self, path: str) -> str:
         """Return a path from the root of the repository; others stay as they are."""
         path = path.rstrip("/")
@@ -261,12 +302,10 @@ def find_roots(sessions: Sequence[Session]) -> None:
     environment name from the root; the most frequent one counts. A session without one
     has the longest root of the others that its paths begin with.
     """
-    relative_paths = Counter(
-        path
-        for session in sessions
-        for action in session.actions
-        for path in RELATIVE_PATH.findall(action.args[:2_000])
-    )
+    relative_paths = Counter[str]()
+    for session in sessions:
+        for action in session.actions:
+            relative_paths.update(RELATIVE_PATH.findall(action.args[:2_000]))
     paths_by_session: dict[int, list[str]] = {}
     for session in sessions:
         paths = [action.path for action in session.actions if action.path[:1] == "/"]
@@ -278,13 +317,15 @@ def find_roots(sessions: Sequence[Session]) -> None:
     roots = {session.root for session in sessions if session.root}
     for session in sessions:
         if not session.root:
-            paths = paths_by_session[session.number]
-            fitting = [
-                root
-                for root in roots
-                if any(path.startswith(f"{root}/") for path in paths)
-            ]
-            session.root = max(fitting, key=len, default="")
+            session.root = _longest_root(roots, paths_by_session[session.number])
+
+
+def _longest_root(roots: Iterable[str], paths: Sequence[str]) -> str:
+    """Return the longest root that one of the paths begins with, or ""."""
+    folders = set[str]()
+    for path in paths:
+        folders.update(map(str, PurePosixPath(path).parents))
+    return max(folders.intersection(roots), key=len, default="")
 
 
 def _before(path: str, relative_paths: Mapping[str, int]) -> str:

@@ -44,7 +44,7 @@ HEADING = re.compile(r"\AWhat earlier sessions recorded.*\n?")
 DELIMITER = re.compile(r"^</?[\w-]+ [0-9a-f]{8}>\n?", re.MULTILINE)
 
 
-def plain(text: str) -> str:
+def join_words(text: str) -> str:
     """Return a text with one blank between words."""
     return " ".join(text.split())
 
@@ -64,14 +64,12 @@ def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
     if failure.path and ABSENT_ERROR.search(failure.error):
         return any(_is_about_path(item, failure) for item in items)
 
-    lines = {
-        line
-        for action in (failure, *earlier)
-        for line in (plain(action.error), plain(action.error_words))
-        if len(line) >= MIN_ERROR_CHARS
-    }
-    for item in map(plain, items):
-        if any(line in item for line in lines) or _shares_name(item, failure):
+    lines = set[str]()
+    for action in (failure, *earlier):
+        lines |= {action.error, action.error_words}
+    long_lines = [line for line in lines if len(line) >= MIN_ERROR_CHARS]
+    for item in map(join_words, items):
+        if any(line in item for line in long_lines) or _shares_name(item, failure):
             return True
         for error, statement in CONTRACTS:
             if error.search(failure.error) and statement.search(item):
@@ -94,7 +92,9 @@ def _is_about_path(item: str, failure: Action) -> bool:
     if not paths:
         return True
     return any(
-        f"{failure.path}/".startswith(f"{path}/") or path.endswith(f"/{failure.path}")
+        f"{failure.path}/".startswith(f"{path}/")
+        or f"/{failure.path}".endswith(f"/{path}")
+        or path.endswith(f"/{failure.path}")
         for path in paths
     )
 
@@ -121,17 +121,16 @@ def names_of(error: str) -> set[str]:
 
 def helps(text: str, failure: Action, mends: Iterable[Mend]) -> bool:
     """Return True if a text holds a mend that the failure's own output does not say."""
-    body = plain(DELIMITER.sub("", HEADING.sub("", text)))
-    said = {plain(line) for line in failure.output.splitlines()}
-    said |= {plain(failure.error_words), failure.error}
-    for line in sorted(said, key=len, reverse=True):
+    body = join_words(DELIMITER.sub("", HEADING.sub("", text)))
+    output = {failure.error, failure.error_words}
+    output.update(map(join_words, failure.output.splitlines()))
+    for line in sorted(output, key=len, reverse=True):
         if len(line) >= MIN_ERROR_CHARS:
             body = body.replace(line, " ")
-    return any(all(_holds(body, word) for word in mend.words) for mend in mends)
+    return any(_holds(body, mend) for mend in mends)
 
 
-def _holds(text: str, word: str) -> bool:
-    """Return True if a text holds a word as a whole."""
-    edge = r"[\w-]"
-    pattern = rf"(?<!{edge}){re.escape(word)}(?!{edge})"
-    return re.search(pattern, text, re.IGNORECASE) is not None
+def _holds(text: str, mend: Mend) -> bool:
+    """Return True if a text holds each word of a mend as a whole."""
+    patterns = [rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in mend.words]
+    return all(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)

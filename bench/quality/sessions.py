@@ -87,11 +87,11 @@ EXPECTED: Mapping[str, tuple[Bound, float]] = {
     "sessions.minutes": ("at most", 10.0),
 }
 Moment = Literal["start", "prompt", "before", "after"]
-Outcome = Literal["", "held", "failed_otherwise", "passed"]
+CallOutcome = Literal["", "held", "failed_otherwise", "passed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class AgentText:
     """A text that an agent is shown. `action` is the call that it comes with, if any.
 
     `outcome` is how the call of an announcement ended.
@@ -101,11 +101,11 @@ class Text:
     text: str
     session: Session
     action: Action | None = None
-    outcome: Outcome = ""
+    outcome: CallOutcome = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class HookAnswer:
     """What the answer of a hook shows to the agent, and whether it changes the call."""
 
     text: str = ""
@@ -113,10 +113,10 @@ class Shown:
 
 
 @dataclass(kw_only=True)
-class Course:
+class SessionCourse:
     """What happened in a session; quiet means that no failure is of an old kind."""
 
-    texts: list[Text] = field(default_factory=list)
+    texts: list[AgentText] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     calls: dict[tuple[str, str], Action] = field(default_factory=dict)
     is_quiet: bool = True
@@ -143,7 +143,7 @@ class Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     costs: Counter[tuple[str, str]] = field(default_factory=Counter)
-    courses: list[Course] = field(default_factory=list)
+    courses: list[SessionCourse] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         """Add what was counted elsewhere."""
@@ -254,13 +254,13 @@ class _Replay:
         self.counts = self.tally.counts
         self.failures: dict[str, list[Action]] = defaultdict(list)  # by kind
         self.last: dict[tuple[str, str], Action] = {}  # of finished sessions
-        self.courses: dict[int, Course] = {}  # of running sessions
+        self.courses: dict[int, SessionCourse] = {}  # of running sessions
 
     async def take(self, step: Prompt | Action) -> None:
         """Hand a step to the hooks; a session begins with its first step."""
         session = step.session
         if session.number not in self.courses:
-            self.courses[session.number] = Course()
+            self.courses[session.number] = SessionCourse()
             await self._start(session, session.begins)
         if isinstance(step, Action):
             if step.failed is not None:
@@ -269,13 +269,13 @@ class _Replay:
 
         if step.text.startswith(COMPACTED):
             await self._start(session, "compact")
-        shown = await self._ask("UserPromptSubmit", session, {"prompt": step.text})
-        self._tell(Text(moment="prompt", text=shown.text, session=session))
+        answer = await self._ask("UserPromptSubmit", session, {"prompt": step.text})
+        self._tell(AgentText(moment="prompt", text=answer.text, session=session))
 
     async def end(self, session: Session) -> None:
         """Let memory learn a finished session."""
         await self._ask("SessionEnd", session, {})
-        course = self.courses.pop(session.number, Course())
+        course = self.courses.pop(session.number, SessionCourse())
         self.tally.courses.append(course)
         self.counts["sessions"] += 1
         if course.brief:
@@ -284,12 +284,12 @@ class _Replay:
         self.last |= course.calls
 
     async def _start(self, session: Session, how: str) -> None:
-        shown = await self._ask("SessionStart", session, {"source": how})
-        self._tell(Text(moment="start", text=shown.text, session=session))
+        answer = await self._ask("SessionStart", session, {"source": how})
+        self._tell(AgentText(moment="start", text=answer.text, session=session))
 
     async def _ask(
         self, event: str, session: Session, fields: Mapping[str, Any]
-    ) -> Shown:
+    ) -> HookAnswer:
         """Hand an event to the hook, do the work that it leaves, return what it shows.
 
         The fields are those of Claude Code; `cwd` is the root of the repository.
@@ -314,9 +314,9 @@ class _Replay:
         if repaired is not None:
             texts.append(json.dumps(repaired, ensure_ascii=False))
         text = "\n".join(filter(None, texts))
-        return Shown(text=text, is_repair=repaired is not None)
+        return HookAnswer(text=text, is_repair=repaired is not None)
 
-    def _tell(self, text: Text) -> None:
+    def _tell(self, text: AgentText) -> None:
         if text.text:
             self.courses[text.session.number].texts.append(text)
 
@@ -333,9 +333,9 @@ class _Replay:
     async def _call(self, action: Action) -> None:
         """Ask before a call, and hand over its result; count what the agent is told."""
         course = self.courses[action.session.number]
-        told = list(course.texts)
         earlier = self.earlier(action) if action.failed else []
-        is_new = action.kind not in course.kinds
+        is_first = bool(action.failed) and action.kind not in course.kinds
+        texts_before = list(course.texts)
         fields = {
             "tool_name": action.tool,
             "tool_input": action.arguments,
@@ -345,64 +345,72 @@ class _Replay:
         outcome = self._announce(action, earlier, before)
         after = await self._hand_over(action, fields)
 
-        if action.failed:
-            course.is_quiet = course.is_quiet and is_new and not earlier
-            self._count_cost(action, earlier, course.brief)
-        if action.failed and is_new and earlier:
+        if is_first and earlier:
             self._count_known(action, earlier, after)
-            self._count_moment(action, earlier, told, before, outcome)
-        elif action.failed and is_new:
-            self.counts["new"] += 1
-            self.counts["new_known"] += bool(after)
+            is_prevented = before.is_repair and outcome == "held"
+            if any(is_about(text.text, action, earlier) for text in texts_before):
+                is_prevented = True
+            self._count("prevented", is_prevented)
+            self._count("explained", outcome == "held" and not is_prevented)
+        elif is_first:
+            self._count("new")
+            self._count("new_known", after != "")
 
         course.calls[action.key] = action
         if action.failed:
+            self._count_cost(action, earlier, course.brief)
+            course.is_quiet = course.is_quiet and is_first and not earlier
             course.kinds.add(action.kind)
             self.failures[action.kind].append(action)
 
+    def _count(self, name: str, is_counted: bool = True) -> None:
+        if is_counted:
+            self.counts[name] += 1
+
     def _announce(
-        self, action: Action, earlier: Sequence[Action], before: Shown
-    ) -> Outcome:
+        self, action: Action, earlier: Sequence[Action], before: HookAnswer
+    ) -> CallOutcome:
         """Count what is announced before a call; return how that ended, "" if nothing.
 
         A call that was made before in the session is counted apart.
         """
         course = self.courses[action.session.number]
-        outcome: Outcome = "passed"
+        outcome: CallOutcome = "passed"
         if action.failed:
             is_right = is_about(before.text, action, earlier)
             outcome = "held" if is_right else "failed_otherwise"
-        if before.text:
-            text = Text(
-                moment="before",
-                text=before.text,
-                session=action.session,
-                action=action,
-                outcome=outcome,
-            )
-            self._tell(text)
+        text = AgentText(
+            moment="before",
+            text=before.text,
+            session=action.session,
+            action=action,
+            outcome=outcome,
+        )
+        self._tell(text)
         if action.key in course.calls:
-            self.counts["repeated_shown"] += bool(before.text)
+            self._count("repeated_shown", before.text != "")
             return ""
 
-        could = bool(action.failed) and action.kind not in course.kinds and earlier
+        could = bool(earlier) and action.kind not in course.kinds
+        self._count("could_asked", could)
         last = self.last.get(action.key)
         if last is not None and last.failed:
-            is_same = last.kind == action.kind
-            again: Outcome = "held" if is_same else "failed_otherwise"
-            self._count_shown("again", again if action.failed else "passed", could)
-        self.counts["could_asked"] += bool(could)
+            again: CallOutcome = "passed"
+            if action.failed:
+                again = "held" if last.kind == action.kind else "failed_otherwise"
+            self._count_announcement("again", again, could)
         if not before.text:
             return ""
-        self._count_shown("before", outcome, could)
-        self.counts["repairs"] += before.is_repair
-        self.counts["repairs_passed"] += before.is_repair and not action.failed
+        self._count_announcement("before", outcome, could)
+        self._count("repairs", before.is_repair)
+        self._count("repairs_passed", before.is_repair and not action.failed)
+        self._count(f"{action.failure_class}.announced", could and outcome == "held")
         return outcome
 
-    def _count_shown(self, arm: str, outcome: Outcome, could: object) -> None:
-        self.counts[f"{arm}.shown"] += 1
-        self.counts[f"{arm}.{outcome}"] += 1
-        self.counts[f"{arm}.hit"] += bool(could) and outcome == "held"
+    def _count_announcement(self, arm: str, outcome: CallOutcome, could: bool) -> None:
+        self._count(f"{arm}.shown")
+        self._count(f"{arm}.{outcome}")
+        self._count(f"{arm}.hit", could and outcome == "held")
 
     async def _hand_over(self, action: Action, fields: Mapping[str, Any]) -> str:
         """Hand over the result of a call; return what the hook shows after it."""
@@ -412,43 +420,26 @@ class _Replay:
         if action.is_reported:
             event = "PostToolUseFailure"
             result = {"error": action.output}
-        shown = await self._ask(event, action.session, {**fields, **result})
-        text = Text(
-            moment="after", text=shown.text, session=action.session, action=action
+        answer = await self._ask(event, action.session, {**fields, **result})
+        text = AgentText(
+            moment="after", text=answer.text, session=action.session, action=action
         )
         self._tell(text)
-        return shown.text
+        return answer.text
 
     def _count_known(
         self, action: Action, earlier: Sequence[Action], after: str
     ) -> None:
         """Count a first failure that could be known, and what is said after it."""
         for part in ("", f"{action.failure_class}."):
-            self.counts[f"{part}could"] += 1
-            self.counts[f"{part}known"] += bool(after)
+            self._count(f"{part}could")
+            self._count(f"{part}known", after != "")
         mends = find_mends(action, earlier)
         if mends:
-            is_usable = bool(after) and helps(after, action, mends)
-            for part in ("", f"{action.failure_class}.", f"{mends[0].form}."):
-                self.counts[f"{part}mendable"] += 1
-                self.counts[f"{part}usable"] += is_usable
-
-    def _count_moment(
-        self,
-        action: Action,
-        earlier: Sequence[Action],
-        told: Sequence[Text],
-        before: Shown,
-        outcome: Outcome,
-    ) -> None:
-        """Count a first failure as prevented or explained, if it is one of them."""
-        was_told = any(is_about(text.text, action, earlier) for text in told)
-        if was_told or (before.is_repair and outcome == "held"):
-            self.counts["prevented"] += 1
-        elif outcome == "held":
-            self.counts["explained"] += 1
-        if outcome == "held":
-            self.counts[f"{action.failure_class}.announced"] += 1
+            is_usable = after != "" and helps(after, action, mends)
+            for part in ("", f"{mends[0].form}."):
+                self._count(f"{part}mendable")
+                self._count(f"{part}usable", is_usable)
 
     def _count_cost(
         self, action: Action, earlier: Sequence[Action], brief: str
@@ -457,11 +448,13 @@ class _Replay:
         if len({failure.session.number for failure in earlier}) < 2:
             return
         self.tally.costs[self.environment, action.kind] += action.cost
+        saved = 0
+        if brief and is_about(brief, action, earlier):
+            saved = action.cost
         parts = ["", "work."] if action.failure_class == "work" else [""]
-        kept = action.cost if brief and is_about(brief, action, earlier) else 0
         for part in parts:
             self.counts[f"{part}brief_cost"] += action.cost
-            self.counts[f"{part}brief_kept"] += kept
+            self.counts[f"{part}brief_kept"] += saved
 
 
 def list_rows(key: str, tally: Tally) -> Iterator[Row]:
@@ -558,35 +551,37 @@ def write_dump(path: Path, tallies: Mapping[str, Tally]) -> None:
     with the task, the two calls before it, its own call and what came of that.
     """
     chosen = [tallies["coding"]] if "coding" in tallies else [*tallies.values()]
-    texts = [
-        text for tally in chosen for course in tally.courses for text in course.texts
-    ]
+    texts: list[AgentText] = []
+    for tally in chosen:
+        for course in tally.courses:
+            texts += course.texts
     drawn = random.Random(SEED).sample(texts, min(DUMPED_TEXTS, len(texts)))
     lines = [json.dumps(_describe(text), ensure_ascii=False) for text in drawn]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _describe(text: Text) -> Mapping[str, Any]:
+def _describe(text: AgentText) -> Mapping[str, Any]:
     """Return a text that was shown with its context."""
     action = text.action
     session = text.session
-    description: dict[str, Any] = {
+    description: Mapping[str, Any] = {
         "session": session.row["id"],
         "task": session.row["task"],
         "moment": text.moment,
         "text": text.text,
     }
-    if action is not None:
-        before = session.actions[max(0, action.place - 2) : action.place]
-        after = session.actions[action.place + 1 :][:2]
-        description |= {
-            "calls_before": [describe_call(call) for call in before],
-            "call": describe_call(action),
-            "error": action.output if action.failed else "",
-            "calls_after": [describe_call(call) for call in after],
-            "outcome": text.outcome,
-        }
-    return description
+    if action is None:
+        return description
+    before = session.actions[max(0, action.place - 2) : action.place]
+    after = session.actions[action.place + 1 :][:2]
+    return {
+        **description,
+        "calls_before": [describe_call(call) for call in before],
+        "call": describe_call(action),
+        "error": action.output if action.failed else "",
+        "calls_after": [describe_call(call) for call in after],
+        "outcome": text.outcome,
+    }
 
 
 def describe_call(action: Action) -> str:
