@@ -18,9 +18,9 @@ from bench.quality.recordings import Mend, Session
 MAKE = ("Bash", "make build", "make: *** No rule to make target 'lib'", "environment")
 MAKE_PASSED = ("Bash", "make build", "built", "")
 TEST = ("Bash", "npm test", "FAIL src/cart.test.ts: expected 3", "work")
-READ = ("Read", {"file_path": "/home/a/shop/src/cart.ts"}, "text", "")
+READ = ("Read", {"file_path": "/srv/a/shop/src/cart.ts"}, "text", "")
 EDIT = {
-    "file_path": "/home/a/shop/src/cart.ts",
+    "file_path": "/srv/a/shop/src/cart.ts",
     "old_string": "a",
     "new_string": "b",
 }
@@ -28,7 +28,7 @@ UNREAD = ("Edit", EDIT, "File has not been read yet. Read it first.", "file_tool
 EDITED = ("Edit", EDIT, "done", "")
 ABSENT = (
     "Read",
-    {"file_path": "/home/a/shop/src/carts.ts"},
+    {"file_path": "/srv/a/shop/src/carts.ts"},
     "File does not exist.",
     "file_tool",
 )
@@ -84,7 +84,7 @@ def replay(*runs):
 def test_the_root_is_what_stands_before_a_path_that_commands_name():
     listing = ("Bash", "cat src/cart.ts && wc src/cart.ts", "text", "")
     first, second = make_sessions([listing, READ], [READ])
-    assert first.root == second.root == "/home/a/shop"
+    assert first.root == second.root == "/srv/a/shop"
     assert second.actions[0].path == "src/cart.ts"
 
 
@@ -140,7 +140,7 @@ def test_a_benchmark_is_a_source_of_its_own(environment, source):
         ),
         pytest.param(
             [ABSENT, READ],
-            [Mend(form="path", words=("/home/a/shop/src/cart.ts",))],
+            [Mend(form="path", words=("/srv/a/shop/src/cart.ts",))],
             id="the next file with a like name",
         ),
         pytest.param(
