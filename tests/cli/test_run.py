@@ -66,6 +66,7 @@ def test_a_run_as_json_and_a_failed_call_that_is_resumed(desk):
         "calls": 5,
         "tokens": 60,  # the call that failed was one, too
         "rungs": [],
+        "overhead": None,
     }
     assert rows(done)[1] == {
         "id": "green",
@@ -138,7 +139,10 @@ def test_a_ladder_goes_on_at_its_rung_after_a_model_that_fails(desk):
         "run tasks.jsonl --model toy:nothing,toy:answer --resume --json"
     )
     [row] = rows(done)
+    overhead = done.json["overhead"]
     assert row["passed"]
+    assert overhead["calls"] == 1
+    assert row["calls"] == sum(rung["calls"] for rung in done.json["rungs"]) + 1
     assert [rung["model"] for rung in done.json["rungs"]] == [
         "toy:nothing",
         "toy:answer",

@@ -1,8 +1,10 @@
 """The figures of ladders, by rung and by week."""
 
+from dataclasses import replace
+
 import pytest
 
-from heedful.loop.ladder import Climb, RungAttempt
+from heedful.loop.ladder import Climb, Overhead, RungAttempt
 from heedful.loop.rungs import LadderFigures, figure_ladders, week_of
 
 NAMES = ("small", "large")
@@ -54,6 +56,18 @@ def test_a_rung_spends_what_its_attempts_spend():
     assert large.cost == 8.0
     assert small.seconds == 8.0
     assert large.seconds == 10.0
+
+
+def test_what_belongs_to_no_attempt_is_in_the_cost_of_a_task_and_of_no_rung():
+    failed = Overhead(calls=2, tokens=7, cost=1.5, seconds=3.0)
+    loops = [replace(ANSWERED, overhead=failed), CLIMBED]
+    figures = figure_ladders(loops)
+    [week] = figures.weeks
+    assert figures.overhead == failed
+    assert sum(rung.cost for rung in figures.rungs) == 0.5 + 5.0
+    assert week.cost == (0.5 + 1.5 + 5.0) / 2
+    assert "calls 2, tokens 7, cost 1.5" in str(failed)
+    assert str(Overhead(seconds=3.0)) == ""
 
 
 def test_a_rung_without_attempts_is_listed():

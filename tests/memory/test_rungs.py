@@ -12,7 +12,7 @@ from heedful.drive.report import open_loop
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.proof import MeanCost
 from heedful.loop.decide import Policy
-from heedful.loop.record import Usage
+from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.loop.rungs import LadderFigures
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
@@ -188,3 +188,32 @@ async def test_an_ended_loop_says_whether_it_climbed(
     assert proof.pooled.climbs is not None
     assert proof.pooled.climbs.shown == climbed
     assert proof.mean_cost == MeanCost(cost, None)
+
+
+async def test_the_cost_of_a_task_is_that_of_proof_and_of_the_loop(store):
+    """A draft of the caller belongs to no rung; its judge costs something, too."""
+
+    async def judge(candidate: Any, context: Any) -> Evaluation:
+        findings = () if candidate == "right" else (Finding("queue", "wrong"),)
+        return Evaluation(findings=findings, usage=Usage(1, 5, cost=0.25))
+
+    memory = Memory(store)
+    await record_loop(store, "a", True)
+    result = await climb(
+        store,
+        Named("s", "right"),
+        Named("l"),
+        checks=(),
+        evaluate=judge,
+        initial="draft",
+        policy=Policy((MaxAttempts(2),)),
+        memory=memory,
+        memory_key="a",
+        id="a",
+    )
+    proof = await memory.prove()
+    [week] = proof.ladders.weeks
+    assert result.usage.cost == 0.25 + 5.0 + 0.25
+    assert week.cost == result.usage.cost
+    assert proof.mean_cost == MeanCost(result.usage.cost, None)
+    assert proof.ladders.overhead.cost == 0.25

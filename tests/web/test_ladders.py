@@ -1,12 +1,15 @@
 """The pages of loops with several generators."""
 
 import re
+from typing import Any
 
 import pytest
 
 from heedful.drive.drive import run
 from heedful.drive.generate import Rung
+from heedful.errors import ModelError
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.service.support import read_data
@@ -172,3 +175,62 @@ def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
         assert "Closed:" not in browser.get("/loops/first").text
         explained = read_data(browser.api.get("/v1/loops/ended/explain"))
         assert explained["closed"] == [sentence]
+
+
+@pytest.mark.both
+def test_a_loop_has_one_cost_on_every_page(tmp_path):
+    class Judge:
+        """The first call fails, but costs something; each of the others costs less."""
+
+        calls = 0
+
+        async def __call__(self, candidate, context):
+            self.calls += 1
+            if self.calls == 1:
+                error: Any = ModelError("overloaded")
+                error.usage = Usage(1, 50, cost=0.25)
+                raise error
+            findings = () if candidate == "right" else (Finding("queue", "wrong"),)
+            return Evaluation(findings=findings, usage=Usage(1, 5, cost=0.05))
+
+    def small(task, hint):
+        return "wrong", Usage(1, 10, cost=0.1)
+
+    def large(task, hint):
+        return "right", Usage(1, 10, cost=1.0)
+
+    with browsing(tmp_path) as browser:
+        browser.open()
+        judge = Judge()
+
+        def work():
+            return run(
+                "t",
+                generate=[small, large],
+                evaluate=judge,
+                policy="default, attempts.limit=1",
+                store=browser.api.setup.store,
+                scope=Scope("acme", "main"),
+                id="climbed",
+            )
+
+        with pytest.raises(ModelError):
+            browser.api.run(work())
+        usage = browser.api.run(work()).usage
+        assert usage.cost == pytest.approx(0.25 + 0.15 + 1.05)
+
+        home = browser.get("/home.json").json()
+        page = browser.get("/loops/climbed.json").json()
+        [row] = browser.get("/loops.json").json()["loops"]
+        [item] = read_data(browser.api.get("/v1/loops"))["items"]
+        [week] = home["ladders"]["weeks"]
+        rungs = home["ladders"]["rungs"]
+        costs = [home["cost"], page["cost"], row["cost"], item["cost"], week["cost"]]
+        assert costs == [pytest.approx(usage.cost)] * 5
+        assert [home["calls"], page["calls"], item["calls"]] == [usage.calls] * 3
+        assert [home["tokens"], page["tokens"]] == [usage.tokens] * 2
+        assert home["ladders"]["overhead"]["cost"] == 0.25
+        assert sum(rung["cost"] for rung in rungs) == pytest.approx(1.2)
+        sentence = "calls that failed or were cut off, and drafts: calls 1, tokens 50"
+        assert sentence in browser.get("").text
+        assert sentence in browser.get("/loops/climbed").text

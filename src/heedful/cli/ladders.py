@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from heedful.cli.output import TextTable, columns
 from heedful.loop.rungs import LadderFigures, RungFigures, WeekFigures
 
@@ -34,11 +32,13 @@ WEEK_COLUMNS = columns(
 )
 
 
-def rung_table(rungs: Sequence[RungFigures]) -> object:
-    """Return the table of the rungs, "" without rungs."""
-    if not rungs:
-        return ""
-    return TextTable(RUNG_COLUMNS, rungs, text_columns=2)
+def rung_table(figures: LadderFigures) -> list[object]:
+    """Return the table of the rungs and a line of the overhead, [] without rungs."""
+    if not figures.rungs:
+        return []
+    table = TextTable(RUNG_COLUMNS, figures.rungs, text_columns=2)
+    overhead = str(figures.overhead)
+    return [table, overhead] if overhead else [table]
 
 
 def ladder_tables(figures: LadderFigures) -> list[object]:
@@ -48,6 +48,6 @@ def ladder_tables(figures: LadderFigures) -> list[object]:
 
     return [
         f"\nrungs, in {figures.tasks} tasks of which {figures.passed} were solved",
-        rung_table(figures.rungs),
+        *rung_table(figures),
         TextTable(WEEK_COLUMNS, figures.weeks[-MAX_SHOWN_WEEKS:]),
     ]

@@ -379,13 +379,14 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
     places = {task.id: place for place, task in enumerate(task_run.tasks)}
     rows = sorted(task_run.rows, key=lambda row: places[row.id])
     sums = _sums_of(rows)
-    rungs = figure_ladders(row.climb for row in rows if row.climb is not None).rungs
+    ladders = figure_ladders(row.climb for row in rows if row.climb is not None)
     document: dict[str, Any] = {
         "run": task_run.name,
         "db": shown(task_run.settings.db),
         "model": ",".join(map(shown_model, task_run.settings.models)),
         **sums,
-        "rungs": rungs,
+        "rungs": ladders.rungs,
+        "overhead": ladders.overhead if ladders.rungs else None,
         "rows": rows,
         "report": task_run.page,
     }
@@ -404,7 +405,7 @@ def _report(task_run: TaskRun, failure: errors.HeedfulError | None) -> int:
         if failed:
             then = f"\n{following('why', failed[0], db=task_run.settings.db)}"
 
-        answer(document, table, rung_table(rungs), page, then)
+        answer(document, table, rung_table(ladders), page, then)
 
     if failure is None:
         return 0 if all(row.passed for row in rows) else 1

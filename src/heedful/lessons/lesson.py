@@ -451,7 +451,8 @@ class Outcome:
     outcome too. `memory_key` is the key of the loop, and `rules` are the rules of this
     key that it broke. `model` made the attempts of the first rung, "" if it is
     unknown. `rung` made the first attempt, and `climbed` says whether a higher one made
-    another; None without a ladder. `cost` is that of all attempts.
+    another; None without a ladder. `cost` is that of the loop, also of
+    calls that failed.
     """
 
     loop: str

@@ -72,11 +72,30 @@ class RungAttempt:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What loops with a ladder spent besides the attempts of their rungs.
+
+    These are calls that failed or were cut off, and drafts that callers gave.
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if not (self.calls or self.tokens or self.cost):
+            return ""
+        spent = f"calls {self.calls}, tokens {self.tokens}, cost {self.cost:.6g}"
+        return f"besides, calls that failed or were cut off, and drafts: {spent}"
+
+
 @dataclass(frozen=True, slots=True)
 class Climb:
     """The attempts of a loop with a ladder that ended `at`, in seconds since 1970.
 
-    `names` are those of the rungs.
+    `names` are those of the rungs. `overhead` is what else the loop spent.
     """
 
     loop: str
@@ -84,6 +103,12 @@ class Climb:
     _: KW_ONLY
     names: tuple[str, ...] = ()
     at: float = 0.0
+    overhead: Overhead = Overhead()
+
+    @property
+    def cost(self) -> float:
+        """The cost of the whole loop, as `Loop.usage` has it."""
+        return sum(attempt.cost for attempt in self.attempts) + self.overhead.cost
 
     @property
     def answered_by(self) -> int | None:

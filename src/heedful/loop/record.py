@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.ladder import Climb, Ladder, RungAttempt
+from heedful.loop.ladder import Climb, Ladder, Overhead, RungAttempt
 from heedful.sanitize import clean, sanitize
 from heedful.validation import as_float, check_number, check_share, require
 
@@ -548,9 +548,11 @@ class Loop:
             return None
 
         attempts = []
+        besides = self.extra
         for attempt in self.attempts:
             if attempt.draft:
-                continue  # it says nothing about the rung
+                besides += attempt.usage  # it says nothing about the rung
+                continue
             evaluation = attempt.evaluation
             usage = attempt.usage
             attempts.append(
@@ -563,7 +565,17 @@ class Loop:
                     seconds=usage.seconds,
                 )
             )
-        return Climb(self.id, tuple(attempts), names=self.ladder.names)
+        return Climb(
+            self.id,
+            tuple(attempts),
+            names=self.ladder.names,
+            overhead=Overhead(
+                calls=besides.calls,
+                tokens=besides.tokens,
+                cost=besides.cost,
+                seconds=besides.seconds,
+            ),
+        )
 
     def upto(self, end: int) -> Loop:
         """Return the loop with only its first `end` attempts."""

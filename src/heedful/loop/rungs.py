@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from heedful.loop.ladder import Climb, RungAttempt
+from heedful.loop.ladder import Climb, Overhead, RungAttempt
 from heedful.loop.share import Share
 
 
@@ -38,9 +38,10 @@ class RungFigures:
 class WeekFigures:
     """How the loops with a ladder went that ended in a `week` of ISO 8601, in UTC.
 
-    `cost` is that of a loop, on average. The shares are from 0 to 1: rung 1 answered
-    `small` without a climb, and `passed` is the share that any rung answered. The true
-    share lies between `low` and `high`, however often somebody looks.
+    `cost` is that of a loop, on average, with its overhead. The shares are from 0 to 1:
+    rung 1 answered `small` without a climb, and `passed` is the share that any rung
+    answered. The true share lies between `low` and `high`, however often somebody
+    looks.
     """
 
     week: str
@@ -56,13 +57,15 @@ class WeekFigures:
 class LadderFigures:
     """The figures of `tasks` loops with a ladder: by rung, and by week, oldest first.
 
-    `passed` of them were answered.
+    `passed` of them were answered. The rungs and the `overhead` together are all that
+    the loops spent.
     """
 
     tasks: int = 0
     passed: int = 0
     rungs: tuple[RungFigures, ...] = ()
     weeks: tuple[WeekFigures, ...] = ()
+    overhead: Overhead = Overhead()
 
 
 def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
@@ -86,6 +89,12 @@ def figure_ladders(climbs: Iterable[Climb]) -> LadderFigures:
             for rung in sorted(attempts)
         ),
         weeks=tuple(_figure_week(week, weeks[week]) for week in sorted(weeks)),
+        overhead=Overhead(
+            calls=sum(climb.overhead.calls for climb in climbs),
+            tokens=sum(climb.overhead.tokens for climb in climbs),
+            cost=sum(climb.overhead.cost for climb in climbs),
+            seconds=sum(climb.overhead.seconds for climb in climbs),
+        ),
     )
 
 
@@ -123,7 +132,7 @@ def _figure_rung(
 
 def _figure_week(week: str, climbs: Sequence[Climb]) -> WeekFigures:
     """Return the figures of the loops of a week."""
-    cost = sum(attempt.cost for climb in climbs for attempt in climb.attempts)
+    cost = sum(climb.cost for climb in climbs)
     answers = [climb for climb in climbs if climb.answered_by]
     small = [climb for climb in answers if not climb.climbed]
     passed = Share(len(answers), len(climbs))

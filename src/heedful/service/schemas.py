@@ -598,7 +598,7 @@ class NewOutcome(Body):
     them.
 
     `climbed` says of a loop with several models whether another than the first made an
-    attempt. `cost` is that of all attempts.
+    attempt. `cost` is that of the whole loop.
     """
 
     loop: LoopName

@@ -14,7 +14,7 @@ from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.climb import ClimbRecord
 from heedful.loop.codec import from_document, to_document
-from heedful.loop.ladder import Allowance, Climb, RungAttempt, Spending
+from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending
 from heedful.loop.record import MAX_SCORE, Usage
 from heedful.loop.rungs import LadderFigures, figure_ladders
 from heedful.store.connection import Db, Row, bulk, holds, key_of, storable
@@ -24,6 +24,7 @@ from heedful.validation import MAX_INTEGER
 SPENDING_DAY_SECONDS = 86_400
 MAX_FIGURE_CLIMBS = 5_000  # the newest loops with a ladder that figures count
 PRACTICE_DAY = -1  # of the allowance of a practice, which is for no day
+NO_RUNG = 0  # of the row that has the overhead of a loop; rungs count from 1
 
 
 class AllowanceSpent(HeedfulError):
@@ -136,6 +137,18 @@ def end(db: Db, scope: Scope, climb: Climb, at: float) -> None:
         ]
         for attempt in climb.attempts
     ]
+    overhead = climb.overhead
+    if overhead != Overhead():
+        attempts.append(
+            [
+                NO_RUNG,
+                0,
+                overhead.calls,
+                overhead.tokens,
+                overhead.cost,
+                overhead.seconds,
+            ]
+        )
     record = read_record(db, scope, memory_key).after(climb)
     values = {
         **key_of(scope),
@@ -180,19 +193,29 @@ def figures(db: Db, scope: Scope, model: str = "") -> LadderFigures:
 
 def _climb_of(row: Row) -> Climb:
     """Return how a loop ended from the columns that `end` wrote."""
-    attempts = tuple(
-        RungAttempt(
-            rung,
-            bool(passed),
-            calls=calls,
-            tokens=tokens,
-            cost=cost,
-            seconds=seconds,
+    attempts = []
+    overhead = Overhead()
+    for rung, passed, calls, tokens, cost, seconds in json.loads(row["attempts"]):
+        if rung == NO_RUNG:
+            overhead = Overhead(calls=calls, tokens=tokens, cost=cost, seconds=seconds)
+            continue
+        attempts.append(
+            RungAttempt(
+                rung,
+                bool(passed),
+                calls=calls,
+                tokens=tokens,
+                cost=cost,
+                seconds=seconds,
+            )
         )
-        for rung, passed, calls, tokens, cost, seconds in json.loads(row["attempts"])
+    return Climb(
+        row["loop"],
+        tuple(attempts),
+        names=tuple(json.loads(row["names"])),
+        at=row["at"],
+        overhead=overhead,
     )
-    names = tuple(json.loads(row["names"]))
-    return Climb(row["loop"], attempts, names=names, at=row["at"])
 
 
 def _spending_key(scope: Scope, rung: str, at: float) -> dict[str, Any]:

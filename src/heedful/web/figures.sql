@@ -66,16 +66,21 @@ select attempt, record from decision
 where loop = :n and attempt between :first and :last and length(record) <= :record_chars order by seq;
 
 -- name: ended
--- The newest loops, with what their attempts used if all records up to theirs have at most :bytes.
+-- The newest loops, with what they used if all records up to theirs have at most :bytes.
+-- What belongs to no attempt, such as calls that failed, is in the column extra.
 select loop.created, loop.updated, state, (select count(*) from attempt where loop = loop.n) as attempts,
        max(case when loop.total > :bytes then 1 else 0 end) as unread,
-       sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)) as calls,
-       sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
-           + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)) as tokens,
-       sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)) as cost
+       coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
+         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer), 0) end) as calls,
+       coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
+           + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)), 0)
+         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.prompt_tokens') *//*postgres loop.extra::json ->> 'prompt_tokens' */ as integer), 0)
+           + coalesce(cast(/*sqlite json_extract(loop.extra, '$.completion_tokens') *//*postgres loop.extra::json ->> 'completion_tokens' */ as integer), 0) end) as tokens,
+       coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
+         + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision), 0) end) as cost
 from (
-  select n, created, updated, state, sum(size) over (order by n desc) as total from (
-    select n, created, updated, state,
+  select n, created, updated, state, extra, sum(size) over (order by n desc) as total from (
+    select n, created, updated, state, extra,
            (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size
     from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
   ) as sized

@@ -81,6 +81,7 @@ async def home(visit: Visit) -> Document:
     failed = await failed_episodes(visit, MAX_HOME_ROWS)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
     reviews = await read(figures.rows, "reviews", limit=MAX_HOME_ROWS)
+    ladder_figures = await read(ladders.figures)
 
     return {
         "jobs": jobs,
@@ -93,7 +94,8 @@ async def home(visit: Visit) -> Document:
         "failing": failing,
         "unjudged": unjudged,
         "stopping": stopping,
-        "ladders": asdict(await read(ladders.figures)),
+        "ladders": asdict(ladder_figures),
+        "overhead": str(ladder_figures.overhead),
         **await read(figures.home),
     }
 
@@ -181,15 +183,18 @@ def _decided_facts(
     rules = policy_from(policy)
     loop = replace(stored.loop, improves=rules.improvement)
     explanation = stored.explain()
+    climb = loop.climb()
 
     knobs = _knobs(policy)
     tried = {name: value for name, value in query.items() if value and name in knobs}
 
     return {
         "best": loop.best,
+        "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
-        "rungs": list(map(asdict, figure_loop(loop.climb()))),
+        "rungs": list(map(asdict, figure_loop(climb))),
+        "overhead": str(climb.overhead) if climb is not None else "",
         "overrides": [asdict(override) for override in loop.overrides],
         "would_change": list(map(str, explanation.would_change)),
         "otherwise": explanation.otherwise,
