@@ -306,13 +306,15 @@ def test_the_rows_say_what_is_expected():
     assert set(sessions.EXPECTED) - set(rows) == {
         "sessions.sql.announced_of_all",
         "sessions.sql.passed",
+        "sessions.sql.known_after",
+        "sessions.sql.new_known",
         "sessions.bash.passed",
         "sessions.minutes",
     }
 
 
 def test_a_dump_has_the_texts_with_their_calls(tmp_path):
-    rows = [make_row(number, [MAKE]) for number in range(2)]
+    rows = [make_row(number, [READ, MAKE, TEST]) for number in range(2)]
     with gzip.open(tmp_path / "agent_sessions.dev.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     dump = tmp_path / "texts.jsonl"
@@ -320,9 +322,11 @@ def test_a_dump_has_the_texts_with_their_calls(tmp_path):
     assert "sessions.coding.passed" in keys
     assert "sessions.ann/shop.passed" not in keys
     texts = [json.loads(line) for line in dump.read_text("utf-8").splitlines()]
-    after = [text for text in texts if text["moment"] == "after"]
-    assert after[0]["call"] == "Bash make build (failed)"
-    assert after[0]["error"] == MAKE[2]
+    by_call = {text["call"]: text for text in texts if text["moment"] == "after"}
+    text = by_call["Bash make build (failed)"]
+    assert text["error"] == MAKE[2]
+    assert len(text["calls_before"]) == 1
+    assert text["failures_after"] == [f"Bash npm test (failed): {TEST[2]}"]
 
 
 def test_a_dump_quotes_data_and_stays_outside_of_the_project(tmp_path):

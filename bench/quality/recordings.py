@@ -182,9 +182,10 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A message of the user, as the hook of an agent is handed it."""
+    """A message of the user; `place` is the number of calls before it."""
 
     session: Session = field(repr=False)
+    place: int
     text: str
     time: float
 
@@ -236,7 +237,12 @@ class Session:
             if start is not None and "t" in event:
                 time = start + event["t"]
             if event["type"] == "user_message":
-                prompt = Prompt(session=session, text=event["output"], time=time)
+                prompt = Prompt(
+                    session=session,
+                    place=len(session.actions),
+                    text=event["output"],
+                    time=time,
+                )
                 session.steps.append(prompt)
             elif event["type"] == "tool_call":
                 calls[event["call"]] = event.get("args") or ""

@@ -69,6 +69,7 @@ COMPACTED = "This session is being continued from a previous conversation"
 HINDSIGHT_LINES = 10
 QUIET_SESSIONS = 30
 DUMPED_TEXTS = 60
+MAX_DUMPED_FAILURES = 10
 SEED = 20_261_123
 ROOT = Path(__file__).resolve().parents[2]
 Bound = Literal["at least", "at most"]
@@ -80,7 +81,9 @@ EXPECTED: Mapping[str, tuple[Bound, float]] = {
     "sessions.sql.passed": ("at most", 0.04),
     "sessions.bash.passed": ("at most", 0.0),
     "sessions.coding.known_after": ("at least", 0.85),
+    "sessions.sql.known_after": ("at least", 0.85),
     "sessions.coding.new_known": ("at most", 0.10),
+    "sessions.sql.new_known": ("at most", 0.10),
     "sessions.coding.usable": ("at least", 0.50),
     "sessions.coding.brief_kept": ("at least", 0.60),
     "sessions.coding.quiet_lines": ("at most", 1.0),
@@ -92,16 +95,17 @@ CallOutcome = Literal["", "held", "failed_otherwise", "passed"]
 
 @dataclass(frozen=True, kw_only=True)
 class AgentText:
-    """A text that an agent is shown. `action` is the call that it comes with, if any.
+    """A text that an agent is shown.
 
-    `outcome` is how the call of an announcement ended.
+    `place` is the number of calls before it, and `action` the call that it comes with,
+    if any.
     """
 
     moment: Moment
     text: str
     session: Session
+    place: int = 0
     action: Action | None = None
-    outcome: CallOutcome = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +274,10 @@ class _Replay:
         if step.text.startswith(COMPACTED):
             await self._start(session, "compact")
         answer = await self._ask("UserPromptSubmit", session, {"prompt": step.text})
-        self._tell(AgentText(moment="prompt", text=answer.text, session=session))
+        text = AgentText(
+            moment="prompt", text=answer.text, session=session, place=step.place
+        )
+        self._tell(text)
 
     async def end(self, session: Session) -> None:
         """Let memory learn a finished session."""
@@ -383,8 +390,8 @@ class _Replay:
             moment="before",
             text=before.text,
             session=action.session,
+            place=action.place,
             action=action,
-            outcome=outcome,
         )
         self._tell(text)
         if action.key in course.calls:
@@ -422,7 +429,11 @@ class _Replay:
             result = {"error": action.output}
         answer = await self._ask(event, action.session, {**fields, **result})
         text = AgentText(
-            moment="after", text=answer.text, session=action.session, action=action
+            moment="after",
+            text=answer.text,
+            session=action.session,
+            place=action.place + 1,
+            action=action,
         )
         self._tell(text)
         return answer.text
@@ -548,7 +559,8 @@ def write_dump(path: Path, tallies: Mapping[str, Tally]) -> None:
     """Write texts that were shown, drawn by a seed, as JSON lines for blind reading.
 
     They are those of coding sessions; if there are none, of all sources. Each stands
-    with the task, the two calls before it, its own call and what came of that.
+    with the task, its own call, the calls around it, and the next failures of the
+    session. What the measure thinks of it is left out.
     """
     chosen = [tallies["coding"]] if "coding" in tallies else [*tallies.values()]
     texts: list[AgentText] = []
@@ -563,24 +575,28 @@ def write_dump(path: Path, tallies: Mapping[str, Tally]) -> None:
 def _describe(text: AgentText) -> Mapping[str, Any]:
     """Return a text that was shown with its context."""
     action = text.action
-    session = text.session
-    description: Mapping[str, Any] = {
-        "session": session.row["id"],
-        "task": session.row["task"],
-        "moment": text.moment,
-        "text": text.text,
-    }
-    if action is None:
-        return description
-    before = session.actions[max(0, action.place - 2) : action.place]
-    after = session.actions[action.place + 1 :][:2]
+    actions = text.session.actions
+    later = actions[text.place :]
+    failures = [call for call in later if call.failed and call is not action]
     return {
-        **description,
-        "calls_before": [describe_call(call) for call in before],
-        "call": describe_call(action),
-        "error": action.output if action.failed else "",
-        "calls_after": [describe_call(call) for call in after],
-        "outcome": text.outcome,
+        "session": text.session.row["id"],
+        "task": text.session.row["task"],
+        "moment": text.moment,
+        "calls_before": [
+            describe_call(call)
+            for call in actions[: text.place][-3:]
+            if call is not action
+        ],
+        "call": "" if action is None else describe_call(action),
+        "error": action.output if action is not None and action.failed else "",
+        "text": text.text,
+        "calls_after": [
+            describe_call(call) for call in later[:3] if call is not action
+        ],
+        "failures_after": [
+            f"{describe_call(call)}: {call.error}"
+            for call in failures[:MAX_DUMPED_FAILURES]
+        ],
     }
 
 
