@@ -218,7 +218,7 @@ def test_a_failure_costs_itself_and_at_most_five_calls_until_it_is_mended():
             id="it names another absent path",
         ),
         pytest.param(
-            "List a folder first; do not guess names.",
+            "<error>File does not exist.</error> Do not guess names.",
             ABSENT,
             True,
             id="it speaks of all paths",
@@ -229,6 +229,14 @@ def test_what_a_text_is_about(text, call, is_about):
     failing = (*call[:3], call[3] or "environment")
     (session,) = make_sessions([failing])
     assert relevance.is_about(text, session.actions[0], []) is is_about
+
+
+def test_what_is_announced_at_a_call_is_about_the_path_of_the_call():
+    (session,) = make_sessions([ABSENT])
+    failure = session.actions[0]
+    text = "src/till.ts: File does not exist."
+    assert relevance.is_about(text, failure, [], is_announced=True)
+    assert not relevance.is_about("Look first.", failure, [], is_announced=True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ helps.
 A text is about a failure if it says what an earlier failure of the same kind said (the
 line that names it, as heedful reads it), if it names what the error names and the call
 used, or if it states the contract that the call broke. That a path is absent is about
-the failure of another path only if it is said of no path at all.
+the failure of another path only if it names no path at all, or if it is announced at
+the call.
 
 A text helps after a failure if it holds all words of a mend. What the output of the
 failure says itself does not count, for the agent has just read it.
@@ -41,6 +42,7 @@ ABSENT_TEXT = re.compile(
 )
 # The heading and the delimiters around the texts of one moment.
 HEADING = re.compile(r"\AWhat earlier sessions recorded.*\n?")
+TAG = re.compile(r"</?\w+>")
 DELIMITER = re.compile(r"^</?[\w-]+ [0-9a-f]{8}>\n?", re.MULTILINE)
 
 
@@ -55,14 +57,23 @@ def lines_of(text: str) -> list[str]:
     return [line for line in map(str.strip, body.splitlines()) if line]
 
 
-def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
+def is_about(
+    text: str,
+    failure: Action,
+    earlier: Sequence[Action],
+    *,
+    is_announced: bool = False,
+) -> bool:
     """Return True if a text is about a failure.
 
-    `earlier` are the failures of the same kind in other sessions.
+    `earlier` are the failures of the same kind in other sessions. What `is_announced`
+    at the call itself is said of the path of this call.
     """
     items = list(_items(text))
     if failure.path and ABSENT_ERROR.search(failure.error):
-        return any(_is_about_path(item, failure) for item in items)
+        absences = [item for item in items if ABSENT_TEXT.search(item)]
+        is_near = any(_is_about_path(item, failure) for item in absences)
+        return is_near or (is_announced and absences != [])
 
     lines = set[str]()
     for action in (failure, *earlier):
@@ -85,10 +96,9 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _is_about_path(item: str, failure: Action) -> bool:
-    """Return True if a text says that the path, its folder or some path is absent."""
-    if not ABSENT_TEXT.search(item):
-        return False
-    paths = {failure.session.relative(path) for path in PATH.findall(item)}
+    """Return True if a text names the path of a failure or its folder, or no path."""
+    body = TAG.sub(" ", item)
+    paths = {failure.session.relative(path) for path in PATH.findall(body)}
     if not paths:
         return True
     return any(

@@ -384,7 +384,7 @@ class _Replay:
         course = self.courses[action.session.number]
         outcome: CallOutcome = "passed"
         if action.failed:
-            is_right = is_about(before.text, action, earlier)
+            is_right = is_about(before.text, action, earlier, is_announced=True)
             outcome = "held" if is_right else "failed_otherwise"
         text = AgentText(
             moment="before",
