@@ -189,7 +189,8 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
     for source, tally in tallies.items():
         yield from list_rows(f"sessions.{source}", tally)
     minutes = (time.monotonic() - start) / 60
-    yield _row("sessions.minutes", minutes, "of this replay, on this machine")
+    cpu_minutes = time.process_time() / 60
+    yield _row("sessions.minutes", minutes, f"{cpu_minutes:.1f} minutes of CPU")
     if dump is not None:
         write_dump(dump, tallies)
 
@@ -396,6 +397,7 @@ class _Replay:
         self._tell(text)
         if action.key in course.calls:
             self._count("repeated_shown", before.text != "")
+            self._count("repeated_passed", before.text != "" and not action.failed)
             return ""
 
         could = bool(earlier) and action.kind not in course.kinds
@@ -497,7 +499,8 @@ def _list_announced(key: str, n: Mapping[str, int]) -> Iterator[Row]:
     """Yield the rows about what is told before a call is made."""
     counts = (
         f"{n['before.hit']} of {n['could_asked']} asked, {n['could']} in all; "
-        f"{n['before.shown']} announcements, {n['repeated_shown']} at repeated calls"
+        f"{n['before.shown']} announcements; {n['repeated_shown']} at repeated calls, of "
+        f"which {n['repeated_passed']} passed"
     )
     for name, total in (("announced", "could_asked"), ("announced_of_all", "could")):
         baseline = n["again.hit"] / max(1, n[total])
