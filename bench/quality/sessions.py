@@ -198,8 +198,8 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
 def priors_of(others: Mapping[str, Sequence[Session]]) -> Mapping[str, Any] | None:
     """Return what memory may know of other environments before the first session.
 
-    Nothing yet: memory has no way to take the records of others. Keys of calls never
-    come from elsewhere.
+    `others` are all environments but the one that is replayed. Nothing yet: a memory
+    cannot take the records of others. Keys of calls never come from elsewhere.
     """
     return None
 
@@ -220,7 +220,10 @@ def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
 async def replay_environment(
     name: str, sessions: Sequence[Session], priors: Mapping[str, Any] | None = None
 ) -> Tally:
-    """Replay the sessions of one environment against one memory."""
+    """Replay the sessions of one environment against one memory.
+
+    `priors` is what `priors_of` returns; a memory that can take them gets them here.
+    """
     memory = heedful.Memory(
         ":memory:",
         heedful.Scope(project=name),
@@ -499,8 +502,8 @@ def _list_announced(key: str, n: Mapping[str, int]) -> Iterator[Row]:
     """Yield the rows about what is told before a call is made."""
     counts = (
         f"{n['before.hit']} of {n['could_asked']} asked, {n['could']} in all; "
-        f"{n['before.shown']} announcements; {n['repeated_shown']} at repeated calls, of "
-        f"which {n['repeated_passed']} passed"
+        f"{n['before.shown']} announcements; at repeated calls "
+        f"{n['repeated_shown']}, {n['repeated_passed']} of these passed"
     )
     for name, total in (("announced", "could_asked"), ("announced_of_all", "could")):
         baseline = n["again.hit"] / max(1, n[total])
