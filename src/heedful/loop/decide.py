@@ -241,6 +241,31 @@ def close_rung(
     return loop, replace(verdict, rung=rung, climbed=stops)
 
 
+def describe_closings(loop: Loop, verdict: Verdict) -> tuple[str, ...]:
+    """Return which rungs of a loop are closed and why, and what it did instead.
+
+    `verdict` is the last one of the loop.
+    """
+    ending = "the loop ended"
+    if loop.ladder is None:
+        # The only rung of a loop is closed by the verdict that ends it.
+        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+        return tuple(
+            f"{stop.detail}; {ending}" for stop in stops if stop.rule == "closed"
+        )
+
+    if isinstance(verdict, Again):
+        ending = f"{loop.ladder.name(verdict.rung)} makes the next attempt"
+    sentences = []
+    for closing in loop.ladder.closings:
+        consequence = ending
+        for attempt in loop.attempts[closing.attempts : closing.attempts + 1]:
+            rung = loop.ladder.name(attempt.rung)
+            consequence = f"{rung} made attempt {attempt.number}"
+        sentences.append(f"{closing.why}; {consequence}")
+    return tuple(sentences)
+
+
 def _view_of_rung(loop: Loop, policy: Policy) -> Loop:
     """Return what the rules of a policy see: the attempts of the last rung."""
     return _with_improvement(loop, policy).of_rung()

@@ -19,6 +19,7 @@ from heedful.loop.decide import (
     Policy,
     Verdict,
     decide,
+    describe_closings,
     echoes_before,
     triggers,
 )
@@ -311,31 +312,6 @@ def explain(
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
     )
-
-
-def describe_closings(loop: Loop, verdict: Verdict) -> tuple[str, ...]:
-    """Return which rungs of a loop are closed and why, and what it did instead.
-
-    `verdict` is the last one of the loop.
-    """
-    ending = "the loop ended"
-    if loop.ladder is None:
-        # The only rung of a loop is closed by the verdict that ends it.
-        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
-        return tuple(
-            f"{stop.detail}; {ending}" for stop in stops if stop.rule == "closed"
-        )
-
-    if isinstance(verdict, Again):
-        ending = f"{loop.ladder.name(verdict.rung)} makes the next attempt"
-    sentences = []
-    for closing in loop.ladder.closings:
-        consequence = ending
-        for attempt in loop.attempts[closing.attempts : closing.attempts + 1]:
-            rung = loop.ladder.name(attempt.rung)
-            consequence = f"{rung} made attempt {attempt.number}"
-        sentences.append(f"{closing.why}; {consequence}")
-    return tuple(sentences)
 
 
 def explain_recorded(

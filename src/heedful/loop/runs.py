@@ -25,9 +25,9 @@ from heedful.loop.decide import (
     Done,
     Policy,
     Verdict,
+    describe_closings,
     latest_verdict,
 )
-from heedful.loop.explain import describe_closings
 from heedful.loop.ladder import Climb
 from heedful.loop.record import (
     MAX_FEEDBACK_CHARS,
