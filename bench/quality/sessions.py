@@ -485,7 +485,9 @@ def list_rows(key: str, tally: Tally) -> Iterator[Row]:
         f"{form} {n[f'{form}.usable']} of {n[f'{form}.mendable']}"
         for form in ("substitution", "path", "contract")
     )
-    yield _share(f"{key}.usable", n["usable"], n["mendable"], forms)
+    failures = n["file.could"] + n["environment.could"]
+    counts = f"{n['mendable']} of {failures} have a mend: {forms}"
+    yield _share(f"{key}.usable", n["usable"], n["mendable"], counts)
 
     for name in CLASSES:
         could = n[f"{name}.could"]
