@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import redact_rules
-from heedful.redact import redact, redact_data
+from heedful.redact import mask_personal, redact, redact_data
 from heedful.redact_rules import Rule
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
@@ -393,3 +393,43 @@ def test_a_pin_below_its_key_is_marked(key: str) -> None:
 )
 def test_words_that_only_look_like_names_of_secrets_stay(text: str) -> None:
     assert redact(text) == text
+
+
+PERSONAL = pytest.mark.parametrize(
+    "rule", redact_rules.PERSONAL_RULES, ids=lambda rule: rule.name
+)
+
+
+@PERSONAL
+def test_the_example_of_personal_data_is_masked(rule: Rule) -> None:
+    text = rule.example.replace("{{", "{").replace("}}", "}")
+    clean = mask_personal(text)
+    assert f"[redacted: {rule.kind}]" in clean
+    assert mask_personal(clean) == clean
+
+
+@PERSONAL
+def test_personal_data_are_found_in_linear_time(rule: Rule) -> None:
+    parts = ["Mia ", "a.", "a@", "1", "+1 ", '"first_name": "', "Lime Road 7, ", "dob "]
+    for part in parts:
+        text = f"{part * (40_000 // len(part))}@ name born dob birth street geb"
+        started = process_time()
+        re.sub(rule.pattern, "", text, flags=FLAGS)
+        assert process_time() - started < 2
+
+
+NOT_PERSONAL = [
+    pytest.param("git@github.com:shop/cart.git", id="an address of git"),
+    pytest.param("npm install react@18.2.0 @types/node", id="a version"),
+    pytest.param("ssh deploy@prod.shop.test uptime", id="a machine"),
+    pytest.param("https://ann@git.shop.test/cart", id="a user in an address"),
+    pytest.param("+0000 2026-01-02 10:00:00", id="a time"),
+    pytest.param("10.20.30.40 200 1234567890", id="numbers"),
+    pytest.param('{"name": "cart", "address": "10.0.0.1:80"}', id="a host"),
+    pytest.param("@@ -1,8 +1,9 @@ 5 Way", id="a difference"),
+]
+
+
+@pytest.mark.parametrize("text", NOT_PERSONAL)
+def test_what_is_not_personal_stays(text: str) -> None:
+    assert mask_personal(text) == text

@@ -25,6 +25,7 @@ from heedful.redact_rules import (
     NAME_RULES,
     NOT_A_REFERENCE,
     OTHER_NAME_RULES,
+    PERSONAL_RULES,
     PLACE_RULES,
     RANDOM_TEXT_RULE,
     SECRET_HEADER_WORDS,
@@ -65,6 +66,18 @@ def redact(text: str) -> str:
             _CLEAN_TEXTS.clear()
         _CLEAN_TEXTS.add(text)
     return clean
+
+
+def mask_personal(text: str) -> str:
+    """Return the text with `[redacted: kind]` in place of personal data.
+
+    That are mail addresses, telephone numbers, dates of birth with the names before
+    them, postal addresses, and names in JSON. Other names are not recognised.
+
+    >>> mask_personal('{"first_name": "Mia", "dob": "1990-04-05"}')
+    '{"first_name": "[redacted: name]", "dob": "[redacted: birth]"}'
+    """
+    return _mark_all(PERSONAL_RULES, text, text.lower())
 
 
 def _apply_rules(text: str) -> str:

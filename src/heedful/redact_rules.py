@@ -1581,3 +1581,102 @@ TOKEN_RULES = (
         example="&code={W40}",
     ),
 )
+
+
+# Personal data, which lessons of sessions leave out; `mask_personal` applies these.
+
+_DATE = r"""
+    (?:\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)\b
+      |[A-Z][a-z]{2,8}[ ]\d{1,2},?[ ]\d{4}|\d{1,2}\.?[ ][A-Z][a-z]{2,8}[ ]\d{4})
+"""
+_BIRTH = r"""
+    (?:[dD][oO][bB]|[dD]ate[ _]?[oO]f[ _]?[bB]irth|[bB]irth_?[dD](?:ate|ay)
+      |[bB]orn(?:[ ]on)?|geb\.|geboren(?:[ ]am)?)
+"""
+# The end of a key in JSON and the quote before its value, also within another text.
+_KEY_END = r"""\\?"\s{0,3}:\s{0,3}\\?" """
+_VALUE = r"""[^"\\]{1,120}(?=\\?")"""
+# A word of a name: an upper-case letter and others, in any script.
+_NAME_WORD = r"""[A-Z\x80-\U0010ffff][^\s,;:()<>"'\d]{1,30}"""
+PERSONAL_RULES = (
+    Rule(
+        name="mail address",
+        kind="mail",
+        pattern=r"""
+            ()(?<![\w.+@/:-])(?<!ssh[ ])(?<!scp[ ])(?!git@|noreply@|no-reply@)
+            [\w.+-]{1,64}@(?!example\.)(?:[\w-]{1,63}\.){1,5}
+            (?!(?:service|socket|timer|target|local|js|ts|py|md)\b)[A-Za-z]{2,24}\b(?![:/])
+        """,
+        keywords=("@",),
+        example="write to mia.li@post.test",
+    ),
+    Rule(
+        name="telephone number",
+        kind="phone",
+        pattern=r"""
+            ()(?<![\w.+/-])
+            (?:
+                \+[1-9]\d{0,2}[ ().-]{0,2}(?:\d[ ().-]{0,2}){7,11}\d
+              | \(\d{3}\)[ ]?\d{3}[ .-]\d{4}
+              | \d{3}(?:-\d{3}-|[.]\d{3}[.])\d{4}
+            )(?![\w-])
+        """,
+        example="call +49 30 1234 5678",
+    ),
+    Rule(
+        name="date of birth",
+        kind="birth",
+        pattern=rf"""(\b{_BIRTH}\\?["']?[ ]{{0,2}}[:=]?[ ]{{0,2}}\\?["']?){_DATE}""",
+        keywords=("dob", "birth", "born", "geb"),
+        example="Mia Li, born 1990-04-05",
+    ),
+    Rule(
+        name="name before a date of birth",
+        kind="name",
+        pattern=rf"""
+            ()(?<!\w)(?:{_NAME_WORD}[ ]){{1,3}}{_NAME_WORD}
+            (?=[ ]?[,(]?[ ]?{_BIRTH}[ :=]{{0,3}}\[redacted)
+        """,
+        keywords=("dob", "birth", "born", "geb"),
+        example="Mia Li (born [redacted: birth])",
+    ),
+    Rule(
+        name="name of a person in JSON",
+        kind="name",
+        pattern=rf"""
+            (\\?"(?:first|last|full|given|family|middle|sur|maiden|passenger|customer
+            |patient|guest|contact|cardholder)_?[nN]ame{_KEY_END}){_VALUE}
+        """,
+        keywords=("name",),
+        example='{{"first_name": "Mia"}}',
+    ),
+    Rule(
+        name="part of a postal address in JSON",
+        kind="address",
+        pattern=rf"""
+            (\\?"(?:address_?(?:line_?)?\d|street(?:_?address)?|(?:zip|postal)_?(?:code)?
+            |(?:home|billing|shipping|postal|mailing)_?address){_KEY_END}){_VALUE}
+        """,
+        keywords=("address", "street", "zip", "postal"),
+        example='{{"street": "Lime Road 7"}}',
+    ),
+    Rule(
+        name="postal address",
+        kind="address",
+        pattern=r"""
+            ()(?<![\w.:/-])
+            (?:
+                \d{1,5}[ ](?:[NSEW]\.?[ ])?(?:[A-Z][a-z'-]{1,20}[ ]){1,3}
+                (?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court
+                |Terrace|Highway)\b\.?
+                (?:,?[ ](?:Apt|Suite|Unit|No)\.?[ ]?\w{1,6})?
+                (?:,[ ][A-Z][a-z]{1,20}(?:[ ][A-Z][a-z]{1,20})?)?
+                (?:,?[ ][A-Z]{2}[ ]\d{5})?
+              | [A-Z][^\W\d]{1,30}(?:[\x80-\u017f][a-z]{0,20})?
+                (?:stra\u00dfe|strasse|str\.|weg|gasse|allee|platz)[ ]\d{1,4}[a-z]?\b
+                (?:,[ ]\d{5}[ ][A-Z][^\s,]{1,30})?
+            )
+        """,
+        example="12 Lime Road, Springfield",
+    ),
+)

@@ -242,7 +242,8 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
 
 def _do_work(event: str, session: str, strict: bool) -> None:
     """Do the work that an answer left for a session; `event` names the work."""
-    settings = read_settings(_project_folder({"cwd": str(Path.cwd())}))
+    folder = _project_folder({"cwd": str(Path.cwd())})
+    settings = read_settings(folder)
     _log_ignored(event, settings["ignored"])
 
     asyncio = _import_asyncio()
@@ -252,6 +253,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     _, host = hooks.follow(
         settings, prepare_database(settings["db"], is_followed=True), strict
     )
+    host.root = str(project_top(folder))
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))

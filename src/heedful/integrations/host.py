@@ -81,7 +81,8 @@ class Host:
     `memory` is a Memory, a Store, its name, or None. `checks`, `goals`, `policy`,
     `memory_key`, `model` and `context` are those of `open_loop`; without checks and
     goals no run gets a verdict. A lookup takes at most `seconds`. Errors of heedful are
-    logged and not raised, except with `strict`.
+    logged and not raised, except with `strict`. `root` is the folder of the repository
+    in which the runs work, if any: lessons name files relative to it.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -94,6 +95,7 @@ class Host:
     scope: Scope | None = None
     seconds: float = 2.0
     strict: bool = False
+    root: str = ""
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -404,7 +406,9 @@ class HostRun:
         if not any(map(failure, session.events)):
             return Learned()
 
-        return await learn_session(session, memory=memory, sources=keys)
+        return await learn_session(
+            session, memory=memory, sources=keys, root=self.host.root
+        )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
         """Return whether a call is kept, and whether its tool or action failed last."""
@@ -718,13 +722,19 @@ def _announced_facts(
 def _fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
     """Return the first texts that have room; only the first may be cut to have it.
 
-    `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at.
+    `room` is in characters. At most `MAX_MOMENT_LESSONS` texts are looked at. What the
+    same edits or the same call put right is told once.
     """
     fit: dict[int, str] = {}
+    mends: set[str] = set()
     for name, raw in islice(texts.items(), MAX_MOMENT_LESSONS):
         text = sanitize(raw)
         is_first = not fit
+        mend = text.partition(f"\n{MEND_HEADING}\n")[2]
+        if mend in mends:
+            continue
         if room > 0 and (is_first or len(text) <= room):
+            mends.update({mend} - {""})
             fit[name] = cut_middle(text, room)
             room -= len(fit[name])
 

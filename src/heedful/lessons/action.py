@@ -159,12 +159,11 @@ class KnownFailure:
     def __str__(self) -> str:
         times = "once" if self.runs == 1 else f"in {self.runs} runs"
         subject = "this" if self.whole else "an action with this name"
-        after = f" ({self.state})" if self.state else ""
         fix = "no fix is known"
         if self.fix:
             fix = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
 
-        failure = f"{subject} failed {times} and has not worked since{after}"
+        failure = f"{subject} failed {times} and has not worked since"
         return f"{failure}: {self.what}\n{fix}"
 
 

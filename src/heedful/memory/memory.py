@@ -74,7 +74,7 @@ from heedful.memory.vectors import (
 )
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
-from heedful.redact import redact
+from heedful.redact import mask_personal, redact
 from heedful.store import episodes as episode_store
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
@@ -950,7 +950,8 @@ def _signatures(
     from heedful.traces.error_lines import error_lines, output
 
     pattern = signature(error_type, redact(text[:MAX_SIGNED_CHARS]))
-    lines = [redact(line) for line in error_lines(output(text).splitlines())]
+    raw_lines = error_lines(output(text).splitlines())
+    lines = [mask_personal(redact(line)) for line in raw_lines]
     return pattern, [(line, signature(error_type, line)) for line in lines]
 
 

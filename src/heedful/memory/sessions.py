@@ -24,16 +24,17 @@ from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
 from heedful.memory.memory import Memory, write_lessons
+from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
 from heedful.memory.study import remove_lessons
-from heedful.redact import redact
+from heedful.redact import mask_personal, redact
 from heedful.store import episodes
 from heedful.store.store import Store
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.comparison import likeness
 from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
-from heedful.traces.error_lines import named_errors
+from heedful.traces.error_lines import is_of_work, named_errors
 from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.validation import require
 
@@ -85,6 +86,24 @@ _CHANGED_LINE_PATTERN = re.compile(r"^[+-].*", re.MULTILINE)
 _PATH_ARGUMENT_PATTERN = re.compile(rf'"(?:{"|".join(PATH_ARGUMENTS)})":')
 # A word of a name, an error or a line: "app" and "py" in "app.py".
 _NAME_WORD_PATTERN = re.compile(r"\w+")
+# A tool with which an agent keeps notes for itself, such as a to-do list.
+_NOTE_TOOL_PATTERN = re.compile(
+    r"(?i)todo|think|(?:\A|_)(?:update_?)?plan\Z|task_?(?:create|update|list|get)"
+)
+# A part of a command that records changes, and so changes nothing for what failed.
+_RECORD_COMMAND_PATTERN = re.compile(
+    r"\s*(?:\w+=\S+ )*(?:(?:git|hg|jj|svn)\b[^;&|]*?"
+    r"\b(?:add|commit|status|log|diff|show)\b.*|cd\b.*|)",
+    re.DOTALL,
+)
+# Where one command of a line ends and the next begins.
+_COMMAND_END_PATTERN = re.compile(r"&&|\|\||[;\n]")
+# What a pipe does to the output of a command, which fixes nothing.
+_OUTPUT_FILTER_PATTERN = re.compile(
+    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|cat|less|tee|wc|sort)\b.*)", re.DOTALL
+)
+# A file in an error: "cart.go" in "shop/cart.go:3:5: expected '}'".
+_ERROR_FILE_PATTERN = re.compile(r"[\w-]+\.[a-zA-Z]\w{0,5}(?=[:(])")
 # Who says a message: "bash:" or "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 # A part of a word: "build" and "docs" in "build_docs".
@@ -148,6 +167,7 @@ async def learn_session(
     memory: Memory | Store | str,
     digest: str = "",
     sources: Set[str] = frozenset(),
+    root: str = "",
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
@@ -155,7 +175,9 @@ async def learn_session(
     when it was shorter counts no sighting again. What depends on an untrusted source
     waits in quarantine; see `Memory.set_trust`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
-    a service. Raises InvalidInput, QuotaExceeded, StoreError.
+    a service. `root` is the folder of the repository, by default the one that the paths
+    of the session have in common: lessons name paths relative to it. Raises
+    InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = Memory.of(memory, None)
@@ -163,7 +185,7 @@ async def learn_session(
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
 
-    study = await asyncio.to_thread(_SessionStudy, episode)
+    study = await asyncio.to_thread(_SessionStudy, episode, root)
     lessons = study.lessons(await memory.stated_trust(), sources)
 
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
@@ -183,14 +205,16 @@ async def learn_session(
 class _MistakeCase:
     """A mistake, and what decides how far its lesson is trusted.
 
-    `words` are what the agent said and did about it, and `lines` are the lines of these
-    actions. `new_words` are single words: those of its calls that are in few texts, and
-    all that are new in the action or the edits that put it right. Each of these is
-    mapped to a step that has it. `steps` are the failed step, the tries in vain,
-    and the step that worked; `edits` what was edited before that.
+    `error` is the line that names the error, as the call wrote it. `words` are what the
+    agent said and did about it, and `lines` are the lines of these actions. `new_words`
+    are single words: those of its calls that are in few texts, and all that are new in
+    the action or the edits that put it right. Each of these is mapped to a step that
+    has it. `steps` are the failed step, the tries in vain, and the step that worked;
+    `edits` what was edited before that.
     """
 
     mistake: Mistake
+    error: str
     words: Mapping[str, int]
     lines: Mapping[str, int]
     new_words: Mapping[str, int]
@@ -215,12 +239,13 @@ class _SessionStudy:
     `cases` are the mistakes in their order, and `actions` the steps to be stored.
     """
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Episode, root: str = "") -> None:
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
         self.run = trace.course(episode)
         self.events = self.run.events
         self.origins = origins.Origins(self.run)
+        self.particulars = Particulars.of(self.events, root)
 
         calls = [n for n, role in enumerate(self.run.roles) if role == "act"]
         self.steps = [n for n in calls if self.run.result[n]]
@@ -313,14 +338,22 @@ class _SessionStudy:
         return words.union(parts, last_parts) - _COMMON_WORDS
 
     def _find_mistakes(self) -> Iterator[_MistakeCase]:
-        """Yield the mistake of each error that no step had before."""
+        """Yield the mistake of each error that no step had before.
+
+        What the same edits or the same call put right in one step is one mistake.
+        """
         digests: set[str] = set()
         for step, errors in self.errors.items():
+            mends: set[tuple[str, ...]] = set()
             for error in errors:
                 digest = signature("", error).digest
-                if digest not in digests:
-                    digests.add(digest)
-                    yield self._study_error(step, error)
+                if digest in digests:
+                    continue
+                digests.add(digest)
+                case = self._study_error(step, error)
+                if case.mistake.mends not in mends:
+                    yield case
+                mends.update({case.mistake.mends} - {()})
 
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Find what put an error right: edits before the same call, or another call."""
@@ -373,17 +406,22 @@ class _SessionStudy:
             prompt_words = list(new_words)
         words = {**{word: new_words[word] for word in prompt_words}, **words}
 
+        def leave_out(text: str) -> str:
+            """Return a text of the mistake without particulars."""
+            return self.particulars.leave_out(text, self.run.result[failed] or failed)
+
         mistake = Mistake(
-            redact(failed_text),
-            error,
-            vain=tuple(map(redact, list(vain)[-MAX_FAILED_TRIES:])),
-            mends=tuple(map(redact, mends)),
+            leave_out(failed_text),
+            leave_out(error),
+            vain=tuple(map(leave_out, list(vain)[-MAX_FAILED_TRIES:])),
+            mends=tuple(map(leave_out, mends)),
             steps=sum(failed < n <= end for n in self.steps),
             work=bool(edits),
             end=self.run.result[end] or end,
         )
         return _MistakeCase(
             mistake=mistake,
+            error=error,
             words=words,
             lines=lines,
             new_words={**first_words, **new_words},
@@ -401,9 +439,12 @@ class _SessionStudy:
         """
         edit = min((n for n in self.edits if n > failed), default=len(self.events))
         if repeat == failed:
+            # Only the same command shows that an error of the work is gone.
+            if is_of_work(error):
+                return failed
             steps = [n for n in self.steps if failed < n < edit]
             near = steps[:MAX_RETRY_DISTANCE_CALLS]
-            good = [n for n in near if n in self.good]
+            good = [n for n in near if n in self.good and self._can_cure(n)]
             forms = [n for n in good if self._is_form(failed, n, error)]
             return max(forms, key=lambda n: self._likeness(failed, n), default=failed)
 
@@ -413,6 +454,11 @@ class _SessionStudy:
         )
         if last <= failed or last not in self.good or not is_first or repeat > edit:
             return failed
+        if not self._can_cure(last) or self._differs_in_output(failed, last):
+            return failed
+        files = _ERROR_FILE_PATTERN.findall(error)
+        if is_of_work(error) and not any(file in self.texts[last] for file in files):
+            return failed
 
         call = self.texts[failed].lower()
         step = self.texts[last].lower()
@@ -420,6 +466,23 @@ class _SessionStudy:
         # Words of up to three letters are in too many steps.
         is_named = any(len(w) > 3 and w in step and w not in call for w in words)
         return last if is_named or self._is_form(failed, last, error) else failed
+
+    def _can_cure(self, step: int) -> bool:
+        """Return whether a step can put another right, by what it does.
+
+        A to-do list and a commit cannot, and of an edit the text must be known.
+        """
+        event = self.events[step]
+        if _NOTE_TOOL_PATTERN.search(event.tool):
+            return False
+        arguments = trace.given_to(event)
+        command = command_of(arguments) if isinstance(arguments, Mapping) else ""
+        if command:
+            parts = _COMMAND_END_PATTERN.split(command)
+            return not all(map(_RECORD_COMMAND_PATTERN.fullmatch, parts))
+        is_edit = any(f'{name}"' in str(arguments) for name in EDIT_ARGUMENTS)
+        is_edit = is_edit or any(name in arguments for name in EDIT_ARGUMENTS)
+        return step in self.edits or not is_edit
 
     def _is_form(self, failed: int, other: int, error: str) -> bool:
         """Return True if a call is another form of a failed one.
@@ -434,6 +497,8 @@ class _SessionStudy:
         # "make test" becomes "make test -k", but not "make tests" or "make test all".
         old = self.calls[failed]
         new = self.calls[other]
+        if self._differs_in_output(failed, other):
+            return False
         if new.startswith(old) and not new[len(old) :][:1].isalnum():
             return new.startswith(f"{old} -")
 
@@ -446,8 +511,16 @@ class _SessionStudy:
 
         pattern = _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern)
         error_words = _WORD_PART_PATTERN.findall(pattern.lower())
+        if not _shares_program(self.events[failed], self.events[other]):
+            return False
         differs = not _changed_words(old, new).isdisjoint(error_words)
         return differs and self._likeness(failed, other) > 0
+
+    def _differs_in_output(self, step: int, other: int) -> bool:
+        """Return whether two commands differ only in what is shown of their output."""
+        commands = [self.calls[step], self.calls[other]]
+        bare = {_OUTPUT_FILTER_PATTERN.sub("", command) for command in commands}
+        return len(bare) == 1
 
     def _likeness(self, step: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
@@ -526,7 +599,7 @@ class _SessionStudy:
             is_work = mistake.work or not mistake.mends
             importance = WORK_FAILURE_IMPORTANCE if is_work else FAILURE_IMPORTANCE
             yield self._lesson(
-                mistake.error,
+                case.error,
                 mistake.text,
                 sources=sources,
                 trust=trust,
@@ -564,9 +637,10 @@ class _SessionStudy:
             elif "\n" in text:
                 sources = {"user", trusts.NETWORK_SOURCE}
 
+            masked = mask_personal(text)
             yield self._lesson(
-                text,
-                text,
+                masked,
+                masked,
                 sources=sources,
                 trust="operator",
                 importance=FAILURE_IMPORTANCE,
@@ -591,7 +665,7 @@ class _SessionStudy:
             signature("", error),
             error_type="",
             text=text,
-            sighting=error,
+            sighting=self.particulars.relative(error),
             trust=trust,
             importance=importance,
             meta=meta,
@@ -646,6 +720,15 @@ def _names_program(
         return False
     words = _ERROR_SEPARATOR_PATTERN.split(error)
     return program.rpartition("/")[2] in [word.rpartition("/")[2] for word in words]
+
+
+def _shares_program(call: Event, other: Event) -> bool:
+    """Return True if two commands run a program in common, or if one is no command."""
+    programs = [
+        {*read_command(command_of(trace.given_to(event))).programs}
+        for event in (call, other)
+    ]
+    return not all(programs) or not programs[0].isdisjoint(programs[1])
 
 
 def _adds_to_argument(old: str, new: str) -> bool:

@@ -618,6 +618,7 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
     )
 
     failures = list[KnownFailure]()
+    fixes = set[str]()  # the same fix is told once
     waiting = set[int]()
     for failure in rows:
         lesson = None
@@ -629,8 +630,12 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
                 lesson = row
             else:
                 rule = row
-        if lesson is not None and len(failures) < MAX_ANNOUNCED_FAILURES:
-            failures.append(_known_failure(failure, lesson, rule))
+        if lesson is None or len(failures) >= MAX_ANNOUNCED_FAILURES:
+            continue
+        known_failure = _known_failure(failure, lesson, rule)
+        if known_failure.fix not in fixes:
+            failures.append(known_failure)
+            fixes.update({known_failure.fix} - {""})
 
     return ActionHistory(
         tuple(failures),

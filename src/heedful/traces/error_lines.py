@@ -16,7 +16,7 @@ from contextlib import suppress
 from itertools import chain, groupby, product
 from typing import Any
 
-from heedful.redact import redact
+from heedful.redact import mask_personal, redact
 from heedful.sanitize import clean, cut_middle
 
 # The error lines of one text that are returned, and the characters of each.
@@ -133,6 +133,12 @@ _FAILURE_COUNT_PATTERN = re.compile(
 # What ends the report of a command with many parts: "FAIL\tcart/api\t0.3s" or
 # "[lint] ERROR task failed". It says only that a part failed.
 _PART_FAILED_PATTERN = re.compile(r"FAIL\s+\S+\s|\[[^\]]+\] ERROR \w+ failed$")
+# A line of a test, a linter or a compiler about the work itself: a test that failed, or
+# what is wrong at a place in a file.
+_WORK_PATTERN = re.compile(
+    r"(?:---\s*)?FAIL(?:ED)?\b|assert|Assert|expected\b.*\b(?:got|but|to)\b"
+    r"|\S*\.\w{1,6}(?::\d+(?::\d+)?: |\(\d+,\d+\): )\S"
+)
 # A line that says what somebody else may do or know, or that a log wrote in passing.
 _REMARK_PATTERN = re.compile(
     r"\A(?i:hint|note|help|info|warning|debug|tip): "
@@ -394,7 +400,7 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
     """Return the lines that name the errors of a failed call, at least one.
 
     `arguments` are those of the call: a line that repeats them names no error. Secrets
-    are redacted.
+    and personal data are redacted.
     """
     text = output(failure)  # without the exit status, which names no error
     lines = _telling_lines(text.splitlines(), _argument_lines(arguments))
@@ -415,7 +421,18 @@ def named_errors(failure: str, arguments: Any = None) -> list[str]:
     weakest = {3: 2}.get(strongest, strongest)
     errors = [line for line in errors if strength[line] >= weakest]
     echoes = {a for a, b in product(errors, errors) if b.endswith(f" - {a}")}
-    return [redact(line) for line in errors if line not in echoes]
+    return [mask_personal(redact(line)) for line in errors if line not in echoes]
+
+
+def is_of_work(error: str) -> bool:
+    """Return True if an error is one of the work: of a test, a linter or a compiler.
+
+    No other command fixes it.
+
+    >>> [is_of_work(error) for error in ("--- FAIL: TestCart", "sh: pip: not found")]
+    [True, False]
+    """
+    return _WORK_PATTERN.search(error) is not None
 
 
 def _telling_lines(lines: list[str], repeated: frozenset[str]) -> list[str]:

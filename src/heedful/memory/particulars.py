@@ -1,0 +1,168 @@
+"""Particulars of a session that its lessons leave out: folders, branches, ids, people.
+
+A path below the root of the repository becomes relative to it, the branch that the
+session is on becomes `<branch>`, and long ids become `<id>`. Personal data is masked as
+`heedful.redact` does, and so are the names of people in ids. The root is given, or
+derived from the paths in the session.
+"""
+
+import os
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from heedful.redact import mask_personal, redact
+from heedful.traces.course import event_text, given_to
+from heedful.traces.episode import Event
+
+# An absolute path of at least two folders, and a relative one of at least one.
+_ABSOLUTE_PATH_PATTERN = re.compile(r"(?<![\w.~/:-])(?:/[\w.@+ -]*[\w.@+-]){3,}")
+_RELATIVE_PATH_PATTERN = re.compile(
+    r"(?<![\w~/$.@:-])(?:\./)?((?:[\w.@+-]+/)+[\w.@+-]+)"
+)
+MAX_SEARCHED_CHARS = 2_000  # of each text that is searched for paths
+# A folder of the system is the root of no repository.
+_SYSTEM_FOLDER_PATTERN = re.compile(r"/(?:tmp|usr|etc|opt|var|dev|proc|bin|lib)\b")
+# The home folder of somebody.
+_HOME_PATTERN = re.compile(r"/(?:Users|home)/[\w.-]+(?=/|\b)")
+# What git says about the branch that is checked out.
+_BRANCH_PATTERNS = (
+    re.compile(r"(?m)^On branch (\S+)$"),
+    re.compile(r"Switched to (?:a new )?branch '([^']+)'"),
+    re.compile(r"The current branch (\S+) has no upstream"),
+    re.compile(r"Your branch is [^\n]*'origin/([^']+)'"),
+    re.compile(r"\[rejected\] +(\S+) -> \1(?!\S)"),
+    re.compile(r"branch '([^']+)' set up to track"),
+    re.compile(r"git (?:checkout -b|switch -c|branch -m) ([\w./-]+)"),
+)
+# A command of git or of a program for its servers, in which any word may be a branch.
+_GIT_COMMAND_PATTERN = re.compile(r"\b(?:git|gh|glab|hub)\s[^\n;&|`]*")
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# A digest has digits and letters; all of one sort may be a number or a word.
+_DIGEST = r"(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}"
+_DIGEST_PATTERN = re.compile(rf"(?<![\w./-])(?:{_UUID}|{_DIGEST})(?![\w/-]|\.\w)")
+# A value of a name such as "user_id".
+_NAMED_ID_PATTERN = re.compile(
+    r'(\\?"\w*(?:_id|Id)\\?":\s?\\?")([^"\\]{3,200})(?=\\?")'
+)
+# In such a value: a code in capitals, or three digits.
+_ID_CODE_PATTERN = re.compile(r"\A(?=.*\d)[A-Z0-9]{6,}\Z|\d{3,}")
+# The name of a person in JSON, or as Python prints it.
+_PERSON_PATTERN = re.compile(
+    r"(?:first|last|full|given|family|middle|sur)_?name\\?[\"']\s?:\s?\\?[\"']([^\"'\\]{2,60})",
+    re.IGNORECASE,
+)
+
+
+def find_root(events: Sequence[Event]) -> str:
+    """Return the root of the repository that a session worked in; "" if unknown.
+
+    It is the folder under which most absolute paths of calls are written elsewhere in
+    the session as relative ones. Without such a path, it is the folder that the paths
+    have in common.
+    """
+    paths: list[str] = []
+    relative: set[str] = set()
+    for event in events:
+        text = event_text(event)[:MAX_SEARCHED_CHARS]
+        if event.type == "tool_call":
+            text = str(given_to(event))[:MAX_SEARCHED_CHARS]
+            absolute = map(str.rstrip, _ABSOLUTE_PATH_PATTERN.findall(text))
+            paths += [
+                path for path in absolute if not _SYSTEM_FOLDER_PATTERN.match(path)
+            ]
+        relative.update(_RELATIVE_PATH_PATTERN.findall(text))
+
+    votes: Counter[str] = Counter()
+    for path in paths:
+        parts = path.split("/")
+        for start in range(3, len(parts) - 1):
+            if "/".join(parts[start:]) in relative:
+                votes["/".join(parts[:start])] += 1
+                break
+    if votes:
+        return votes.most_common(1)[0][0]
+
+    common = os.path.commonpath(paths) if len(set(paths)) > 1 else ""
+    return common if common.count("/") > 2 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Particulars:
+    """What the lessons of one session leave out.
+
+    `root` is the folder of the repository, "" if unknown. `branches` are the branches
+    that the session was on, each with the position of the event that says so. `names`
+    are names of people, in lower case.
+    """
+
+    root: str = ""
+    branches: Sequence[tuple[int, str]] = ()
+    names: Set[str] = frozenset()
+
+    @classmethod
+    def of(cls, events: Sequence[Event], root: str = "") -> "Particulars":
+        """Return the particulars of a session; without a `root`, find it."""
+        branches: list[tuple[int, str]] = []
+        names: set[str] = set()
+        for position, event in enumerate(events):
+            text = event_text(event)
+            for name in _PERSON_PATTERN.findall(text):
+                names.update(name.lower().split())
+
+            text = text[:MAX_SEARCHED_CHARS]
+            for pattern in _BRANCH_PATTERNS:
+                branches += [(position, name) for name in pattern.findall(text)]
+        return cls(root.rstrip("/") or find_root(events), branches, frozenset(names))
+
+    def relative(self, text: str) -> str:
+        """Return a text with paths that are relative to the repository."""
+        if self.root:
+            root = re.escape(self.root)
+            text = re.sub(rf"(?<![\w./-]){root}/(?=[\w.])", "", text)
+            text = re.sub(rf"(?<![\w./-]){root}(?![\w/-]|\.\w)", ".", text)
+        return _HOME_PATTERN.sub("~", text)
+
+    def leave_out(self, text: str, position: int) -> str:
+        """Return a text without secrets, personal data and particulars.
+
+        `position` is that of the failed call: its branch is the one that counts.
+        """
+        # What the call itself says about the branch comes with its result.
+        before = bisect_right(self.branches, position + 1, key=lambda pair: pair[0])
+        text = self.relative(redact(text))
+        if before:
+            text = _without_branch(text, self.branches[before - 1][1])
+
+        text = _NAMED_ID_PATTERN.sub(self._without_id, text)
+        return mask_personal(_DIGEST_PATTERN.sub("<id>", text))
+
+    def _without_id(self, match: re.Match[str]) -> str:
+        """Return a key with its id; what tells ids apart and names of people are out.
+
+        What sort of id it is stays: "gift_card_4711" becomes "gift_card_<id>".
+        """
+        value = _ID_CODE_PATTERN.sub("<id>", match[2])
+        for name in self.names:
+            word = re.escape(name)
+            value = re.sub(rf"(?i)(?<![a-z]){word}(?![a-z])", "<name>", value)
+        return match[1] + value
+
+
+def _without_branch(text: str, branch: str) -> str:
+    """Return a text with `<branch>` in place of a branch.
+
+    A branch with a plain word for a name is one only in commands of git.
+    """
+    word = re.compile(rf"(?<![\w.-])(?<!\w/){re.escape(branch)}(?![\w/-]|\.\w)")
+    remote = re.compile(rf"(?<=\borigin/){re.escape(branch)}(?![\w/-]|\.\w)")
+
+    def replace(match: re.Match[str]) -> str:
+        """Return a command without the branch."""
+        return remote.sub("<branch>", word.sub("<branch>", match[0]))
+
+    if branch.isalnum():
+        return _GIT_COMMAND_PATTERN.sub(replace, text)
+    return remote.sub("<branch>", word.sub("<branch>", text))

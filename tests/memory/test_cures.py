@@ -1,0 +1,255 @@
+"""What a lesson of a session names as the cure, and which particulars it leaves out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.integrations import Host
+from heedful.lessons.action import MEND_HEADING
+from heedful.memory.sessions import Mistake
+from heedful.traces.episode import Episode, Event
+from tests.trusted import OWN
+
+Steps = list[tuple[Event, Event]]
+PUSH = """fatal: The current branch feature/cart has no upstream branch.
+To push the current branch and set the remote as upstream, use
+
+    git push --set-upstream origin feature/cart"""
+TSC = """src/cart.ts(14,3): error TS2304: Cannot find name 'total'.
+
+Found 1 error in src/cart.ts:14
+"""
+ROOT = "/srv/ann/work/shop"
+
+
+@pytest.fixture
+def memory(store: Any) -> heedful.Memory:
+    trust: Any = OWN
+    return heedful.Memory(store, trust=trust, holdout=0.0)
+
+
+def run(command: str, output: str = "ok", tool: str = "Bash") -> tuple[Event, Event]:
+    """Return a command that works, with its result."""
+    call = Event("tool_call", tool=tool, arguments={"command": command})
+    return call, Event("tool_response", output, tool=tool)
+
+
+def fail(command: str, error: str) -> tuple[Event, Event]:
+    """Return a command that fails, with its result."""
+    call = Event("tool_call", tool="Bash", arguments={"command": command})
+    return call, Event("tool_response", tool="Bash", error=error)
+
+
+def call(tool: str, arguments: Any, error: str = "") -> tuple[Event, Event]:
+    """Return a call of a tool, with its result."""
+    content = "" if error else "done"
+    result = Event("tool_response", content, tool=tool, error=error)
+    return Event("tool_call", tool=tool, arguments=arguments), result
+
+
+def edit(path: str, old: str, new: str) -> tuple[Event, Event]:
+    """Return an edit of a file, with its result."""
+    arguments = {"file_path": path, "old_string": old, "new_string": new}
+    return call("Edit", arguments)
+
+
+def session(steps: Steps, id: str = "s1") -> Episode:
+    """Return the session with these steps."""
+    events = [event for step in steps for event in step]
+    return Episode(tuple(events), "partial", session=id)
+
+
+async def learn(memory: heedful.Memory, steps: Steps) -> list[Mistake]:
+    """Learn a session with these steps; return its mistakes."""
+    learned = await heedful.learn_session(session(steps), memory=memory)
+    return list(learned.mistakes)
+
+
+TODO = call("TodoWrite", {"todos": [{"content": "fix the upstream of feature/cart"}]})
+NO_CURES = [
+    pytest.param(
+        [fail("git push", PUSH), TODO, run("git push")],
+        id="a to-do list",
+    ),
+    pytest.param(
+        [
+            fail("git push", PUSH),
+            run("git add -A && git commit -m 'upstream branch'"),
+            run("git push"),
+        ],
+        id="a commit",
+    ),
+    pytest.param(
+        [
+            fail("make test", "--- FAIL: TestCart (0.1s)"),
+            run("make test 2>&1 | grep -c TestCart"),
+            run("make test"),
+        ],
+        id="the same command with less output",
+    ),
+    pytest.param(
+        [
+            fail("go test ./a ./b", "--- FAIL: TestCart (0.1s)"),
+            run("go test ./a -run TestCart"),
+        ],
+        id="other tests than those that failed",
+    ),
+    pytest.param(
+        [
+            fail("make lint", "cart.go:3:4: unused variable"),
+            run("make check variable"),
+            run("make lint"),
+        ],
+        id="what merely came before the linter passed",
+    ),
+    pytest.param(
+        [
+            fail("make lint", "cart.go:3:4: unused variable"),
+            call("Edit", '{"file_path":"cart.go","new_string":"... cut'),
+            run("make lint"),
+        ],
+        id="an edit whose text is not known",
+    ),
+]
+
+
+@pytest.mark.parametrize("steps", NO_CURES)
+async def test_what_is_no_cure(steps: Steps, memory: heedful.Memory) -> None:
+    [mistake] = await learn(memory, steps)
+    assert mistake.mends == ()
+    assert MEND_HEADING not in mistake.text
+
+
+async def test_a_command_that_the_passing_confirms_is_a_cure(
+    memory: heedful.Memory,
+) -> None:
+    [mistake] = await learn(
+        memory,
+        [
+            fail("pytest -q", "E   ModuleNotFoundError: No module named 'babel'"),
+            run("pip install babel"),
+            run("pytest -q"),
+        ],
+    )
+    assert mistake.mends == ("Bash `pip install babel`",)
+
+
+async def test_a_count_of_errors_is_no_second_lesson(memory: heedful.Memory) -> None:
+    [mistake] = await learn(
+        memory,
+        [fail("npx tsc", TSC), edit("src/cart.ts", "total", "sum"), run("npx tsc")],
+    )
+    assert "TS2304" in mistake.error
+    assert "+sum" in mistake.text
+
+
+async def test_what_one_edit_put_right_is_one_lesson(memory: heedful.Memory) -> None:
+    second = "src/cart.ts(19,3): error TS2552: Cannot find 'total', perhaps 'totals'."
+    [mistake] = await learn(
+        memory,
+        [
+            fail("npx tsc", f"{TSC}\n{second}"),
+            edit("src/cart.ts", "total", "sum"),
+            run("npx tsc"),
+        ],
+    )
+    assert mistake.work
+
+
+async def test_the_same_edit_is_told_once(memory: heedful.Memory) -> None:
+    errors = ["KeyError: 'total'", "NameError: name 'total' is not defined"]
+    steps = [fail("pytest a", errors[0]), fail("pytest b", errors[1])]
+    steps += [edit("cart.py", "total", "sum"), run("pytest a"), run("pytest b")]
+    mistakes = await learn(memory, steps)
+    assert len({mistake.mends for mistake in mistakes}) == 1
+    assert len(mistakes) == 2
+
+    host = Host(memory=memory, strict=True)
+    advice = await host.run("next").seen("Bash", "\n".join(errors))
+    assert advice.text.count("+sum") == 1
+
+
+@pytest.mark.parametrize(
+    "root", [pytest.param(ROOT, id="given"), pytest.param("", id="of the session")]
+)
+async def test_paths_are_relative_to_the_repository(
+    root: str, memory: heedful.Memory
+) -> None:
+    steps = [
+        run(f"cat {ROOT}/docs/index.md && ls src/cart.ts"),
+        fail(f"npx tsc -p {ROOT}", f"{ROOT}/src/cart.ts(14,3): error TS2304: no 'a'."),
+        edit(f"{ROOT}/src/cart.ts", "a", "b"),
+        run(f"npx tsc -p {ROOT}"),
+    ]
+    learned = await heedful.learn_session(session(steps), memory=memory, root=root)
+    [mistake] = learned.mistakes
+    assert mistake.text.startswith("Bash `npx tsc -p .` failed with “src/cart.ts(14")
+    assert "edit src/cart.ts:" in mistake.text
+    assert "/srv/ann" not in mistake.text
+
+    seen = await memory.seen(
+        "Bash", "/srv/other/src/cart.ts(3,1): error TS2304: no 'a'."
+    )
+    assert len(seen.lessons) == 1
+
+
+async def test_the_branch_of_the_session_is_left_out(memory: heedful.Memory) -> None:
+    [mistake] = await learn(
+        memory,
+        [fail("git push", PUSH), run("git push --set-upstream origin feature/cart")],
+    )
+    assert mistake.mends == ("Bash `git push --set-upstream origin <branch>`",)
+    assert "feature/cart" not in mistake.text
+
+
+async def test_a_branch_with_a_plain_name_is_one_only_for_git(
+    memory: heedful.Memory,
+) -> None:
+    [mistake] = await learn(
+        memory,
+        [
+            run("git status", "On branch main"),
+            fail("git push", "fatal: no upstream for main"),
+            run("git push -u origin main && ./main --check"),
+        ],
+    )
+    assert mistake.mends == ("Bash `git push -u origin <branch> && ./main --check`",)
+
+
+BOOKING = {
+    "user_id": "mia_li_3668",
+    "payment_id": "certificate_7504069",
+    "passengers": [{"first_name": "Mia", "last_name": "Li", "dob": "1990-04-05"}],
+    "mail": "mia.li@post.test",
+}
+
+
+async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
+    paid = {**BOOKING, "payment_id": "gift_card_9113470"}
+    error = "Error: certificate cannot be used to pay for mia.li@post.test"
+    [mistake] = await learn(
+        memory,
+        [call("book", BOOKING, error=error), call("book", paid)],
+    )
+    assert '"payment_id":"certificate_<id>"' in mistake.call
+    assert '"payment_id":"gift_card_<id>"' in mistake.mends[0]
+    record = json.dumps(await memory.top(5), default=repr)
+    for personal in ("Mia", "mia", "3668", "1990", "post.test", "7504069"):
+        assert personal not in mistake.text
+        assert personal not in record
+
+    seen = await memory.seen("book", error)
+    assert len(seen.lessons) == 1
+
+
+async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
+    message = Event("user_message", "No, never npm. Ask mia.li@post.test about yarn.")
+    events = (*run("npm install"), message)
+    episode = Episode(events, "partial", session="s1")
+    await heedful.learn_session(episode, memory=memory)
+    [lesson] = await memory.top(5)
+    assert lesson["text"] == "No, never npm. Ask [redacted: mail] about yarn."
