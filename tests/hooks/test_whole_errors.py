@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from heedful.integrations.host import Host
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Episode, Event, Limits
+from tests.hooks.support import environment, run_event
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -148,3 +152,42 @@ async def test_a_stored_error_is_bounded_and_has_its_error_lines(
     assert error.startswith(middle)
     assert "\nbegin\n" in error
     assert error.endswith("the end")
+
+
+def test_a_hook_process_names_files_from_the_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "src").mkdir()
+    file = folder / "src" / "cart.ts"
+    file.write_text("sum")
+    trust = {"HEEDFUL_TRUST": '{"tool": "measured", "program:npx": "measured"}'}
+    command = {"tool_name": "Bash", "tool_input": {"command": "npx tsc"}}
+    failure = {**command, "error": f"{file}(3,1): error TS2304: no name 'total'."}
+    change = {"file_path": str(file), "old_string": "total", "new_string": "sum"}
+    edit = {"tool_name": "Edit", "tool_input": change, "tool_use_id": "2"}
+    passed = {"tool_response": {"stdout": "ok"}}
+    events = [
+        ("PostToolUseFailure", {**failure, "tool_use_id": "1"}),
+        ("PostToolUse", {**edit, **passed}),
+        ("PostToolUse", {**command, **passed, "tool_use_id": "3"}),
+    ]
+    for event, data in events:
+        process = run_event(folder, tmp_path, event, data, trust)
+        assert process.stderr == ""
+
+    work = [sys.executable, "-P", "-m", "heedful.integrations.hook", "end"]
+    subprocess.run(
+        [*work, "--work", "s1"],
+        cwd=folder,
+        env=environment(tmp_path, {**trust, "HEEDFUL_HOLDOUT": "0.0"}),
+        check=True,
+    )
+    file.write_text("sum + tax")
+    data = {**failure, "session_id": "s2", "tool_use_id": "4"}
+    process = run_event(
+        folder, tmp_path, "PostToolUseFailure", data, {**trust, "HEEDFUL_HOLDOUT": "0"}
+    )
+    advice = json.loads(process.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert "edit src/cart.ts:" in advice
+    assert "(src/cart.ts has changed since this was learnt.)" in advice
+    assert str(folder) not in advice

@@ -222,6 +222,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     rules, host = hooks.follow(
         settings, prepare_database(settings["db"], is_followed=True), strict
     )
+    host.root = str(project_top(folder))
     if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
         _lift_time_limit(niceness=0)
 

@@ -25,14 +25,15 @@ from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
 from heedful.loop.record import Candidate, Goal
+from heedful.memory.files import aged_text
 from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import episodes, exposures, open_store
+from heedful.store import aging, episodes, exposures, open_store
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
-from heedful.traces.episode import Ended, Event, failure
+from heedful.traces.episode import Ended, Event
 from heedful.validation import check_number
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
@@ -186,7 +187,7 @@ class HostRun:
         for lesson in await memory.top(MAX_COMMON_LESSONS):
             if _may_open(lesson):
                 useful[lesson["id"]] = lesson["text"]
-        lessons = _fitting_texts(useful, MAX_MOMENT_CHARS)
+        lessons = _fitting_texts(await self._aged(useful), MAX_MOMENT_CHARS)
         holdout = memory.holdout
 
         def announce(db: Db, scope: Scope) -> frozenset[int]:
@@ -403,9 +404,6 @@ class HostRun:
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
-        if not any(map(failure, session.events)):
-            return Learned()
-
         return await learn_session(
             session, memory=memory, sources=keys, root=self.host.root
         )
@@ -567,9 +565,28 @@ class HostRun:
         self, history: ActionHistory | Seen, lessons: Mapping[int, str], event: Event
     ) -> Advice:
         """Return the lessons that have room and are not withheld; keep the event."""
-        fit = _fitting_texts(lessons, self.room)
+        aged = await self._aged(lessons)
+        fit = _fitting_texts(aged, self.room)
         announced = await self._announce(list(fit), [event])
         return _announced_facts(history.release, fit, announced)
+
+    async def _aged(self, texts: Mapping[int, str]) -> dict[int, str]:
+        """Return the texts of lessons; each says which of its files changed since.
+
+        A lesson whose files are all gone rests: it is left out.
+        """
+        memory = self.host.own_memory
+        if memory is None or not texts or not self.host.root:
+            return dict(texts)
+
+        metas = await memory.store.read(memory.scope, aging.metas, list(texts))
+        aged: dict[int, str] = {}
+        for id, text in texts.items():
+            digests = metas.get(id, {}).get(aging.FILES_META) or {}
+            aged_lesson = aged_text(self.host.root, text, digests)
+            if aged_lesson:
+                aged[id] = aged_lesson
+        return aged
 
     async def _announce(
         self, lessons: Sequence[int], events: Sequence[Event] = ()

@@ -18,17 +18,24 @@ from itertools import chain, pairwise, takewhile
 from typing import Any
 
 from heedful.lessons import trust as trusts
-from heedful.lessons.action import MEND_HEADING, QUOTED_TEXT_PATTERN, command_of
+from heedful.lessons.action import (
+    MEND_HEADING,
+    QUOTED_TEXT_PATTERN,
+    action,
+    command_of,
+)
 from heedful.lessons.lesson import Lesson, Remembered, Trust
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
+from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
 from heedful.memory.study import remove_lessons
 from heedful.redact import mask_personal, redact
 from heedful.store import episodes
+from heedful.store.aging import FILES_META, REMEDY_META
 from heedful.store.store import Store
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
@@ -210,7 +217,8 @@ class _MistakeCase:
     are single words: those of its calls that are in few texts, and all that are new in
     the action or the edits that put it right. Each of these is mapped to a step that
     has it. `steps` are the failed step, the tries in vain, and the step that worked;
-    `edits` what was edited before that.
+    `edits` what was edited before that. `remedy` is the digest of the call that put it
+    right, "" without one.
     """
 
     mistake: Mistake
@@ -220,6 +228,7 @@ class _MistakeCase:
     new_words: Mapping[str, int]
     steps: Set[int]
     edits: Set[int]
+    remedy: str
 
 
 class _SessionStudy:
@@ -246,6 +255,7 @@ class _SessionStudy:
         self.events = self.run.events
         self.origins = origins.Origins(self.run)
         self.particulars = Particulars.of(self.events, root)
+        self.root = root
 
         calls = [n for n, role in enumerate(self.run.roles) if role == "act"]
         self.steps = [n for n in calls if self.run.result[n]]
@@ -427,7 +437,26 @@ class _SessionStudy:
             new_words={**first_words, **new_words},
             steps={failed, *tries, end},
             edits=set(edits),
+            remedy="" if edits or end == failed else self._action_digest(end),
         )
+
+    def _action_digest(self, step: int) -> str:
+        """Return the digest by which the action of a step is found again."""
+        event = self.events[step]
+        return action(event.tool, trace.given_to(event)).whole
+
+    def _files_of(self, case: _MistakeCase) -> dict[str, str]:
+        """Return the digests of the files that a mistake is about, by their paths.
+
+        These are the files of its edits, or else that of the call that failed. Without
+        a stated root of the repository, none is read.
+        """
+        if not self.root:
+            return {}
+        steps = case.edits or {min(case.steps)}
+        calls = [trace.given_to(self.events[n]) for n in sorted(steps)]
+        paths = [_first_text(arguments, PATH_ARGUMENTS) for arguments in calls]
+        return file_digests(self.root, filter(None, paths))
 
     def _other_call(self, failed: int, repeat: int, error: str) -> int:
         """Return the call that put an error right before any edit; else `failed`.
@@ -597,6 +626,12 @@ class _SessionStudy:
             # replaces one without a fix.
             trust: Trust = "measured" if mistake.mends else "model"
             is_work = mistake.work or not mistake.mends
+            meta: dict[str, Any] = {"mended": not is_work}
+            files = self._files_of(case)
+            if case.remedy:
+                meta[REMEDY_META] = case.remedy
+            if files:
+                meta[FILES_META] = files
             importance = WORK_FAILURE_IMPORTANCE if is_work else FAILURE_IMPORTANCE
             yield self._lesson(
                 case.error,
@@ -604,7 +639,7 @@ class _SessionStudy:
                 sources=sources,
                 trust=trust,
                 importance=importance,
-                meta={"mended": not is_work},
+                meta=meta,
             )
 
     def _sources_before(self, end: int) -> set[str]:
@@ -655,7 +690,7 @@ class _SessionStudy:
         sources: Set[str],
         trust: Trust,
         importance: float,
-        meta: Mapping[str, bool],
+        meta: Mapping[str, Any],
     ) -> Lesson:
         """Return a lesson about an error, before `trust` is limited by its sources."""
         if self.forbidden:

@@ -26,7 +26,7 @@ from heedful.lessons.action import (
 from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
-from heedful.store import exposures, lessons
+from heedful.store import aging, exposures, lessons
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -36,6 +36,7 @@ from heedful.store.connection import (
     key_of,
     resumable,
     storable,
+    storable_json,
     token,
 )
 from heedful.traces.episode import Event, Limits, clean_event
@@ -265,8 +266,6 @@ def record_session(
     for lesson in new_lessons:
         answers += _record_session_lesson(db, scope, lesson, now=now, quota=quota)
     answers = lessons.evict(db, scope, answers, most)
-    if not new_lessons:
-        return answers
 
     # Each step that failed names the lesson about its error.
     lesson_ids = {
@@ -277,7 +276,9 @@ def record_session(
     for step in steps:
         lesson_id = lesson_ids.get(signature("", step.error).digest, 0)
         linked_steps.append(replace(step, lesson=lesson_id))
-    record_steps(db, scope, new_lessons[0].source, linked_steps)
+    # Without a lesson no failure is recorded, only what worked.
+    run = new_lessons[0].source if new_lessons else ""
+    record_steps(db, scope, run, linked_steps)
 
     return answers
 
@@ -295,16 +296,14 @@ def _record_session_lesson(
     _withdraw(db, {**key, "source": source}, lesson)
 
     lesson_rows = db.select("*", "lesson", key)
+    _refresh_files(db, lesson, lesson_rows)
     outdated = [row for row in lesson_rows if lessons.lacks_mend(lesson.text, row)]
-    for row in outdated:
-        raises_trust = lesson.trust in TRUST_RAISING_VERIFICATION
-        # A person who released the lesson has not written its text.
-        if raises_trust and row["state"] == "unverified":
-            db.update("lesson", {"id": row["id"]}, {"trust": "model"})
-            db.update("example", {"id": row["author"]}, {"trust": "model"})
+    if lesson.trust in TRUST_RAISING_VERIFICATION:
+        _give_way(db, outdated)
+    waiting = [row for row in lesson_rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:
-        written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
+        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
             values = {"id": answers[-1].id, "least": RECURRING_LESSON_IMPORTANCE}
@@ -312,6 +311,7 @@ def _record_session_lesson(
         return answers
 
     # This session saw the lesson before: its sighting is taken back and written again.
+    outdated = [row for row in lesson_rows if row in outdated or row in waiting]
     for row in outdated:
         db.delete("occurrence", {"lesson_id": row["id"], "source": source})
         if row["state"] == "quarantined" and row["seen"] == 1:
@@ -320,10 +320,75 @@ def _record_session_lesson(
             db.update("lesson", {"id": row["id"]}, {"seen": row["seen"] - 1})
 
     if outdated:
-        written = lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
+        written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
         if written:
             return written
     return lessons.remembered(db, scope, [lesson])
+
+
+def _give_way(db: Db, outdated: Sequence[Row]) -> None:
+    """Lower the trust of lessons that a measured outcome replaces."""
+    for row in outdated:
+        # A person who released the lesson has not written its text.
+        if row["state"] == "unverified":
+            db.update("lesson", {"id": row["id"]}, {"trust": "model"})
+            db.update("example", {"id": row["author"]}, {"trust": "model"})
+
+
+def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
+    """Store the files of a lesson as they are now, if its text comes back trusted."""
+    if lesson.state == "quarantined":
+        return
+    for row in lesson_rows:
+        if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
+            changes = {"meta": storable_json(lesson.meta)}
+            db.update("lesson", {"id": row["id"]}, changes)
+
+
+def _replaces(lesson: Lesson, row: Row) -> bool:
+    """Return whether a lesson of a clean session replaces the stored one, which waits.
+
+    Only a session may have taught the stored one. What the same call waits for, waits
+    on: that its words came back makes them no cleaner.
+    """
+    waits = row["state"] == "quarantined" and row["source"].startswith("episode:")
+    texts = (row["text"], storable(lesson.text))
+    failures = {text.partition(f"\n{MEND_HEADING}\n")[0] for text in texts}
+    return waits and len(failures) == 2 and lesson.state != "quarantined"
+
+
+def _write_lesson(
+    db: Db,
+    scope: Scope,
+    lesson: Lesson,
+    waiting: Sequence[Row],
+    *,
+    now: float,
+    quota: int | None,
+) -> list[Remembered]:
+    """Write a lesson, in the place of those that are `waiting` in quarantine.
+
+    The words that waited are deleted, because nobody has to rule on them any more, but
+    for a fix that the new lesson lacks. The sightings stay.
+    """
+    if not waiting:
+        return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
+
+    has_mend = MEND_HEADING in lesson.text
+    for row in waiting:
+        if has_mend or MEND_HEADING not in row["text"]:
+            db.delete("example", {"lesson_id": row["id"], "state": "quarantined"})
+    # Only a trusted outcome replaces a text; then the lesson gets its own trust.
+    measured = replace(lesson, trust="measured")
+    answers = lessons.upsert(db, scope, lessons=[measured], now=now, quota=quota)
+    for answer in answers:
+        trust = {"trust": lesson.trust}
+        of_lesson = {"lesson_id": answer.id}
+        db.update("lesson", {"id": answer.id}, trust)
+        db.update("example", {**of_lesson, "trust": "measured"}, trust)
+        sighting = {**of_lesson, "source": storable(lesson.source)}
+        db.update("occurrence", sighting, trust)
+    return [replace(answer, trust=lesson.trust) for answer in answers]
 
 
 def _withdraw(db: Db, key: Mapping[str, Any], lesson: Lesson) -> None:
@@ -633,6 +698,8 @@ def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
         if lesson is None or len(failures) >= MAX_ANNOUNCED_FAILURES:
             continue
         known_failure = _known_failure(failure, lesson, rule)
+        if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
+            known_failure = replace(known_failure, fix="")
         if known_failure.fix not in fixes:
             failures.append(known_failure)
             fixes.update({known_failure.fix} - {""})

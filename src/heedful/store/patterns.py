@@ -26,6 +26,7 @@ from heedful.lessons.patterns import (
     is_learnable,
 )
 from heedful.lessons.signature import bare_digest, untitled
+from heedful.store.aging import without_failed_remedy
 from heedful.store.connection import Db, Row, key_of, resumable, storable
 from heedful.store.lessons import plain, rule
 
@@ -131,7 +132,7 @@ def find(
     lessons = {}
     for match in matches:
         for lesson in match.seen.lessons:
-            lessons[lesson["id"]] = lesson
+            lessons[lesson["id"]] = without_failed_remedy(db, scope, lesson)
 
     members = json.dumps([match.digest for match in matches])
     for row in db.all("rules_of", scope, members=members):

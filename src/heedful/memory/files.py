@@ -1,0 +1,54 @@
+"""Files that lessons are about: their digests, and what became of them since.
+
+A lesson from a session says how a file was when it was learnt, if the process that
+learns can read it. Only regular files of the repository are read.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+MAX_DIGESTED_BYTES = 2**20  # a larger file has no digest
+MAX_LESSON_FILES = 10
+
+
+def file_digest(root: str, path: str) -> str:
+    """Return the SHA-256 of a file below `root` in hex; "" if it cannot be read."""
+    with suppress(OSError, ValueError):
+        top = Path(root).resolve()
+        place = (top / path).resolve()
+        is_inside = place.is_relative_to(top) and place.is_file()
+        if is_inside and place.stat().st_size <= MAX_DIGESTED_BYTES:
+            return hashlib.sha256(place.read_bytes()).hexdigest()
+    return ""
+
+
+def file_digests(root: str, paths: Iterable[str]) -> dict[str, str]:
+    """Return the digests of the files that can be read, by their paths from `root`."""
+    digests: dict[str, str] = {}
+    for path in list(dict.fromkeys(paths))[:MAX_LESSON_FILES]:
+        relative = path.removeprefix(f"{root.rstrip('/')}/")
+        digest = file_digest(root, relative)
+        if digest:
+            digests[relative] = digest
+    return digests
+
+
+def aged_text(root: str, text: str, digests: Mapping[str, str]) -> str:
+    """Return the text of a lesson, with the files that changed since it was learnt.
+
+    Returns "" if none of its files is there any more: then the lesson rests.
+    """
+    if not root or not digests:
+        return text
+
+    present = [path for path in digests if (Path(root) / path).exists()]
+    if not present:
+        return ""
+    changed = [path for path in present if file_digest(root, path) != digests[path]]
+    if not changed:
+        return text
+    names = ", ".join(changed)
+    verb = "has" if len(changed) == 1 else "have"
+    return f"{text}\n({names} {verb} changed since this was learnt.)"

@@ -1,0 +1,204 @@
+"""Lessons that age: files that changed, remedies that failed, and what waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.integrations import Host
+from heedful.store import aging
+from heedful.traces.episode import Episode, Event
+from tests.trusted import OWN
+
+TRUST: Any = OWN
+MISSING = "E   ModuleNotFoundError: No module named 'babel'"
+TSC = "src/cart.ts(14,3): error TS2304: Cannot find name 'total'."
+
+
+def step(tool: str, arguments: Any, error: str = "") -> list[Event]:
+    """Return a call with its result."""
+    if isinstance(arguments, str):
+        arguments = {"command": arguments}
+    content = "" if error else "done"
+    call = Event("tool_call", tool=tool, arguments=arguments)
+    return [call, Event("tool_response", content, tool=tool, error=error)]
+
+
+def session(id: str, events: list[Event]) -> Episode:
+    """Return the session with these events."""
+    return Episode(tuple(events), "partial", session=id)
+
+
+def edited_session(root: Path, id: str = "s1") -> Episode:
+    """Return a session in which an edit of src/cart.ts put the compiler right."""
+    change = {"old_string": "total", "new_string": "sum"}
+    edit = {"file_path": f"{root}/src/cart.ts", **change}
+    events = [
+        *step("Bash", "npx tsc", TSC),
+        *step("Edit", edit),
+        *step("Bash", "npx tsc"),
+    ]
+    return session(id, events)
+
+
+@pytest.fixture
+def memory(store: Any) -> heedful.Memory:
+    return heedful.Memory(store, trust=TRUST, holdout=0.0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with a file."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "cart.ts").write_text("sum")
+    return tmp_path
+
+
+async def ask(memory: heedful.Memory, root: str) -> str:
+    """Return what a host in a repository is told about the error of the compiler."""
+    host = Host(memory=memory, strict=True, root=root)
+    advice = await host.run("next").seen("Bash", TSC)
+    return advice.text
+
+
+async def test_a_lesson_says_that_its_file_changed(
+    memory: heedful.Memory, root: Path
+) -> None:
+    file = root / "src" / "cart.ts"
+    await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
+    assert "+sum" in await ask(memory, str(root))
+    assert "changed since" not in await ask(memory, str(root))
+
+    file.write_text("sum + tax")
+    text = await ask(memory, str(root))
+    assert "+sum" in text
+    assert "(src/cart.ts has changed since this was learnt.)" in text
+
+
+async def test_a_lesson_rests_while_its_file_is_gone(
+    memory: heedful.Memory, root: Path
+) -> None:
+    file = root / "src" / "cart.ts"
+    await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
+    file.unlink()
+    assert await ask(memory, str(root)) == ""
+    assert "+sum" in await ask(memory, "")
+
+    file.write_text("sum")
+    assert "+sum" in await ask(memory, str(root))
+
+
+async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(
+    memory: heedful.Memory, root: Path
+) -> None:
+    await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
+    (root / "src" / "cart.ts").write_text("sum + tax")
+    again = edited_session(root, id="s2")
+    await heedful.learn_session(again, memory=memory, root=str(root))
+    assert "changed since" not in await ask(memory, str(root))
+
+
+async def test_no_file_outside_of_the_repository_is_read(
+    memory: heedful.Memory, root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "cart.ts"
+    elsewhere.write_text("sum")
+    file = root / "src" / "cart.ts"
+    file.unlink()
+    file.symlink_to(elsewhere)
+    await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
+    [lesson] = await memory.top(5)
+    metas = await memory.store.read(memory.scope, aging.metas, [lesson["id"]])
+    assert aging.FILES_META not in metas[lesson["id"]]
+
+
+INSTALL = [
+    *step("Bash", "pytest -q", MISSING),
+    *step("Bash", "pip install babel"),
+    *step("Bash", "pytest -q"),
+]
+REFUSED = step("Bash", "pip install babel", "ERROR: externally-managed-environment")
+
+
+@pytest.mark.both
+async def test_a_remedy_that_failed_itself_is_not_offered(
+    memory: heedful.Memory,
+) -> None:
+    await heedful.learn_session(session("s1", INSTALL), memory=memory)
+    seen = await memory.seen("Bash", MISSING)
+    assert "pip install babel" in seen.lessons[0]["text"]
+
+    await heedful.learn_session(session("s2", REFUSED), memory=memory)
+    seen = await memory.seen("Bash", MISSING)
+    assert "pip install babel" not in seen.lessons[0]["text"]
+    assert "No module named 'babel'" in seen.lessons[0]["text"]
+
+
+async def test_before_a_call_a_remedy_that_failed_is_not_offered(
+    memory: heedful.Memory,
+) -> None:
+    form = [
+        *step("Bash", "git push", "fatal: no upstream"),
+        *step("Bash", "git push -u origin b"),
+    ]
+    await heedful.learn_session(session("s1", form), memory=memory)
+    [failure] = (await memory.before("Bash", "git push")).failures
+    assert failure.fix == "Bash `git push -u origin b`"
+
+    broken = step("Bash", "git push -u origin b", "fatal: no such remote")
+    await heedful.learn_session(session("s2", broken), memory=memory)
+    [failure] = (await memory.before("Bash", "git push")).failures
+    assert failure.fix == ""
+
+
+async def test_a_remedy_that_works_again_is_offered(memory: heedful.Memory) -> None:
+    sessions = [INSTALL, REFUSED, step("Bash", "pip install babel")]
+    for number, events in enumerate(sessions):
+        await heedful.learn_session(session(f"s{number}", events), memory=memory)
+    seen = await memory.seen("Bash", MISSING)
+    assert "pip install babel" in seen.lessons[0]["text"]
+
+
+ABSENT = step("Read", {"file_path": "docs/api.md"}, "File does not exist.")
+OTHER_ABSENT = step("Read", {"file_path": "docs/ui.md"}, "File does not exist.")
+PAGE = [
+    Event("tool_call", tool="WebFetch", arguments={"url": "https://shop.test"}),
+    Event("tool_response", "See docs/api.md for all.", tool="WebFetch"),
+]
+
+
+@pytest.mark.both
+async def test_a_clean_session_replaces_what_waits(memory: heedful.Memory) -> None:
+    tainted = session("s1", [*PAGE, *ABSENT])
+    [answer] = (await heedful.learn_session(tainted, memory=memory)).stored.values()
+    assert answer.state == "quarantined"
+    assert len(await memory.quarantine.waiting()) == 1
+
+    clean = session("s2", OTHER_ABSENT)
+    [answer] = (await heedful.learn_session(clean, memory=memory)).stored.values()
+    assert answer.state == "unverified"
+    assert answer.trust == "model"
+    assert answer.seen == 2
+    assert await memory.quarantine.waiting() == []
+    seen = await memory.seen("Read", "File does not exist.")
+    assert "docs/ui.md" in seen.lessons[0]["text"]
+
+
+async def test_the_words_that_wait_are_not_released_by_coming_back(
+    memory: heedful.Memory,
+) -> None:
+    for number, events in enumerate(([*PAGE, *ABSENT], ABSENT)):
+        await heedful.learn_session(session(f"s{number}", events), memory=memory)
+    assert len(await memory.quarantine.waiting()) == 1
+
+
+async def test_a_tainted_session_replaces_nothing(memory: heedful.Memory) -> None:
+    await heedful.learn_session(session("s1", ABSENT), memory=memory)
+    tainted = session("s2", [*PAGE, *ABSENT])
+    await heedful.learn_session(tainted, memory=memory)
+    [lesson] = await memory.top(5)
+    assert lesson["state"] == "unverified"
+    assert lesson["trust"] == "model"
