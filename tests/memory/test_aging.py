@@ -101,6 +101,16 @@ async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(
     assert "changed since" not in await ask(memory, str(root))
 
 
+async def test_a_session_elsewhere_keeps_what_is_known_of_the_file(
+    memory: heedful.Memory, root: Path
+) -> None:
+    await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
+    elsewhere = edited_session(root, id="s2")
+    await heedful.learn_session(elsewhere, memory=memory)
+    (root / "src" / "cart.ts").write_text("sum + tax")
+    assert "changed since" in await ask(memory, str(root))
+
+
 async def test_no_file_outside_of_the_repository_is_read(
     memory: heedful.Memory, root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

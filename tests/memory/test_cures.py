@@ -246,6 +246,16 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
     assert len(seen.lessons) == 1
 
 
+async def test_the_step_before_a_failure_has_no_personal_data(
+    memory: heedful.Memory,
+) -> None:
+    await learn(memory, [call("find", BOOKING), fail("make", "make: no rule")])
+    [failure] = (await memory.before("Bash", "make")).failures
+    assert failure.state.startswith("after find")
+    assert "Mia" not in failure.state
+    assert "post.test" not in failure.state
+
+
 async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
     message = Event("user_message", "No, never npm. Ask mia.li@post.test about yarn.")
     events = (*run("npm install"), message)

@@ -276,7 +276,11 @@ class _SessionStudy:
 
         self.cases = list(self._find_mistakes())
         first_errors = {n: errors[0] for n, errors in self.errors.items()}
-        self.actions = steps_of(self.run, errors=first_errors)
+        end = len(self.events)
+        self.actions = tuple(
+            replace(step, state=self.particulars.leave_out(step.state, end))
+            for step in steps_of(self.run, errors=first_errors)
+        )
 
     def _find_failures(self) -> dict[int, str]:
         """Return the text of each failed step.

@@ -341,8 +341,8 @@ def _refresh_files(db: Db, lesson: Lesson, lesson_rows: Sequence[Row]) -> None:
         return
     for row in lesson_rows:
         if row["text"] == storable(lesson.text) and row["state"] != "quarantined":
-            changes = {"meta": storable_json(lesson.meta)}
-            db.update("lesson", {"id": row["id"]}, changes)
+            meta = {**json.loads(row["meta"]), **lesson.meta}
+            db.update("lesson", {"id": row["id"]}, {"meta": storable_json(meta)})
 
 
 def _replaces(lesson: Lesson, row: Row) -> bool:
