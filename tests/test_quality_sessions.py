@@ -231,12 +231,12 @@ def test_what_a_text_is_about(text, call, is_about):
     assert relevance.is_about(text, session.actions[0], []) is is_about
 
 
-def test_what_is_announced_at_a_call_is_about_the_path_of_the_call():
-    (session,) = make_sessions([ABSENT])
+def test_a_path_that_the_error_proposes_is_not_what_a_text_names():
+    error = "<error>File does not exist. Did you mean .carts.ts?</error>"
+    (session,) = make_sessions([(*ABSENT[:2], error, "file_tool")])
     failure = session.actions[0]
-    text = "src/till.ts: File does not exist."
-    assert relevance.is_about(text, failure, [], is_announced=True)
-    assert not relevance.is_about("Look first.", failure, [], is_announced=True)
+    assert relevance.is_about(f"failed with: {error}", failure, [])
+    assert not relevance.is_about(f"src/till.ts failed with: {error}", failure, [])
 
 
 @pytest.mark.parametrize(

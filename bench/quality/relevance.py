@@ -4,8 +4,7 @@ helps.
 A text is about a failure if it says what an earlier failure of the same kind said (the
 line that names it, as heedful reads it), if it names what the error names and the call
 used, or if it states the contract that the call broke. That a path is absent is about
-the failure of another path only if it names no path at all, or if it is announced at
-the call.
+the failure of another path only if it names no path at all.
 
 A text helps after a failure if it holds all words of a mend. What the output of the
 failure says itself does not count, for the agent has just read it.
@@ -24,7 +23,7 @@ MIN_ERROR_CHARS = 12
 MIN_NAME_CHARS = 3
 # What an error names: a flag, a path, or a text in quotes.
 FLAG = re.compile(r"(?<![\w-])--?[a-z][\w-]+")
-PATH = re.compile(r"[\w@~.-]*/[\w@./~-]*\w|\b\w[\w-]*\.[a-z]\w{0,4}\b")
+PATH = re.compile(r"[\w@~.-]*/[\w@./~-]*\w|(?<!\w)\.?\w[\w-]*\.[a-z]\w{0,4}\b")
 # What a file tool demands: an error that says so, and a text that states it.
 CONTRACTS = tuple(
     (re.compile(error, re.IGNORECASE), re.compile(text, re.IGNORECASE))
@@ -57,23 +56,15 @@ def lines_of(text: str) -> list[str]:
     return [line for line in map(str.strip, body.splitlines()) if line]
 
 
-def is_about(
-    text: str,
-    failure: Action,
-    earlier: Sequence[Action],
-    *,
-    is_announced: bool = False,
-) -> bool:
+def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
     """Return True if a text is about a failure.
 
-    `earlier` are the failures of the same kind in other sessions. What `is_announced`
-    at the call itself is said of the path of this call.
+    `earlier` are the failures of the same kind in other sessions.
     """
     items = list(_items(text))
     if failure.path and ABSENT_ERROR.search(failure.error):
         absences = [item for item in items if ABSENT_TEXT.search(item)]
-        is_near = any(_is_about_path(item, failure) for item in absences)
-        return is_near or (is_announced and absences != [])
+        return any(_is_about_path(item, failure) for item in absences)
 
     lines = set[str]()
     for action in (failure, *earlier):
@@ -96,17 +87,18 @@ def _items(text: str) -> Iterator[str]:
 
 
 def _is_about_path(item: str, failure: Action) -> bool:
-    """Return True if a text names the path of a failure or its folder, or no path."""
+    """Return True if a text names the path of a failure or its folder, or no path.
+
+    A path in the words of the error, such as one that the tool proposes, is none.
+    """
     body = TAG.sub(" ", item)
-    paths = {failure.session.relative(path) for path in PATH.findall(body)}
-    if not paths:
-        return True
-    return any(
-        f"{failure.path}/".startswith(f"{path}/")
-        or f"/{failure.path}".endswith(f"/{path}")
-        or path.endswith(f"/{failure.path}")
-        for path in paths
-    )
+    path = failure.path
+    for name in map(failure.session.relative, PATH.findall(body)):
+        is_folder = f"{path}/".startswith(f"{name}/")
+        is_end = f"/{path}".endswith(f"/{name}")
+        if is_folder or is_end or name.endswith(f"/{path}"):
+            return True
+    return not PATH.search(body.replace(TAG.sub("", failure.error), " "))
 
 
 def _shares_name(text: str, failure: Action) -> bool:

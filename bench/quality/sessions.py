@@ -388,7 +388,7 @@ class _Replay:
         course = self.courses[action.session.number]
         outcome: CallOutcome = "passed"
         if action.failed:
-            is_right = is_about(before.text, action, earlier, is_announced=True)
+            is_right = is_about(before.text, action, earlier)
             outcome = "held" if is_right else "failed_otherwise"
         text = AgentText(
             moment="before",
