@@ -306,6 +306,16 @@ def test_a_session_with_a_failure_seen_before_is_not_quiet():
     assert [course.is_quiet for course in tally.courses] == [True, True, False, False]
 
 
+def test_the_longest_brief_of_a_session_counts():
+    (session,) = make_sessions([READ])
+    course = sessions.SessionCourse()
+    for text in ("one", "one\ntwo"):
+        brief = sessions.AgentText(moment="start", text=text, session=session)
+        course.texts.append(brief)
+    assert course.brief_lines == 2
+    assert course.lines == 3
+
+
 def test_the_rows_say_what_is_expected():
     tally = sessions.Tally(counts=Counter({"before.shown": 4, "before.passed": 1}))
     rows = {row.key: row for row in sessions.list_rows("sessions.coding", tally)}

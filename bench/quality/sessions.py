@@ -86,6 +86,7 @@ EXPECTED: Mapping[str, tuple[Bound, float]] = {
     "sessions.sql.new_known": ("at most", 0.10),
     "sessions.coding.usable": ("at least", 0.50),
     "sessions.coding.brief_kept": ("at least", 0.60),
+    "sessions.coding.brief_longest": ("at most", 10.0),
     "sessions.coding.quiet_lines": ("at most", 1.0),
     "sessions.minutes": ("at most", 10.0),
 }
@@ -130,6 +131,12 @@ class SessionCourse:
         """What the session was told at its start."""
         texts = [text.text for text in self.texts if text.moment == "start"]
         return "\n".join(texts)
+
+    @property
+    def brief_lines(self) -> int:
+        """The lines of its longest brief: it has a second one after a compaction."""
+        briefs = [text.text for text in self.texts if text.moment == "start"]
+        return max((len(lines_of(brief)) for brief in briefs), default=0)
 
     @property
     def lines(self) -> int:
@@ -291,7 +298,7 @@ class _Replay:
         self.counts["sessions"] += 1
         if course.brief:
             self.counts["briefs"] += 1
-            self.counts["brief_lines"] += len(lines_of(course.brief))
+            self.counts["brief_lines"] += course.brief_lines
         self.last |= course.calls
 
     async def _start(self, session: Session, how: str) -> None:
@@ -537,6 +544,8 @@ def _list_brief(key: str, tally: Tally) -> Iterator[Row]:
     yield _share(f"{key}.brief_kept", n["brief_kept"], best, counts)
     lines = n["brief_lines"] / max(1, n["briefs"])
     yield _row(f"{key}.brief_lines", lines, f"in each of {n['briefs']} briefs")
+    longest = max((course.brief_lines for course in tally.courses), default=0)
+    yield _row(f"{key}.brief_longest", longest, "lines")
     none = n["sessions"] - n["briefs"]
     counts = f"{none} of {n['sessions']} sessions have none"
     yield _share(f"{key}.brief_none", none, n["sessions"], counts)
