@@ -135,10 +135,12 @@ def gain_table(report: Report) -> Iterator[str]:
     yield from _head(["figure, with its 95 % interval", *titles])
     for key, title in GAINS.items():
         gains = [report["gains"].get(f"{name}.{key}") for name in groups]
-        yield _row([title, *map(_interval, gains)])
+        if any(gains):
+            yield _row([title, *map(_interval, gains)])
     for key, title in RATIOS.items():
         ratios = [report["gains"].get(f"{name}.{key}") for name in groups]
-        yield _row([title, *map(_ratio, ratios)])
+        if any(ratios):
+            yield _row([title, *map(_ratio, ratios)])
 
 
 def quarters_of(figures: Mapping[str, float], measure: str) -> list[float]:
