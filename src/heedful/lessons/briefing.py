@@ -431,7 +431,9 @@ def choose_for_loop(
             continue
 
         if before is None:
-            obstacle = obstacle or _rule_obstacle(match, match.cause, rules, checks)
+            obstacle = obstacle or _rule_obstacle(
+                match, match.cause, task=task, rules=rules, checks=checks
+            )
         if obstacle is None:
             rules.append(match)
         else:
@@ -512,13 +514,18 @@ def _obstacle_of(match: Match, tell: Tell, model: str = "") -> Obstacle:
 
 
 def _rule_obstacle(
-    match: Match, cause: Cause, rules: Sequence[Match], checks: Sequence[str]
+    match: Match,
+    cause: Cause,
+    *,
+    task: str,
+    rules: Sequence[Match],
+    checks: Sequence[str],
 ) -> Obstacle | None:
     """Return why a loop with these checks and `rules` is not shown a rule, or None."""
     if not match.lesson:
         return Obstacle(PARTICULARS_REASON)
 
-    reason = cause.rests(checks, match.verified)
+    reason = cause.rests(task, checks, match.verified)
     if not reason and any(rule.lesson == match.lesson for rule in rules):
         reason = SAME_RULE_REASON
     return Obstacle(reason) if reason else None

@@ -181,10 +181,11 @@ class Cause:
     mended: int = 0
     quiet: int = 0
 
-    def rests(self, checks: Sequence[str], verified: bool) -> str:
+    def rests(self, task: str, checks: Sequence[str], verified: bool) -> str:
         """Return why a loop with these checks is not shown the rule; "" if it may be.
 
-        `verified` is true if a loop broke the rule of this lesson and then passed.
+        `verified` is true if a loop broke the rule of this lesson and then passed. The
+        `task` decides which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
             return (
@@ -202,11 +203,19 @@ class Cause:
         reminder = f"shown to one loop in {REMINDER_INTERVAL_LOOPS}"
         # How many more loops failed to fix the rule than fixed it.
         excess = (self.loops - self.mended) - self.mended
-        if excess > MAX_FAILED_LOOPS and excess % REMINDER_INTERVAL_LOOPS:
+        if excess > MAX_FAILED_LOOPS and not self._reminds(task):
             return f"fixed in {self.mended} of {self.loops} loops; {reminder}"
         if self.quiet >= MIN_QUIET_LOOPS and self.quiet % REMINDER_INTERVAL_LOOPS:
             return f"kept by the last {self.quiet} loops; {reminder}"
         return ""
+
+    def _reminds(self, task: str) -> bool:
+        """Return True for the tasks of one loop in `REMINDER_INTERVAL_LOOPS`.
+
+        They are others whenever the rule was broken again.
+        """
+        digest = digest_of(self.rule, f"{self.loops}\0{task}")
+        return int(digest[:8], 16) % REMINDER_INTERVAL_LOOPS == 0
 
 
 @dataclass(frozen=True, slots=True)
