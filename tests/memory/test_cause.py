@@ -551,11 +551,11 @@ async def test_a_rule_that_feedback_seldom_fixes_is_told_to_few_loops_that_keep_
     for _ in range(11):
         await run_loop("K", "a", fix="say P1")
     memory = Memory(store, holdout=0.0)
-    shown = 0
+    reminded_loops = 0
     for number in range(60):
         briefing = await memory.brief(f"task {number}", "", memory_key="K")
-        shown += any(match.cause for match in briefing.found)
-    assert 5 <= shown <= 20
+        reminded_loops += any(match.cause for match in briefing.found)
+    assert 5 <= reminded_loops <= 20
 
 
 @pytest.mark.both
