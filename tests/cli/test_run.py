@@ -174,7 +174,7 @@ def test_proof_and_home_have_the_figures_of_the_run(desk):
     assert proof["rungs"] == rungs
     assert proof["tasks"] == 3
     assert proof["passed"] == 2
-    assert "rungs, in 3 tasks of which 2 were solved" in text
+    assert "rungs: 2 of 3 tasks solved" in text
     assert re.search(r"toy:answer +2 \(67%\)", text)
     [week] = proof["weeks"]
     assert week["week"] in text

@@ -23,7 +23,7 @@ TSC = """src/cart.ts(14,3): error TS2304: Cannot find name 'total'.
 
 Found 1 error in src/cart.ts:14
 """
-ROOT = "/srv/ann/work/shop"
+ROOT = "/srv/ann/shop"
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import fill_memory_fully
 from tests.postgres import rows
+from tests.practising import practise_in_vain
 from tests.store.support import rows as file_rows
 
 SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
@@ -60,27 +61,6 @@ insert into span (tenant, project, trace, id, parent, root, record)
 """
 
 
-async def practise(memory: Memory) -> None:
-    """Try a task again that no attempt solves."""
-
-    def never(candidate: str) -> str:
-        return "not good"
-
-    @heedful.self_correcting(
-        checks=[never],
-        memory=memory,
-        scope=memory.scope,
-        store=memory.store,
-        practice=True,
-        on_exhausted="best",
-    )
-    async def answer(task: str) -> str:
-        return "text"
-
-    await answer("a hard task")
-    await memory.practice(answer)
-
-
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
     path: Path = tmp_path_factory.mktemp("copy") / "a.db"
@@ -99,7 +79,7 @@ def source(tmp_path_factory) -> Path:
                 store=store,
                 id=f"loop {number}",
             )
-            await practise(Memory(store, scope))
+            await practise_in_vain(Memory(store, scope))
             await heedful.Trial("mem0", store, scope).offer(f"loop {number}", ["text"])
         await store.close()
 

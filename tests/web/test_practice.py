@@ -2,10 +2,10 @@
 
 import pytest
 
-import heedful
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store import loops
+from tests.practising import practise_in_vain
 from tests.service.support import read_data
 from tests.web.support import browsing
 
@@ -16,24 +16,7 @@ async def practise(memory: Memory) -> list[str]:
     """Practise a task that stays unsolved; return the ids: of the user's loop, then of
     the practice.
     """
-
-    def never(candidate: str) -> str:
-        return "not good"
-
-    @heedful.self_correcting(
-        checks=[never],
-        memory=memory,
-        scope=memory.scope,
-        store=memory.store,
-        practice=True,
-        policy="default, attempts.limit=1",
-        on_exhausted="best",
-    )
-    async def answer(task: str) -> str:
-        return "text"
-
-    await answer("a hard task")
-    await memory.practice(answer)
+    await practise_in_vain(memory, policy="default, attempts.limit=1")
     newest, _ = await memory.store.read(memory.scope, loops.newest, 9, practices=True)
     return [loop.id for loop in reversed(newest)]
 

@@ -47,7 +47,7 @@ def ladder_tables(figures: LadderFigures) -> list[object]:
         return []
 
     return [
-        f"\nrungs, in {figures.tasks} tasks of which {figures.passed} were solved",
+        f"\nrungs: {figures.passed} of {figures.tasks} tasks solved",
         *rung_table(figures),
         TextTable(WEEK_COLUMNS, figures.weeks[-MAX_SHOWN_WEEKS:]),
     ]

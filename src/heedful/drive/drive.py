@@ -392,7 +392,7 @@ class Run(Generic[C]):
         store = self._lease.store
         memory_key = self.memory_key
         if self.practice is not None:
-            memory_key = ""  # whoever asks for the next rung has paid for it
+            memory_key = ""  # who asks for the next rung pays for it: no plan
         if ladder is not None and store is not None and memory_key:
             scope = self._lease.scope
             climbs = await store.read(scope, ladders.read_record, memory_key)

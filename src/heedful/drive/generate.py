@@ -203,7 +203,7 @@ Generators = Generator | Sequence[Generator]
 def _check_countable(producer: Producer, usage: Usage) -> None:
     """Raise InvalidInput if a limit of the day cannot be kept, for lack of counts.
 
-    That is a mistake in the program, which no other rung can mend.
+    That is a mistake in the program, so no other rung continues.
     """
     allowance = producer.allowance
     if allowance is None:

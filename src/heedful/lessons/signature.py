@@ -434,8 +434,9 @@ _REPEATED_MASK_PATTERN = rf"{MASK}(?:\W*{MASK})+|(['\"`]){MASK}\1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What checks declare: `texts` of their code, the values of their `parameters`, and
-    `lists` of values of which one may be meant.
+    """What checks declare: `texts` of their code and the values of their `parameters`.
+
+    In `lists` of values, a finding may mean any one value.
     """
 
     texts: frozenset[str] = frozenset()
@@ -458,7 +459,7 @@ def mask_finding(
     """Return message and fix of a single finding with the particulars masked.
 
     `answers` are the outputs of its loop; `accepted` is the accepted one, or "". A text
-    of which only masks and stop words remain is left out.
+    that has only masks and stop words left is omitted.
     """
     loop_words = _LoopWords(task, answers, accepted, declared)
     texts = [
@@ -588,7 +589,7 @@ class _LoopWords:
                 )
 
     def _particulars(self, text: str, is_fix: bool) -> Iterator[tuple[int, int]]:
-        """Yield the particulars of a text of which the check declares nothing."""
+        """Yield the particulars of a text that the check does not declare."""
         for match in compiled(_CHUNK_PATTERN).finditer(text):
             words = set(_words(match[0])) - INDEX_STOP_WORDS
             is_name = match[1] or _is_name(match[0], text[: match.start()])

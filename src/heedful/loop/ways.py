@@ -63,7 +63,7 @@ class RecordedClimb:
         return [attempt for attempt in self.climb.attempts if attempt.rung == rung]
 
     def _shows(self, rung: int, limit: int | None) -> bool:
-        """Return whether all attempts of a rung are recorded, none of which passed."""
+        """Return whether all attempts of a rung are recorded and none passed."""
         count = len(self._of_rung(rung))
         if limit is not None and count >= limit:
             return True
