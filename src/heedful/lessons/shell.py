@@ -68,13 +68,15 @@ class ShellLine:
     """What a command line runs.
 
     `programs` are the names of its programs, each of them once, in their order. `words`
-    is the line without texts in quotes and here-documents. `clear` is false if there
-    may be other programs. `address` is true if a word, or a text in quotes that is not
-    a message, has the address of another computer.
+    is the line without texts in quotes and here-documents, and `commands` are the words
+    of each simple command; a word with a blank or a substitution is "…". `clear` is
+    false if there may be other programs. `address` is true if a word, or a text in
+    quotes that is not a message, has the address of another computer.
     """
 
     programs: tuple[str, ...] = ()
     words: str = ""
+    commands: tuple[tuple[str, ...], ...] = ()
     clear: bool = True
     address: bool = False
 
@@ -94,6 +96,7 @@ def read_command(line: str) -> ShellLine:
     return ShellLine(
         programs=tuple(dict.fromkeys(reader.programs)),
         words="".join(reader.bare),
+        commands=tuple(reader.commands),
         clear=reader.clear,
         address=reader.address,
     )
@@ -128,6 +131,7 @@ class _Reader:
     depth: int = 0
     position: int = 0
     programs: list[str] = field(default_factory=list)
+    commands: list[tuple[str, ...]] = field(default_factory=list)
     bare: list[str] = field(default_factory=list)
     clear: bool = True
     address: bool = False
@@ -293,6 +297,7 @@ class _Reader:
             inner.read_commands("")
         finally:
             self.programs += inner.programs
+            self.commands += inner.commands
             self.bare += ["\n", *inner.bare]
             self.address = self.address or inner.address
 
@@ -370,6 +375,7 @@ class _Command:
     def _start(self) -> None:
         """Begin a new command."""
         self._program = ""
+        self._words: list[str] = []
         self._is_data = False
         self._runs_text = False
         self._has_script = False
@@ -379,6 +385,8 @@ class _Command:
         """End the command; a shell that is given no script reads one from elsewhere."""
         self.end_word()
         lacks_script = self._is_shell() and not self._has_script
+        if self._words:
+            self._reader.commands.append(tuple(self._words))
         if lacks_script or self._runs_text:
             raise _UnclearLine
         self._start()
@@ -395,6 +403,9 @@ class _Command:
             return
 
         self.word = _Word()
+        if self._words or not _ASSIGNMENT_PATTERN.match(word.text):
+            is_plain = not word.replaced and len(word.text.split()) == 1
+            self._words.append(word.text if is_plain else "…")
         if ADDRESS_PATTERN.search(word.text) and not self._is_message(word):
             self._reader.address = True
         if self._program:

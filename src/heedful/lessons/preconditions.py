@@ -1,0 +1,282 @@
+"""Preconditions: what a call of an agent takes for granted. Pure.
+
+A call may fail because something that it takes for granted is not so: a path does not
+exist, a file was not read, a program knows no such option. `preconditions_of` returns
+what a call takes for granted, each by a template that knows no repository and no data.
+`blames` says whether an error blames one of them. What became of the calls with a
+precondition, and whether that is told, is the matter of `lessons/reliability.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+from heedful.lessons.action import (
+    COMMAND_ARGUMENTS,
+    QUOTED_TEXT_PATTERN,
+    command_of,
+)
+from heedful.lessons.lesson import digest_of
+from heedful.lessons.shell import read_command
+
+Template = Literal[
+    "path",
+    "folder",
+    "whole file",
+    "unread file",
+    "no change",
+    "broken tool",
+    "word",
+    "shape",
+    "options",
+    "command",
+    "argument",
+    "table",
+    "column",
+]
+# A call has at most this many preconditions: one indexed read finds all of them.
+MAX_PRECONDITIONS = 40
+PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
+# A session has read so many files that one it has not read was not read before it was
+# resumed, either.
+MIN_KNOWN_READS = 5
+MAX_COMMAND_CHARS = 3_000
+MAX_ARGUMENT_CHARS = 60
+MAX_WHOLE_COMMAND_CHARS = 300
+# A query, and a name after a word that a table follows.
+_QUERY_PATTERN = re.compile(
+    r"\W*(?:select|show|desc|describe|with|insert|update|delete|create|alter|use)\b",
+    re.IGNORECASE,
+)
+_TABLE_PATTERN = re.compile(
+    r"\b(?:from|join|into|update|table|desc|describe)\s+[`\"\[]?([\w.<>]+)",
+    re.IGNORECASE,
+)
+_QUOTED_PATTERN = re.compile(r"'[^']*'|\"[^\"]*\"")
+_QUERY_WORD_PATTERN = re.compile(r"[A-Za-z_<][\w.>]*")
+# "-count=1", "--tags=e2e": an option with its value.
+_VALUED_OPTION_PATTERN = re.compile(r"--?[A-Za-z][\w-]*=\S+")
+_PIPE_END_PATTERN = re.compile(r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$")
+# What an error says that blames a path.
+_ABSENT_PATTERN = re.compile(
+    r"\b(?:do|does)(?: not|n't) exist\b|\bno such (?:file|directory|path)\b"
+    r"|\b(?:can(?:not|'t)|could not|unable to) (?:find|open|access)\b|\bnot found\b",
+    re.IGNORECASE,
+)
+_SIZE_PATTERN = re.compile(r"\bexceed|\btoo (?:large|long|big|many)\b", re.IGNORECASE)
+_UNREAD_PATTERN = re.compile(
+    r"\b(?:not|n't) (?:yet )?been read\b|\bread (?:it|the file) (?:first|before)\b",
+    re.IGNORECASE,
+)
+_SAME_PATTERN = re.compile(r"\bsame\b|\bidentical\b|\bno changes?\b", re.IGNORECASE)
+_COLUMN_PATTERN = re.compile(r"\bcolumn\b|\bfield\b", re.IGNORECASE)
+# The work itself says no: a numbered place of a file, or a test that failed.
+_WORK_PATTERN = re.compile(r"^\S*\.\w+[:(]\d+|\bFAIL(?:ED|URE)?\b|^\W*not ok\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """Something that a call takes for granted: a `template`, and `words` that fill it.
+
+    The first of the words is what it is about.
+    """
+
+    template: Template
+    words: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The digest by which it is found again."""
+        return digest_of("precondition", "\0".join((self.template, *self.words)))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known of the session at the time of a call.
+
+    `folder` is the root of its repository. The session has read `reads` files since it
+    began, was resumed or lost its context, and `has_read` is whether the file of the
+    call is among them. `broken` is True if the tool failed at its last call with an
+    error that blames nothing of the call.
+    """
+
+    folder: str = ""
+    _: KW_ONLY
+    has_read: bool = True
+    reads: int = 0
+    broken: bool = False
+
+    def relative(self, path: str) -> str:
+        """Return a path relative to the repository, if it is in it."""
+        path = path.rstrip("/")
+        if self.folder and path.startswith(f"{self.folder}/"):
+            return path[len(self.folder) + 1 :]
+        return path.removeprefix("./")
+
+
+def path_of(arguments: Mapping[str, Any]) -> str:
+    """Return the path that a call is about; "" if it has none."""
+    values = (arguments.get(name) for name in PATH_ARGUMENTS)
+    return next((value for value in values if isinstance(value, str)), "")
+
+
+def preconditions_of(
+    tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
+) -> tuple[Precondition, ...]:
+    """Return what a call takes for granted, at most `MAX_PRECONDITIONS` of them."""
+    found: dict[Precondition, None] = {}
+    for template, *words in _list_words(tool, arguments, surroundings):
+        found[Precondition(template, tuple(words))] = None
+        if len(found) == MAX_PRECONDITIONS:
+            break
+    return tuple(found)
+
+
+def _list_words(
+    tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
+) -> Iterator[tuple[Any, ...]]:
+    command = command_of(arguments)
+    path = path_of(arguments)
+    if path:
+        yield from _of_path(tool, path, arguments, surroundings)
+    if command and _QUERY_PATTERN.match(command):
+        yield from _of_query(tool, command)
+    elif command:
+        yield from _of_command(command, surroundings)
+
+    for name, value in arguments.items():
+        is_short = isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
+        if is_short and name not in (*PATH_ARGUMENTS, *COMMAND_ARGUMENTS):
+            yield "argument", value, tool, name
+
+
+def _of_path(
+    tool: str, path: str, arguments: Mapping[str, Any], surroundings: Surroundings
+) -> Iterator[tuple[Any, ...]]:
+    """Yield that a path and its folders exist, and what the arguments beside it do."""
+    relative = surroundings.relative(path)
+    yield "path", relative
+    parts = relative.split("/")
+    first = 4 if relative.startswith("/") else 2
+    for count in range(first, len(parts)):
+        yield "folder", "/".join(parts[:count])
+
+    others = sorted(name for name in arguments if name not in PATH_ARGUMENTS)
+    texts = [arguments[name] for name in others]
+    yield "whole file", relative, tool, *others
+    if not surroundings.has_read:
+        is_resumed = surroundings.reads < MIN_KNOWN_READS
+        yield "unread file", tool, "resumed" if is_resumed else ""
+    long_texts = [text for text in texts if isinstance(text, str) and text]
+    if len(long_texts) > len(set(long_texts)):
+        yield "no change", tool
+
+
+def _of_command(
+    command: str, surroundings: Surroundings
+) -> Iterator[tuple[Any, ...]]:
+    """Yield that the programs of a command know its words, and that its paths exist."""
+    text = command[:MAX_COMMAND_CHARS]
+    if surroundings.folder:
+        text = text.replace(f"{surroundings.folder}/", "")
+    whole = re.sub(r"\d{3,}", "#", _PIPE_END_PATTERN.sub("", text).strip())
+    yield "command", whole[:MAX_WHOLE_COMMAND_CHARS]
+
+    for words in _simple_commands(text):
+        program = words[0].rpartition("/")[2]
+        subcommand = next((word for word in words[1:] if word[:1] != "-"), "")
+        head = program
+        if re.fullmatch(r"[a-z][\w:-]*", subcommand):
+            head = f"{program} {subcommand}"
+        options = _options_of(words)
+        for word in words[1:]:
+            if len(word) <= 2 or word == "…":
+                continue
+            name = surroundings.relative(word).partition("=")[0]
+            yield "word", name, program if word == subcommand else head
+            if "/" not in word:
+                continue
+            if re.search(r"\d", word):
+                names = sorted(option.partition("=")[0] for option in words if option[:1] == "-")
+                yield "shape", re.sub(r"\d+", "#", word), head, *names
+            if word[:1] != "-":
+                path = re.sub(r"/?(\.\.\.)?$", "", surroundings.relative(word))
+                yield "options", path, head, *options
+
+
+def _simple_commands(text: str) -> Sequence[Sequence[str]]:
+    """Return the words of the commands; those of a line that is not clear as they are."""
+    line = read_command(text)
+    if line.clear:
+        return line.commands
+    bare = re.sub(r"<<-?\s*'?\"?(\w+).*", "", text, flags=re.S)
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', "…", bare)
+    commands = []
+    for part in re.split(r"&&|\|\||[;|\n]", bare):
+        words = [word for word in part.split() if not re.match(r"\d?>|\w+=", word)]
+        if words:
+            commands.append(words)
+    return commands
+
+
+def _options_of(words: Sequence[str]) -> Sequence[str]:
+    """Return the options that have a value, as "--tags=e2e", in order."""
+    return sorted({word for word in words if _VALUED_OPTION_PATTERN.fullmatch(word)})
+
+
+def _of_query(tool: str, query: str) -> Iterator[tuple[Any, ...]]:
+    """Yield that tables exist, and that they have the columns of a query."""
+    text = _QUOTED_PATTERN.sub(" ", query[:MAX_COMMAND_CHARS])
+    tables = sorted({name.lower() for name in _TABLE_PATTERN.findall(text)})
+    for table in tables:
+        yield "table", table, tool
+    words = {word.lower() for word in _QUERY_WORD_PATTERN.findall(text)}
+    words |= {word.rpartition(".")[2] for word in words}
+    for word in sorted(words):
+        for table in tables:
+            if word != table:
+                yield "column", word, tool, table
+
+
+def blames(precondition: Precondition, error: str) -> bool:
+    """Return whether an error line blames a precondition of the call that failed."""
+    name = precondition.words[0]
+    match precondition.template:
+        case "path" | "folder":
+            return _ABSENT_PATTERN.search(error) is not None
+        case "whole file":
+            return _SIZE_PATTERN.search(error) is not None
+        case "unread file":
+            return _UNREAD_PATTERN.search(error) is not None
+        case "no change":
+            return _SAME_PATTERN.search(error) is not None
+        case "broken tool":
+            return True
+        case "word" | "table":
+            return _names(error, name)
+        case "column":
+            return _names(error, name) and _COLUMN_PATTERN.search(error) is not None
+        case "shape":
+            return _ABSENT_PATTERN.search(error) is not None
+        case "options" | "command":
+            return _WORK_PATTERN.search(error) is None
+        case "argument":
+            return True
+    return False
+
+
+def _names(error: str, name: str) -> bool:
+    """Return whether an error names a word: the first that it quotes, or any word.
+
+    A dotted name is named by its last part, too.
+    """
+    quoted = QUOTED_TEXT_PATTERN.search(error)
+    if quoted is not None:
+        first = quoted[quoted.lastindex or 0].lower()
+        return name.lower() in (first, first.rpartition(".")[2])
+
+    pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    return re.search(pattern, error, re.IGNORECASE) is not None
