@@ -28,7 +28,6 @@ Template = Literal[
     "whole file",
     "unread file",
     "no change",
-    "broken tool",
     "word",
     "shape",
     "options",
@@ -37,9 +36,13 @@ Template = Literal[
     "table",
     "column",
 ]
+# These are about the state of a session, so they have no history of their own.
+STATE_TEMPLATES = frozenset({"unread file", "no change"})
 # A call has at most this many preconditions: one indexed read finds all of them.
 MAX_PRECONDITIONS = 40
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
+# A call with one of these searches in its path and reads no file.
+SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
@@ -99,15 +102,13 @@ class Surroundings:
 
     `folder` is the root of its repository. The session has read `reads` files since it
     began, was resumed or lost its context, and `has_read` is whether the file of the
-    call is among them. `broken` is True if the tool failed at its last call with an
-    error that blames nothing of the call.
+    call is among them.
     """
 
     folder: str = ""
     _: KW_ONLY
     has_read: bool = True
     reads: int = 0
-    broken: bool = False
 
     def relative(self, path: str) -> str:
         """Return a path relative to the repository, if it is in it."""
@@ -121,6 +122,13 @@ def path_of(arguments: Mapping[str, Any]) -> str:
     """Return the path that a call is about; "" if it has none."""
     values = (arguments.get(name) for name in PATH_ARGUMENTS)
     return next((value for value in values if isinstance(value, str)), "")
+
+
+def touched_path(arguments: Mapping[str, Any]) -> str:
+    """Return the path of a file that a call reads or writes; "" if there is none."""
+    if any(name in arguments for name in SEARCH_ARGUMENTS):
+        return ""
+    return path_of(arguments)
 
 
 def preconditions_of(
@@ -149,7 +157,8 @@ def _list_words(
 
     for name, value in arguments.items():
         is_short = isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
-        if is_short and name not in (*PATH_ARGUMENTS, *COMMAND_ARGUMENTS):
+        # A text of several lines is no value that another call has, too.
+        if is_short and "\n" not in value and name not in (*PATH_ARGUMENTS, *COMMAND_ARGUMENTS):
             yield "argument", value, tool, name
 
 
@@ -253,15 +262,16 @@ def blames(precondition: Precondition, error: str) -> bool:
             return _UNREAD_PATTERN.search(error) is not None
         case "no change":
             return _SAME_PATTERN.search(error) is not None
-        case "broken tool":
-            return True
         case "word" | "table":
             return _names(error, name)
         case "column":
             return _names(error, name) and _COLUMN_PATTERN.search(error) is not None
         case "shape":
             return _ABSENT_PATTERN.search(error) is not None
-        case "options" | "command":
+        case "options":
+            is_named = name.rpartition("/")[2].lower() in error.lower()
+            return is_named and _WORK_PATTERN.search(error) is None
+        case "command":
             return _WORK_PATTERN.search(error) is None
         case "argument":
             return True
