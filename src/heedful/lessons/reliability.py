@@ -1,0 +1,200 @@
+"""Reliability: how surely a call fails that takes something for granted. Pure.
+
+What failed and never passed mostly fails again; what passed before mostly does not. So
+each precondition has a `Track` of its calls, and tracks of one `Form` are alike. When a
+session has ended, it is replayed: whatever its preconditions would have announced is
+tested by what happened. `lower_bound` is how surely calls of a form fail, by these
+tests; memory speaks from `MIN_SPOKEN_BOUND` on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, blames
+
+# A form has at most so many of each count: more say nothing more.
+MAX_FORM_FAILURES = 3
+MAX_FORM_PASSES = 2
+# All templates together count as so many tests of a form of one template.
+POOLED_TESTS = 6
+# A form of tests made elsewhere counts as at most so many.
+MAX_SHIPPED_TESTS = 50
+MIN_TESTS = 3
+# Judged by leaving one environment out of 14 recorded ones: from 0.5 to 0.8, at most
+# 15 % of what is announced passes in coding sessions and 1 % in queries.
+MIN_SPOKEN_BOUND = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What became of the calls with a precondition.
+
+    They failed because of it in `failed` sessions. So many `passed`, and `since` it
+    failed last.
+    """
+
+    failed: int = 0
+    since: int = 0
+    passed: int = 0
+
+    def after_failure(self, *, again: bool) -> Track:
+        """Return the track after a failure, which may come `again` in its session."""
+        return replace(self, failed=self.failed + (not again), since=0)
+
+    def after_pass(self) -> Track:
+        """Return the track after a call that passed."""
+        return replace(self, since=self.since + 1, passed=self.passed + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What tracks have in common: their `template`, "" for any, and rough counts.
+
+    Preconditions on the state of a session have no track; their form has the `variant`
+    in its place, such as the tool.
+    """
+
+    template: str
+    failed: int = 0
+    since: int = 0
+    has_passed: bool = False
+    variant: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, precondition: Precondition, track: Track) -> Form:
+        """Return the form of a track."""
+        if precondition.template in STATE_TEMPLATES:
+            return cls(precondition.template, variant=precondition.words)
+        return cls(
+            precondition.template,
+            min(track.failed, MAX_FORM_FAILURES),
+            min(track.since, MAX_FORM_PASSES),
+            track.passed > 0,
+        )
+
+    @property
+    def pooled(self) -> Form | None:
+        """The same form of any template; None where templates cannot be compared."""
+        if self.variant or self.template == "command":
+            return None
+        return replace(self, template="")
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """How often a form was tested, and how often it held: the call failed."""
+
+    held: float = 0.0
+    tested: float = 0.0
+
+    def __add__(self, other: Tests) -> Tests:
+        return Tests(self.held + other.held, self.tested + other.tested)
+
+    def at_most(self, tested: float) -> Tests:
+        """Return as good a share of fewer tests."""
+        if self.tested <= tested:
+            return self
+        return Tests(self.held * tested / self.tested, tested)
+
+
+NO_TESTS = Tests()
+TestsByForm = Mapping[Form, Tests]
+
+
+def lower_bound(form: Form, own: TestsByForm, shipped: TestsByForm) -> float:
+    """Return how surely calls of a form fail: the share that held, less its error.
+
+    `own` tests are those of the environment. Returns 0 with fewer than `MIN_TESTS`.
+    """
+    if not (form.failed or form.variant):
+        return 0.0
+
+    tests = own.get(form, NO_TESTS) + _shipped_tests(form, shipped)
+    pooled_form = form.pooled
+    if pooled_form is not None:
+        pooled = own.get(pooled_form, NO_TESTS) + _shipped_tests(pooled_form, shipped)
+        weight = POOLED_TESTS * pooled.tested / (pooled.tested + 1)
+        share = (pooled.held + 0.5) / (pooled.tested + 1)
+        tests = tests + Tests(weight * share, weight)
+    if tests.tested < MIN_TESTS:
+        return 0.0
+
+    share = (tests.held + 0.5) / (tests.tested + 1)
+    return share - sqrt(share * (1 - share) / (tests.tested + 1))
+
+
+def _shipped_tests(form: Form, shipped: TestsByForm) -> Tests:
+    """Return the tests of a form that were made elsewhere."""
+    return shipped.get(form, NO_TESTS).at_most(MAX_SHIPPED_TESTS)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """A finished call: what it took for granted, and the `errors` if it failed.
+
+    `failed` is None if nobody can say whether it did.
+    """
+
+    preconditions: tuple[Precondition, ...]
+    failed: bool | None
+    errors: tuple[str, ...] = ()
+
+    def blamed(self, precondition: Precondition) -> bool:
+        """Return whether the call failed because of a precondition."""
+        if not self.failed:
+            return False
+        return any(blames(precondition, error) for error in self.errors)
+
+
+@dataclass(slots=True)
+class Replay:
+    """A finished session as a test of what was known before it, and what it adds.
+
+    `tracks` are those of its preconditions before, and then after it. `tests` are those
+    that it adds. `lines` has the error of the last failure of each precondition.
+    """
+
+    tracks: dict[Precondition, Track]
+    tests: dict[Form, Tests] = field(default_factory=lambda: defaultdict(Tests))
+    lines: dict[Precondition, str] = field(default_factory=dict)
+
+    def run(self, calls: Sequence[CallResult]) -> None:
+        """Test the tracks by the calls of the session, then count the calls."""
+        self._test(calls)
+        self._count(calls)
+
+    def _test(self, calls: Sequence[CallResult]) -> None:
+        tested = set[Precondition]()
+        for call in calls:
+            for precondition in call.preconditions:
+                is_state = precondition.template in STATE_TEMPLATES
+                track = self.tracks.get(precondition, Track())
+                is_known = is_state or (track.failed and precondition not in tested)
+                is_blamed = call.blamed(precondition)
+                # A call that failed otherwise tests nothing.
+                if not is_known or call.failed is None or call.failed > is_blamed:
+                    continue
+                tested.add(precondition)
+                self._add_test(Form.of(precondition, track), held=is_blamed)
+
+    def _add_test(self, form: Form, *, held: bool) -> None:
+        for tested_form in (form, form.pooled):
+            if tested_form is not None:
+                self.tests[tested_form] += Tests(float(held), 1.0)
+
+    def _count(self, calls: Sequence[CallResult]) -> None:
+        blamed = set[Precondition]()
+        for call in calls:
+            for precondition in call.preconditions:
+                track = self.tracks.get(precondition, Track())
+                if call.blamed(precondition):
+                    again = precondition in blamed
+                    self.tracks[precondition] = track.after_failure(again=again)
+                    self.lines[precondition] = call.errors[0]
+                    blamed.add(precondition)
+                elif call.failed is False:
+                    self.tracks[precondition] = track.after_pass()
