@@ -20,7 +20,7 @@ _NAMES = {
     "drive.report": "AttemptReport ReportedLoop learn open_loop override",
     "drive.result": "Result",
     "errors": "HeedfulError NotPassed",
-    "lessons.action": "Action ActionHistory KnownFailure Step",
+    "lessons.action": "Action ActionHistory KnownFailure",
     "lessons.briefing": "Briefing",
     "lessons.consolidate": "Proposal",
     "lessons.lesson": (

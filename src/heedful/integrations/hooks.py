@@ -476,6 +476,8 @@ class _Moment:
 
 async def _on_start(moment: _Moment) -> Reply:
     """Show what came back most often; in Claude Code, also how many lessons wait."""
+    # After a resumption or a compaction, an agent does not know what it has read.
+    await moment.run.learn(Event("system_event", code=moment.text("source")))
     opening = moment.advise(await moment.run.opening())
     host = moment.run.host
     memory = host.own_memory
@@ -511,7 +513,10 @@ async def _before_call(moment: _Moment) -> Reply:
     """Show how the action failed before; deny it if the settings ask for it."""
     run = moment.run
     advice = await run.before(
-        moment.tool, moment.arguments, moment.call, moment.subagent
+        moment.tool,
+        moment.arguments,
+        moment.call,
+        moment.subagent,
     )
     if advice and moment.settings.deny and await _is_first_try(moment):
         text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)

@@ -30,7 +30,7 @@ from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import aging, episodes, exposures, open_store
+from heedful.store import aging, episodes, exposures, open_store, preconditions
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event
@@ -51,6 +51,8 @@ MAX_MOMENT_CHARS = 9_000
 MAX_CALL_ADVICE_CHARS = 10_000
 # An opening looks for lessons among this many that came back most often.
 MAX_COMMON_LESSONS = 20
+# The id of what is told without a lesson.
+UNLEARNT = 0
 ADVICE_LESSON_STATES = ("unverified", "verified")
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
@@ -222,20 +224,24 @@ class HostRun:
         call: str = "",
         agent: str = "",
     ) -> Advice:
-        """Return how this action failed before and what fixed it.
+        """Return the failures that this call surely has, and what fixed them.
 
         `call` is the id of the call, `agent` the name of the agent if the run has
-        several.
+        several. Each failure is told once in a run.
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
 
+        def read(db: Db, scope: Scope) -> ActionHistory:
+            return preconditions.history_of(
+                db, scope, tool, arguments, session=self.id, folder=self.host.root
+            )
+
         async def look(memory: Memory) -> Advice:
             """Return advice from earlier failures of this call."""
-            history = await memory.store.read(
-                memory.scope, episodes.failures_of, action(tool, arguments)
-            )
-            return await self._offer(history, history.warnings, event)
+            history = await memory.store.read(memory.scope, read)
+            marks = [f"told {failure.digest}" for failure in history.failures]
+            return await self._offer(history, history.warnings, event, marks)
 
         return await self._ask("ask about an action", look, call)
 
@@ -383,10 +389,11 @@ class HostRun:
         await self.host.sweep()
         return learned
 
-    async def study(self) -> Learned | None:
-        """Store what the run has taught so far; the run goes on. Raises StoreError.
+    async def study(self, *, ends: bool = False) -> Learned | None:
+        """Store what the run has taught so far. Raises StoreError.
 
-        Returns None if there is no memory.
+        A run that goes on teaches something by its failures only. Returns None if there
+        is no memory.
         """
         from heedful.memory.sessions import Learned, learn_session
         from heedful.traces.reading import read
@@ -562,12 +569,21 @@ class HostRun:
         )
 
     async def _offer(
-        self, history: ActionHistory | Seen, lessons: Mapping[int, str], event: Event
+        self,
+        history: ActionHistory | Seen,
+        lessons: Mapping[int, str],
+        event: Event,
+        marks: Sequence[str] = (),
     ) -> Advice:
-        """Return the lessons that have room and are not withheld; keep the event."""
+        """Return the lessons that have room and are not withheld; keep the event.
+
+        `marks` say what was told in the session.
+        """
         aged = await self._aged(lessons)
         fit = _fitting_texts(aged, self.room)
-        announced = await self._announce(list(fit), [event])
+        announced = await self._announce(list(fit), [event], marks if fit else ())
+        if UNLEARNT in fit:
+            announced |= {UNLEARNT}
         return _announced_facts(history.release, fit, announced)
 
     async def _aged(self, texts: Mapping[int, str]) -> dict[int, str]:
@@ -589,7 +605,10 @@ class HostRun:
         return aged
 
     async def _announce(
-        self, lessons: Sequence[int], events: Sequence[Event] = ()
+        self,
+        lessons: Sequence[int],
+        events: Sequence[Event] = (),
+        marks: Sequence[str] = (),
     ) -> frozenset[int]:
         """Record events, and lessons as shown or withheld; return those to be shown."""
         memory = self.host.own_memory
@@ -608,6 +627,8 @@ class HostRun:
                 rows,
                 lessons=lambda: () if too_late else lessons,
                 share=holdout,
+                marks=marks,
+                root=self.host.root,
             )
         except asyncio.CancelledError:
             # The write still waits for its turn, and its answer would not be shown.
@@ -618,7 +639,7 @@ class HostRun:
         """Store what the run taught and whether lessons helped; forget its events."""
         await self.settle()
         await self._measure_checks(memory)
-        learned = await self.study()
+        learned = await self.study(ends=True)
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
 
@@ -668,13 +689,17 @@ def _record_events(
     rows: Sequence[Mapping[str, Any]],
     lessons: Callable[[], Sequence[int]],
     share: float,
+    marks: Sequence[str] = (),
+    root: str = "",
 ) -> frozenset[int]:
     """Record events, and lessons as shown or withheld; return those to be shown.
 
-    `lessons` returns them when the write begins.
+    `lessons` returns them when the write begins. `root` is the folder of the
+    repository.
     """
+    preconditions.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
-    episodes.append_events(db, scope, session, rows)
+    episodes.append_events(db, scope, session, rows, root)
     return exposures.announce(
         db, scope, session=session, lessons=lessons(), share=share
     )

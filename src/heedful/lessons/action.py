@@ -1,10 +1,6 @@
-"""Actions: the digests by which an action of an agent is found again. Pure.
+"""Actions: which calls of an agent are the same action, and what is known of one. Pure.
 
-The same action differs from run to run in its folders, so these are left out. A failure
-is stored under the whole action, and under the name that its error quotes, together
-with the word before this name. In recorded sessions that did not guide this choice,
-other parts of an action, such as its program alone, announce the wrong failure, and so
-do actions without their numbers.
+The same action differs from run to run in its folders, so these are left out.
 """
 
 from __future__ import annotations
@@ -12,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from itertools import chain, pairwise
 from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
@@ -28,11 +23,8 @@ _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
 # The line before the fix in a lesson from a session.
 MEND_HEADING = "What put it right:"
 MAX_ACTION_CHARS = 4_096  # characters of an action that are read
-MAX_WORD_PAIRS = 128  # pairs of words that are compared
 # A path without its last part: "/srv/ann/" in "/srv/ann/app".
 _FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
-# A word of an action: "npm", "numpy.linalg", "build_docs". A number is not one.
-_ACTION_WORD_PATTERN = re.compile(r"[A-Za-z_][\w.-]*\w")
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
@@ -54,32 +46,6 @@ class Action:
         """The digest of the tool with all arguments, without folders."""
         words = _FOLDER_PATTERN.sub("", self.text).split()
         return digest_of("action", f"{self.tool} {' '.join(words)}")
-
-    def digests(self, error: str = "") -> tuple[str, ...]:
-        """Return the digests of the whole action and of its parts, each of them once.
-
-        A part is a word, together with the word before it. If the action failed with an
-        `error`, only the parts with the name that the error quotes are returned.
-        """
-        words = [word.lower() for word in _ACTION_WORD_PATTERN.findall(self.text)]
-        pairs = list(pairwise(["", *words[:MAX_WORD_PAIRS]]))
-        if error:
-            name = _first_quoted(error, {word for _, word in pairs})
-            pairs = [pair for pair in pairs if pair[1] == name]
-
-        parts = [digest_of("part", f"{self.tool} {' '.join(pair)}") for pair in pairs]
-        return tuple(dict.fromkeys([self.whole, *parts]))
-
-
-def _first_quoted(error: str, names: Set[str]) -> str:
-    """Return the first of the names that an error quotes; "" if it quotes none.
-
-    The quoted text 'numpy.linalg' names "numpy.linalg", and "linalg" too.
-    """
-    # Each sort of quotes has a group; two of the three groups are empty.
-    quoted = ["".join(groups).lower() for groups in QUOTED_TEXT_PATTERN.findall(error)]
-    candidates = chain.from_iterable((text, text.rpartition(".")[2]) for text in quoted)
-    return next((name for name in candidates if name in names), "")
 
 
 def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
@@ -118,53 +84,41 @@ def command_of(arguments: Mapping[str, Any] | str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step of a finished run: its action, and the `error` with which it failed or "".
-
-    `lesson` is the id of the lesson (of the kind `reflection`) about this failure;
-    without one, the failure is not stored. `state` says in what state the step failed,
-    such as the step before it. `at` is the time of its result in seconds since 1970, 0
-    if unknown.
-    """
-
-    action: Action
-    error: str = ""
-    _: KW_ONLY
-    lesson: int = 0
-    state: str = ""
-    at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class KnownFailure:
-    """A failure of an action that has not worked since.
+    """A failure that an action will surely have, because of what it takes for granted.
 
-    `what` says what happened, and `fix` what fixed it, or "". `trust` and
-    `lesson_state` say how sure the fix is. The action failed in `runs` runs, last at
-    the time `failed`, in seconds since 1970, and in the state `state`. `lesson` is the
-    id of the lesson. If `whole` is false, only a part of the action failed.
+    `about` names that. Because of it, calls failed in `runs` runs, last at the time
+    `failed`, in seconds since 1970, and in the state `state`; `passed` calls worked.
+    Such calls fail again in at least the share `surely`. `what` is the error, and `fix`
+    what fixed it, or "". `lesson` is the id of the lesson, 0 without one. `trust` and
+    `lesson_state` say how sure it is. `digest` identifies what is taken for granted.
     """
 
     lesson: int
     what: str
     _: KW_ONLY
-    fix: str
-    trust: Trust
-    lesson_state: State
-    runs: int
-    failed: float
-    state: str
-    whole: bool
+    about: str
+    fix: str = ""
+    trust: Trust = "model"
+    lesson_state: State = "unverified"
+    runs: int = 0
+    passed: int = 0
+    failed: float = 0.0
+    state: str = ""
+    surely: float = 0.0
+    digest: str = ""
 
     def __str__(self) -> str:
-        times = "once" if self.runs == 1 else f"in {self.runs} runs"
-        subject = "this" if self.whole else "an action with this name"
-        fix = "no fix is known"
+        if not self.runs:
+            return self.about
+        times = "once" if self.runs == 1 else f"in {self.runs} sessions"
+        since = "has not worked since" if self.passed else "never worked"
+        failure = f"{self.about} failed {times} and {since}"
+        if self.what:
+            failure += f": {self.what}"
         if self.fix:
-            fix = f"fix ({self.lesson_state}, {self.trust}): {self.fix}"
-
-        failure = f"{subject} failed {times} and has not worked since"
-        return f"{failure}: {self.what}\n{fix}"
+            failure += f"\nfix ({self.lesson_state}, {self.trust}): {self.fix}"
+        return failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +139,11 @@ class ActionHistory:
 
     @property
     def warnings(self) -> Mapping[int, str]:
-        """What to say before the action, by the ids of lessons."""
+        """What to say before the action, by the ids of lessons, 0 without one."""
         texts = {check.lesson: f"{check.about}: {check.text}" for check in self.checks}
-        return texts | {failed.lesson: str(failed) for failed in self.failures}
+        for failure in self.failures:
+            texts.setdefault(failure.lesson, str(failure))
+        return texts
 
     @property
     def release(self) -> str:

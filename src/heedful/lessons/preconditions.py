@@ -21,6 +21,7 @@ from heedful.lessons.action import (
 )
 from heedful.lessons.lesson import digest_of
 from heedful.lessons.shell import read_command
+from heedful.redact import redact
 
 Template = Literal[
     "path",
@@ -43,6 +44,8 @@ MAX_PRECONDITIONS = 40
 PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 # A call with one of these searches in its path and reads no file.
 SEARCH_ARGUMENTS = ("pattern", "query", "regex", "glob")
+# The codes of system events after which an agent does not know what it has read.
+FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
@@ -78,6 +81,36 @@ _SAME_PATTERN = re.compile(r"\bsame\b|\bidentical\b|\bno changes?\b", re.IGNOREC
 _COLUMN_PATTERN = re.compile(r"\bcolumn\b|\bfield\b", re.IGNORECASE)
 # The work itself says no: a numbered place of a file, or a test that failed.
 _WORK_PATTERN = re.compile(r"^\S*\.\w+[:(]\d+|\bFAIL(?:ED|URE)?\b|^\W*not ok\b")
+
+
+# What an error line must say to blame a template, and the templates that it must name.
+_ERROR_PATTERNS: Mapping[Template, re.Pattern[str]] = {
+    "path": _ABSENT_PATTERN,
+    "folder": _ABSENT_PATTERN,
+    "shape": _ABSENT_PATTERN,
+    "whole file": _SIZE_PATTERN,
+    "unread file": _UNREAD_PATTERN,
+    "no change": _SAME_PATTERN,
+    "column": _COLUMN_PATTERN,
+}
+_NAMED_TEMPLATES = frozenset({"word", "table", "column"})
+
+
+# What each template is about, by its words in order: a, b and c.
+_DESCRIPTIONS: Mapping[Template, str] = {
+    "path": "the path `{a}`",
+    "folder": "the folder `{a}`",
+    "whole file": "{b} of all of `{a}`",
+    "unread file": "{a} of a file that this session has not read",
+    "no change": "{a} with two equal texts",
+    "word": "`{a}` with `{b}`",
+    "shape": "`{a}` with `{b}`",
+    "options": "`{a}` with `{b}` and {options}",
+    "command": "the command `{a}`",
+    "argument": "{b} with {c} `{a}`",
+    "table": "a query of `{a}`",
+    "column": "a query of `{a}` in `{c}`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +151,44 @@ class Surroundings:
         return path.removeprefix("./")
 
 
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What calls of a session have changed so far: the files that it has `read`."""
+
+    read: frozenset[str] = frozenset()
+
+    def surroundings(self, arguments: Mapping[str, Any], folder: str) -> Surroundings:
+        """Return what is known at the time of a call."""
+        path = Surroundings(folder).relative(touched_path(arguments))
+        has_read = not path or path in self.read
+        return Surroundings(folder, has_read=has_read, reads=len(self.read))
+
+    def after_pass(self, arguments: Mapping[str, Any], folder: str) -> SessionState:
+        """Return the state after a call that passed."""
+        path = Surroundings(folder).relative(touched_path(arguments))
+        return SessionState(self.read | {path}) if path else self
+
+
+def arguments_of(given: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Return the arguments of a call as an object; a text is a command."""
+    return {"command": given} if isinstance(given, str) else given
+
+
 def path_of(arguments: Mapping[str, Any]) -> str:
     """Return the path that a call is about; "" if it has none."""
     values = (arguments.get(name) for name in PATH_ARGUMENTS)
     return next((value for value in values if isinstance(value, str)), "")
+
+
+def describe(precondition: Precondition) -> str:
+    """Return the words for a precondition before "failed" or "never worked".
+
+    >>> describe(Precondition("word", ("--frozen", "npm install")))
+    '`--frozen` with `npm install`'
+    """
+    words = dict(zip("abc", precondition.words, strict=False))
+    options = " ".join(precondition.words[2:]) or "no other option"
+    return _DESCRIPTIONS[precondition.template].format(**words, options=options)
 
 
 def touched_path(arguments: Mapping[str, Any]) -> str:
@@ -146,7 +213,7 @@ def preconditions_of(
 def _list_words(
     tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
 ) -> Iterator[tuple[Any, ...]]:
-    command = command_of(arguments)
+    command = redact(command_of(arguments)[:MAX_COMMAND_CHARS])
     path = path_of(arguments)
     if path:
         yield from _of_path(tool, path, arguments, surroundings)
@@ -158,8 +225,12 @@ def _list_words(
     for name, value in arguments.items():
         is_short = isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
         # A text of several lines is no value that another call has, too.
-        if is_short and "\n" not in value and name not in (*PATH_ARGUMENTS, *COMMAND_ARGUMENTS):
-            yield "argument", value, tool, name
+        if (
+            is_short
+            and "\n" not in value
+            and name not in (*PATH_ARGUMENTS, *COMMAND_ARGUMENTS)
+        ):
+            yield "argument", redact(value), tool, name
 
 
 def _of_path(
@@ -184,15 +255,21 @@ def _of_path(
         yield "no change", tool
 
 
-def _of_command(
-    command: str, surroundings: Surroundings
-) -> Iterator[tuple[Any, ...]]:
+def whole_command(command: str, folder: str = "") -> Precondition:
+    """Return that a command works as it is; paths are relative to the `folder`."""
+    text = redact(command[:MAX_COMMAND_CHARS])
+    if folder:
+        text = text.replace(f"{folder}/", "")
+    whole = re.sub(r"\d{3,}", "#", _PIPE_END_PATTERN.sub("", text).strip())
+    return Precondition("command", (whole[:MAX_WHOLE_COMMAND_CHARS],))
+
+
+def _of_command(command: str, surroundings: Surroundings) -> Iterator[tuple[Any, ...]]:
     """Yield that the programs of a command know its words, and that its paths exist."""
-    text = command[:MAX_COMMAND_CHARS]
+    text = command
     if surroundings.folder:
         text = text.replace(f"{surroundings.folder}/", "")
-    whole = re.sub(r"\d{3,}", "#", _PIPE_END_PATTERN.sub("", text).strip())
-    yield "command", whole[:MAX_WHOLE_COMMAND_CHARS]
+    yield "command", *whole_command(command, surroundings.folder).words
 
     for words in _simple_commands(text):
         program = words[0].rpartition("/")[2]
@@ -209,7 +286,9 @@ def _of_command(
             if "/" not in word:
                 continue
             if re.search(r"\d", word):
-                names = sorted(option.partition("=")[0] for option in words if option[:1] == "-")
+                names = sorted(
+                    option.partition("=")[0] for option in words if option[:1] == "-"
+                )
                 yield "shape", re.sub(r"\d+", "#", word), head, *names
             if word[:1] != "-":
                 path = re.sub(r"/?(\.\.\.)?$", "", surroundings.relative(word))
@@ -217,11 +296,11 @@ def _of_command(
 
 
 def _simple_commands(text: str) -> Sequence[Sequence[str]]:
-    """Return the words of the commands; those of a line that is not clear as they are."""
+    """Return the words of each command; of a line that is not clear, roughly."""
     line = read_command(text)
     if line.clear:
         return line.commands
-    bare = re.sub(r"<<-?\s*'?\"?(\w+).*", "", text, flags=re.S)
+    bare = re.sub(r"<<-?\s*'?\"?(\w+).*", "", text, flags=re.DOTALL)
     bare = re.sub(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', "…", bare)
     commands = []
     for part in re.split(r"&&|\|\||[;|\n]", bare):
@@ -238,7 +317,7 @@ def _options_of(words: Sequence[str]) -> Sequence[str]:
 
 def _of_query(tool: str, query: str) -> Iterator[tuple[Any, ...]]:
     """Yield that tables exist, and that they have the columns of a query."""
-    text = _QUOTED_PATTERN.sub(" ", query[:MAX_COMMAND_CHARS])
+    text = _QUOTED_PATTERN.sub(" ", query)
     tables = sorted({name.lower() for name in _TABLE_PATTERN.findall(text)})
     for table in tables:
         yield "table", table, tool
@@ -252,30 +331,19 @@ def _of_query(tool: str, query: str) -> Iterator[tuple[Any, ...]]:
 
 def blames(precondition: Precondition, error: str) -> bool:
     """Return whether an error line blames a precondition of the call that failed."""
+    template = precondition.template
     name = precondition.words[0]
-    match precondition.template:
-        case "path" | "folder":
-            return _ABSENT_PATTERN.search(error) is not None
-        case "whole file":
-            return _SIZE_PATTERN.search(error) is not None
-        case "unread file":
-            return _UNREAD_PATTERN.search(error) is not None
-        case "no change":
-            return _SAME_PATTERN.search(error) is not None
-        case "word" | "table":
-            return _names(error, name)
-        case "column":
-            return _names(error, name) and _COLUMN_PATTERN.search(error) is not None
-        case "shape":
-            return _ABSENT_PATTERN.search(error) is not None
-        case "options":
-            is_named = name.rpartition("/")[2].lower() in error.lower()
-            return is_named and _WORK_PATTERN.search(error) is None
-        case "command":
-            return _WORK_PATTERN.search(error) is None
-        case "argument":
-            return True
-    return False
+    pattern = _ERROR_PATTERNS.get(template)
+    if pattern is not None and not pattern.search(error):
+        return False
+    if template in _NAMED_TEMPLATES:
+        return _names(error, name)
+    # A test or a linter that says no is the work itself.
+    if template in ("options", "command") and _WORK_PATTERN.search(error):
+        return False
+    if template == "options":
+        return name.rpartition("/")[2].lower() in error.lower()
+    return True
 
 
 def _names(error: str, name: str) -> bool:

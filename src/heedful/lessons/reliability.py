@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import sqrt
 
 from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, blames
@@ -133,21 +133,27 @@ def _shipped_tests(form: Form, shipped: TestsByForm) -> Tests:
 
 
 @dataclass(frozen=True, slots=True)
-class CallResult:
-    """A finished call: what it took for granted, and the `errors` if it failed.
+class Step:
+    """A step of a finished run: a call, what it took for granted, and its `errors`.
 
-    `failed` is None if nobody can say whether it did.
+    Without errors it passed. `lesson` is the id of the lesson about its failure, 0 if
+    there is none. `state` says in what state it failed, such as the step before it.
+    `at` is the time of its result in seconds since 1970, 0 if unknown.
     """
 
     preconditions: tuple[Precondition, ...]
-    failed: bool | None
     errors: tuple[str, ...] = ()
+    _: KW_ONLY
+    lesson: int = 0
+    state: str = ""
+    at: float = 0.0
 
-    def blamed(self, precondition: Precondition) -> bool:
-        """Return whether the call failed because of a precondition."""
-        if not self.failed:
-            return False
-        return any(blames(precondition, error) for error in self.errors)
+    def blamed(self, precondition: Precondition) -> str:
+        """Return the error that blames a precondition, "" if none does."""
+        for error in self.errors:
+            if blames(precondition, error):
+                return error
+        return ""
 
 
 @dataclass(slots=True)
@@ -155,46 +161,48 @@ class Replay:
     """A finished session as a test of what was known before it, and what it adds.
 
     `tracks` are those of its preconditions before, and then after it. `tests` are those
-    that it adds. `lines` has the error of the last failure of each precondition.
+    that it adds. `blamed` has the last step that failed because of a precondition;
+    because of those in `again`, the session had failed before these steps.
     """
 
     tracks: dict[Precondition, Track]
+    again: frozenset[Precondition] = frozenset()
     tests: dict[Form, Tests] = field(default_factory=lambda: defaultdict(Tests))
-    lines: dict[Precondition, str] = field(default_factory=dict)
+    blamed: dict[Precondition, Step] = field(default_factory=dict)
 
-    def run(self, calls: Sequence[CallResult]) -> None:
-        """Test the tracks by the calls of the session, then count the calls."""
-        self._test(calls)
-        self._count(calls)
+    def run(self, steps: Sequence[Step]) -> None:
+        """Test the tracks by the steps of the session, then count the steps."""
+        self._test(steps)
+        self._count(steps)
 
-    def _test(self, calls: Sequence[CallResult]) -> None:
+    def _test(self, steps: Sequence[Step]) -> None:
         tested = set[Precondition]()
-        for call in calls:
-            for precondition in call.preconditions:
+        for step in steps:
+            for precondition in step.preconditions:
                 is_state = precondition.template in STATE_TEMPLATES
                 track = self.tracks.get(precondition, Track())
                 is_known = is_state or (track.failed and precondition not in tested)
-                is_blamed = call.blamed(precondition)
+                if precondition in self.again:
+                    continue  # the session itself would test what it has added
+                is_blamed = step.blamed(precondition) != ""
                 # A call that failed otherwise tests nothing.
-                if not is_known or call.failed is None or call.failed > is_blamed:
-                    continue
-                tested.add(precondition)
-                self._add_test(Form.of(precondition, track), held=is_blamed)
+                failed_otherwise = bool(step.errors) and not is_blamed
+                if is_known and not failed_otherwise:
+                    tested.add(precondition)
+                    self._add_test(Form.of(precondition, track), held=is_blamed)
 
     def _add_test(self, form: Form, *, held: bool) -> None:
         for tested_form in (form, form.pooled):
             if tested_form is not None:
                 self.tests[tested_form] += Tests(float(held), 1.0)
 
-    def _count(self, calls: Sequence[CallResult]) -> None:
-        blamed = set[Precondition]()
-        for call in calls:
-            for precondition in call.preconditions:
+    def _count(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            for precondition in step.preconditions:
                 track = self.tracks.get(precondition, Track())
-                if call.blamed(precondition):
-                    again = precondition in blamed
+                if step.blamed(precondition):
+                    again = precondition in self.again or precondition in self.blamed
                     self.tracks[precondition] = track.after_failure(again=again)
-                    self.lines[precondition] = call.errors[0]
-                    blamed.add(precondition)
-                elif call.failed is False:
+                    self.blamed[precondition] = step
+                elif not step.errors:
                     self.tracks[precondition] = track.after_pass()

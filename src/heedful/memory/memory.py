@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful import telemetry
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.action import ActionHistory, action
+from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import (
     Briefing,
     Tell,
@@ -75,11 +75,11 @@ from heedful.memory.vectors import (
 from heedful.models import installed_embedder
 from heedful.models.contract import Embedder, Message
 from heedful.redact import mask_personal, redact
-from heedful.store import episodes as episode_store
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
+from heedful.store import preconditions as precondition_store
 from heedful.store import quarantine as quarantine_store
 from heedful.store.store import Store
 from heedful.validation import (
@@ -313,15 +313,15 @@ class Memory:
         return await self.store.read(self.scope, pattern_store.find, pattern, lines)
 
     async def before(
-        self, tool: str, arguments: Mapping[str, Any] | str
+        self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
     ) -> ActionHistory:
-        """Return how this action failed before and what fixed it.
+        """Return the failures that this call surely has, and what fixed them.
 
-        The history is empty if the action worked since. Ask before a tool runs.
-        `arguments` are the arguments of the call as data, or the text of a command.
-        A failure of another action also counts if its error named a part that this
-        action has, in at least 3 runs. All reads use an index. Raises InvalidInput,
-        StoreError.
+        Ask before a tool runs. `arguments` are the arguments of the call as data, or
+        the text of a command; paths are those of the repository in `folder`. A failure
+        is told if calls that took the same for granted failed, and tests by finished
+        sessions show that calls with such a record fail again. All reads use an index.
+        Raises InvalidInput, StoreError.
         """
         check_texts(tool=tool)
         if not isinstance(arguments, str | Mapping):
@@ -329,7 +329,11 @@ class Memory:
                 "arguments", arguments, "a mapping, or the text of a command"
             )
         return await self.store.read(
-            self.scope, episode_store.failures_of, action(tool, arguments)
+            self.scope,
+            precondition_store.history_of,
+            tool,
+            arguments,
+            folder=folder,
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:

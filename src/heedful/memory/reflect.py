@@ -28,7 +28,7 @@ from heedful.errors import (
     ModelError,
     StoreError,
 )
-from heedful.lessons.action import Step, action
+from heedful.lessons.action import action
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
@@ -42,6 +42,13 @@ from heedful.lessons.lesson import (
     check_trust,
     release_command,
 )
+from heedful.lessons.preconditions import (
+    FORGETTING_CODES,
+    SessionState,
+    arguments_of,
+    preconditions_of,
+)
+from heedful.lessons.reliability import Step
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import (
     QuarantinedLesson,
@@ -68,7 +75,15 @@ from heedful.memory.wording import by_rules
 from heedful.models.contract import Model
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
-from heedful.store import dreams, episodes, exposures, lessons, patterns, versions
+from heedful.store import (
+    dreams,
+    episodes,
+    exposures,
+    lessons,
+    patterns,
+    preconditions,
+    versions,
+)
 from heedful.store.connection import Db, resumable, storable
 from heedful.store.quarantine import quarantined, release_trusted
 from heedful.store.records import StoredEpisode
@@ -714,39 +729,52 @@ def _stronger(importance: float) -> float:
 
 
 def steps_of(
-    run: Course, failed: Collection[int] = (), errors: Mapping[int, str] | None = None
+    run: Course,
+    failed: Collection[int] = (),
+    errors: Mapping[int, Sequence[str]] | None = None,
+    *,
+    folder: str = "",
 ) -> tuple[Step, ...]:
-    """Return the steps of a run that have a result.
+    """Return the steps of a run that have a result, without those a person refused.
 
     Those of the `failed` calls have 1 as their `lesson`, to be replaced by the id of
-    the lesson about them. `errors` are the errors by call, by default the error line of
-    each failure.
+    the lesson about them. `errors` are the error lines by call, by default the one that
+    names each failure. Paths below the `folder` of the repository are relative to it.
     """
     steps: list[Step] = []
     state = ""
+    session = SessionState()
     for position, event in enumerate(run.events):
+        if event.type == "system_event" and event.code in FORGETTING_CODES:
+            session = SessionState()
         result = run.result[position]
-        if event.type != "tool_call" or not event.tool or not result:
+        is_step = event.type == "tool_call" and event.tool and result
+        if not is_step or position in run.refused:
             continue
 
+        assert result is not None
         if errors is not None:
-            error = errors.get(position, "")
+            error_texts = tuple(errors.get(position, ()))
         else:
             failure = run.failure[position] or run.failure[result]
-            error = error_line(failure) if failure else ""
+            error_texts = (error_line(failure),) if failure else ()
 
-        step_action = action(event.tool, given_to(event))
+        arguments = arguments_of(given_to(event))
+        surroundings = session.surroundings(arguments, folder)
         steps.append(
             Step(
-                step_action,
-                error,
+                preconditions_of(event.tool, arguments, surroundings),
+                error_texts,
                 lesson=int(position in failed),
                 state=state,
                 at=run.events[result].at or 0,
             )
         )
+        if not error_texts:
+            session = session.after_pass(arguments, folder)
 
-        call = clean(f"{event.tool}: {step_action.text}", MAX_PREVIOUS_STEP_CHARS)
+        text = action(event.tool, given_to(event)).text
+        call = clean(f"{event.tool}: {text}", MAX_PREVIOUS_STEP_CHARS)
         state = f"after {call}"
     return tuple(steps)
 
@@ -807,7 +835,7 @@ def _record(
     # A step that the lessons are about has 1 as its lesson so far, another step 0.
     lesson_id = answers[0].id
     steps = [replace(step, lesson=lesson_id) if step.lesson else step for step in steps]
-    episodes.record_steps(db, scope, new_lessons[0].source, steps)
+    preconditions.record_steps(db, scope, new_lessons[0].source, steps)
 
     for answer, lesson in zip(answers, new_lessons, strict=True):
         if lesson.kind == "strategy":

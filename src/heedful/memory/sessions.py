@@ -21,10 +21,10 @@ from heedful.lessons import trust as trusts
 from heedful.lessons.action import (
     MEND_HEADING,
     QUOTED_TEXT_PATTERN,
-    action,
     command_of,
 )
 from heedful.lessons.lesson import Lesson, Remembered, Trust
+from heedful.lessons.preconditions import whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
@@ -197,7 +197,13 @@ async def learn_session(
 
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
     answers = await write_lessons(
-        memory, lessons, episodes.record_session, digest, head, study.actions
+        memory,
+        lessons,
+        episodes.record_session,
+        digest,
+        head,
+        study.source,
+        study.actions,
     )
 
     digests = [lesson.signature.digest for lesson in lessons]
@@ -251,6 +257,7 @@ class _SessionStudy:
     def __init__(self, episode: Episode, root: str = "") -> None:
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
+        self.source = f"episode:{self.name}"[:200]
         self.run = trace.course(episode)
         self.events = self.run.events
         self.origins = origins.Origins(self.run)
@@ -275,11 +282,12 @@ class _SessionStudy:
         self.edits = {n: text for n, text in edits.items() if text}
 
         self.cases = list(self._find_mistakes())
-        first_errors = {n: errors[0] for n, errors in self.errors.items()}
         end = len(self.events)
         self.actions = tuple(
             replace(step, state=self.particulars.leave_out(step.state, end))
-            for step in steps_of(self.run, errors=first_errors)
+            for step in steps_of(
+                self.run, errors=self.errors, folder=self.particulars.root
+            )
         )
 
     def _find_failures(self) -> dict[int, str]:
@@ -441,13 +449,15 @@ class _SessionStudy:
             new_words={**first_words, **new_words},
             steps={failed, *tries, end},
             edits=set(edits),
-            remedy="" if edits or end == failed else self._action_digest(end),
+            remedy="" if edits or end == failed else self._command_digest(end),
         )
 
-    def _action_digest(self, step: int) -> str:
-        """Return the digest by which the action of a step is found again."""
-        event = self.events[step]
-        return action(event.tool, trace.given_to(event)).whole
+    def _command_digest(self, step: int) -> str:
+        """Return the digest by which the command of a step is found; "" without one."""
+        command = command_of(trace.given_to(self.events[step]))
+        if not command:
+            return ""
+        return whole_command(command, self.particulars.root).digest
 
     def _files_of(self, case: _MistakeCase) -> dict[str, str]:
         """Return the digests of the files that a mistake is about, by their paths.
@@ -708,7 +718,7 @@ class _SessionStudy:
             trust=trust,
             importance=importance,
             meta=meta,
-            source=f"episode:{self.name}"[:200],
+            source=self.source,
             sources=tuple(sources),
         )
 

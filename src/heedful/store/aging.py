@@ -1,6 +1,6 @@
 """What makes a lesson old: a remedy that failed itself, and the files it is about.
 
-The `meta` of a lesson from a session has the digest of the action that put its failure
+The `meta` of a lesson from a session has the digest of the command that put its failure
 right as `remedy`, and the digests of its files by their paths as `files`.
 """
 
@@ -36,7 +36,8 @@ def has_failed_remedy(db: Db, scope: Scope, id: int) -> bool:
     if not remedy:
         return False
     key = {**key_of(scope), "digest": remedy}
-    return bool(db.select("1", "action", key, "and worked < failed limit 1"))
+    has_failed = db.select("1", "blame", key, "limit 1")
+    return bool(has_failed and db.select("1", "precondition", {**key, "since": 0}))
 
 
 def without_failed_remedy(

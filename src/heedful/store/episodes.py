@@ -15,18 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
-from heedful.lessons.action import (
-    MEND_HEADING,
-    Action,
-    ActionHistory,
-    KnownFailure,
-    Step,
-    action,
-)
+from heedful.lessons.action import MEND_HEADING, Action, action
 from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
-from heedful.store import aging, exposures, lessons
+from heedful.store import lessons, preconditions
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -42,7 +35,7 @@ from heedful.store.connection import (
 from heedful.traces.episode import Event, Limits, clean_event
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
-    from heedful.lessons.lesson_check import LessonCheck
+    from heedful.lessons.reliability import Step
     from heedful.store.records import EpisodeState, StoredEpisode
     from heedful.traces.spans import Piece
 
@@ -237,6 +230,7 @@ def record_session(
     scope: Scope,
     digest: str,
     head: Mapping[str, str],
+    source: str,
     steps: Sequence[Step],
     new_lessons: Sequence[Lesson],
     *,
@@ -248,8 +242,9 @@ def record_session(
     A lesson counts once a session. One that comes back in another session becomes more
     important.
 
-    `head` is the name, the session and the outcome. `most` and `quota` are limits as in
-    `exposures.remember`. Raises InvalidInput, QuotaExceeded.
+    `head` is the name, the session and the outcome, and `source` names the session in
+    what derives from it. `most` and `quota` are limits as in `exposures.remember`.
+    Raises InvalidInput, QuotaExceeded.
     """
     now = time.time()
     row = {
@@ -274,12 +269,10 @@ def record_session(
     }
     linked_steps = []
     for step in steps:
-        lesson_id = lesson_ids.get(signature("", step.error).digest, 0)
-        linked_steps.append(replace(step, lesson=lesson_id))
-    # Without a lesson no failure is recorded, only what worked.
-    run = new_lessons[0].source if new_lessons else ""
-    record_steps(db, scope, run, linked_steps)
-
+        digests = [signature("", error).digest for error in step.errors]
+        ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
+        linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
+    preconditions.record_steps(db, scope, source, linked_steps)
     return answers
 
 
@@ -617,133 +610,6 @@ def _insert_spans(
     db.send("upsert_trace", values)
 
 
-def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
-    """Record the steps of one run: what failed, and what worked after a failure.
-
-    `source` names the run, so that it counts once and can be revoked. A step without a
-    time counts as happening now. A run may be recorded again when it is longer.
-    """
-    now = time.time()
-    # When each action worked last, by its digest; 0 if it failed at its last step.
-    worked = dict[str, float]()
-    for step in steps:
-        time_worked = 0.0 if step.error else min(step.at or now, now)
-        for digest in step.action.digests(step.error):
-            worked[digest] = time_worked
-
-    # One statement for all actions that worked at the same time.
-    by_time = defaultdict[float, list[str]](list)
-    for digest, time_worked in worked.items():
-        by_time[time_worked].append(digest)
-    for time_worked, digests in sorted(by_time.items()):
-        values = {"digests": json.dumps(digests), "at": time_worked}
-        db.send("actions_worked", {**key_of(scope), **values})
-
-    for step in steps:
-        if not (step.error and step.lesson):
-            continue
-        values = {
-            **key_of(scope),
-            "lesson_id": step.lesson,
-            "source": storable(source),
-            "state": storable(step.state),
-            "failed": min(step.at or now, now),
-        }
-        for digest in step.action.digests(step.error):
-            values |= {"digest": digest, "worked": worked[digest]}
-            db.send("insert_action", values)
-
-
-# A part of an action is announced after it failed in this many runs: on recorded
-# sessions, 2 runs announce the wrong failure in 15 % of the cases, 3 in 10 %.
-MIN_ANNOUNCED_RUNS = 3
-
-
-# At most this many failures are read, newest first, and as many lessons about them.
-MAX_READ_FAILURES = 500
-
-
-MAX_READ_LESSONS = 10
-
-
-# An answer has at most this many failures.
-MAX_ANNOUNCED_FAILURES = 3
-
-
-def failures_of(db: Db, scope: Scope, action: Action) -> ActionHistory:
-    """Return what is known about an action that failed and has not worked since."""
-    rows = db.all(
-        "failed_actions",
-        scope,
-        digests=json.dumps(action.digests()),
-        whole=action.whole,
-        least=MIN_ANNOUNCED_RUNS,
-        read=MAX_READ_FAILURES,
-        limit=MAX_READ_LESSONS,
-    )
-
-    failures = list[KnownFailure]()
-    fixes = set[str]()  # the same fix is told once
-    waiting = set[int]()
-    for failure in rows:
-        lesson = None
-        rule = None
-        for row in db.all("lesson_and_rules", scope, id=failure["id"]):
-            if row["entry"]:
-                waiting.add(row["entry"])  # its text waits in quarantine
-            elif row["own"]:
-                lesson = row
-            else:
-                rule = row
-        if lesson is None or len(failures) >= MAX_ANNOUNCED_FAILURES:
-            continue
-        known_failure = _known_failure(failure, lesson, rule)
-        if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
-            known_failure = replace(known_failure, fix="")
-        if known_failure.fix not in fixes:
-            failures.append(known_failure)
-            fixes.update({known_failure.fix} - {""})
-
-    return ActionHistory(
-        tuple(failures),
-        tuple(sorted(waiting)),
-        checks=_checks_of(db, scope, action),
-    )
-
-
-def _checks_of(db: Db, scope: Scope, action: Action) -> tuple[LessonCheck, ...]:
-    """Return the checks of lessons that find something in an action."""
-    return tuple(
-        check
-        for check in exposures.active_checks(db, scope, calls=True)
-        if check.judges_tool(action.tool) and check.judge(action.text)
-    )
-
-
-def _known_failure(failure: Row, lesson: Row, rule: Row | None) -> KnownFailure:
-    """Return a failure with its lesson; a `rule` about it says how to avoid it.
-
-    Without a rule, the part of the lesson below `MEND_HEADING` says how to avoid it.
-    """
-    if rule is None:
-        best = lesson
-        wrong, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
-    else:
-        best = rule
-        wrong = lesson["text"]
-        fix = rule["text"]
-
-    return from_row(
-        KnownFailure,
-        failure,
-        what=wrong,
-        fix=fix,
-        lesson=failure["id"],
-        trust=best["trust"],
-        lesson_state=best["state"],
-    )
-
-
 # A scope keeps at most this many events of sessions.
 MAX_SESSION_EVENTS = 20_000
 
@@ -751,9 +617,15 @@ MAX_SESSION_EVENTS = 20_000
 @holds()
 @resumable(result=None)
 def append_events(
-    db: Db, scope: Scope, session: str, events: Sequence[Mapping[str, Any]]
+    db: Db,
+    scope: Scope,
+    session: str,
+    events: Sequence[Mapping[str, Any]],
+    root: str = "",
 ) -> None:
     """Add events to a session; each is a row as `event_row` returns it.
+
+    `root` is the folder of the repository.
 
     If a scope has more than `MAX_SESSION_EVENTS`, deletes a tenth of them: those of the
     sessions that were used longest ago.
@@ -761,6 +633,7 @@ def append_events(
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
+        preconditions.follow(db, scope, session, event, root)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
@@ -776,6 +649,7 @@ EVENT_RECORD_FIELDS = (
     "error",
     "agent",
     "origin",
+    "code",
 )
 
 
@@ -868,5 +742,7 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
 @holds()
 @resumable(result=None)
 def forget_session(db: Db, scope: Scope, session: str) -> None:
-    """Delete the events of a session."""
-    db.delete("event", {**key_of(scope), "session": storable(session)})
+    """Delete the events and the marks of a session."""
+    key = {**key_of(scope), "session": storable(session)}
+    db.delete("event", key)
+    db.delete("session_mark", key)

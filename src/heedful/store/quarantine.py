@@ -416,7 +416,8 @@ def _forget_sources(
     examples = db.run("delete_examples", values).fetchall()
     key = {"tenant": values["tenant"], "project": values["project"]}
     for source in sources:
-        db.delete("action", {**key, "source": source})
+        for table in ("blame", "replayed"):
+            db.delete(table, {**key, "source": source})
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 

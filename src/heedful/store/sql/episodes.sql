@@ -84,34 +84,63 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
 -- name: raise_importance
 update lesson set importance = max(importance, :least) where id = :id;
 
--- name: actions_worked
--- These actions worked after they had failed.
-update action set worked = :at
-where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
-  and worked < failed and failed <= :at;
+-- name: tracks
+-- What became of the calls with these preconditions; those of :source count as again.
+select digest, passed, since, (
+  select count(*) from blame b where b.tenant = p.tenant and b.project = p.project and b.digest = p.digest) as failed, (
+  select count(*) from blame b
+  where b.tenant = p.tenant and b.project = p.project and b.digest = p.digest and b.source = :source) as again
+from precondition p
+where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
 
--- name: insert_action
--- An action that failed in a run; a longer record of the same run replaces the times.
-insert into action (tenant, project, digest, lesson_id, source, state, failed, worked)
-values (:tenant, :project, :digest, :lesson_id, :source, :state, :failed, :worked)
-on conflict (tenant, project, digest, lesson_id, source) do update
-set state = excluded.state, failed = max(action.failed, excluded.failed), worked = max(action.worked, excluded.worked);
+-- name: count_precondition
+insert into precondition (tenant, project, digest, template, words, passed, since)
+values (:tenant, :project, :digest, :template, :words, :passed, :since)
+on conflict (tenant, project, digest) do update set passed = excluded.passed, since = excluded.since,
+  template = case when excluded.template = '' then precondition.template else excluded.template end,
+  words = case when excluded.template = '' then precondition.words else excluded.words end;
 
--- name: failed_actions
--- The lessons about an action, or a part of it, that has not worked since; :whole is the digest of the whole action.
-with newest as (
-  select digest, lesson_id, state, failed from action
-  where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and worked < failed
-  order by failed desc limit :read
-), counted as (
-  select lesson_id, digest, count(*) as runs, max(failed) as failed from newest group by lesson_id, digest
-)
-select lesson_id as id, max(case when digest = :whole then 1 else 0 end) as whole, max(runs) as runs,
-       max(failed) as failed, (
-         select n.state from newest n where n.lesson_id = counted.lesson_id order by n.failed desc limit 1) as state
-from counted group by lesson_id
-having max(case when digest = :whole then 1 else 0 end) = 1 or max(runs) >= :least
-order by whole desc, runs desc, id desc limit :limit;
+-- name: blame
+-- A longer record of the same run replaces the error.
+insert into blame (tenant, project, digest, source, lesson_id, error, state, failed)
+values (:tenant, :project, :digest, :source, :lesson_id, :error, :state, :failed)
+on conflict (tenant, project, digest, source) do update set lesson_id = coalesce(excluded.lesson_id, blame.lesson_id),
+  error = excluded.error, state = excluded.state, failed = excluded.failed;
+
+-- name: count_test
+insert into precondition_test (tenant, project, form, held, tested) values (:tenant, :project, :form, :held, :tested)
+on conflict (tenant, project, form) do update set
+  held = precondition_test.held + excluded.held, tested = precondition_test.tested + excluded.tested;
+
+-- name: replayed
+insert into replayed (tenant, project, source, steps) values (:tenant, :project, :source, :steps)
+on conflict (tenant, project, source) do update set steps = excluded.steps;
+
+-- name: last_blame
+-- The newest failure because of each precondition.
+select digest, lesson_id, error, state, failed from (
+  select digest, lesson_id, error, state, failed,
+         row_number() over (partition by digest order by failed desc, source desc) as place
+  from blame where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
+) as ranked where place = 1;
+
+-- name: read_marks
+select mark from session_mark
+where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));
+
+-- name: count_reads
+select count(*) as n from session_mark
+where tenant = :tenant and project = :project and session = :session and mark >= 'read ' and mark < 'read!';
+
+-- name: forget_reads
+delete from session_mark
+where tenant = :tenant and project = :project and session = :session and mark >= 'read ' and mark < 'read!';
+
+-- name: call_of
+-- The call of a result, by its id.
+select record from event
+where tenant = :tenant and project = :project and session = :session and call = :call and type = 'tool_call'
+order by n desc limit 1;
 
 -- name: lesson_and_rules
 -- The lesson, or else the lesson that it became, and the rules of both; the newest rule is last.

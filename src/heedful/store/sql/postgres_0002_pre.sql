@@ -13,7 +13,6 @@ alter table reflection rename to lesson;
 alter sequence reflection_id_seq rename to lesson_id_seq;
 alter table occurrence rename column reflection to lesson_id;
 alter table example rename column reflection to lesson_id;
-alter table action rename column reflection to lesson_id;
 alter table moved rename column lesson to lesson_id;
 
 alter table lesson drop constraint reflection_state_check;
@@ -83,6 +82,83 @@ create table trial (
 );
 alter table trial enable row level security;
 create policy of_tenant on trial using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- What calls take for granted has another digest: it is learnt anew.
+drop table action;
+
+-- What calls of agents take for granted, by `digest`: how many calls `passed`, and how many `since` one failed because of
+-- it. If one did, its `template` and its `words` (JSON) are known.
+create table precondition (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  digest text collate "C" not null,
+  template text collate "C" not null default '',
+  words text collate "C" not null default '[]',
+  passed bigint not null default 0,
+  since bigint not null default 0,
+  primary key (tenant, project, digest)
+);
+alter table precondition enable row level security;
+create policy of_tenant on precondition using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- A run in which a call failed because of what it took for granted: the last `error`, the lesson about it, if any, and the
+-- `state` in which it failed. `source` names the run.
+create table blame (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  digest text collate "C" not null,
+  source text collate "C" not null,
+  lesson_id bigint references lesson (id) on delete cascade,
+  error text collate "C" not null,
+  state text collate "C" not null,
+  failed double precision not null,
+  primary key (tenant, project, digest, source)
+);
+create index blame_lesson on blame (lesson_id);
+create index blame_source on blame (tenant, project, source);
+alter table blame enable row level security;
+create policy of_tenant on blame using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
+-- sessions that had ended, so many `held`.
+create table precondition_test (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  form text collate "C" not null,
+  held double precision not null,
+  tested double precision not null,
+  primary key (tenant, project, form)
+);
+alter table precondition_test enable row level security;
+create policy of_tenant on precondition_test using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- How many steps of a run are counted in these tables.
+create table replayed (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  source text collate "C" not null,
+  steps bigint not null,
+  primary key (tenant, project, source)
+);
+alter table replayed enable row level security;
+create policy of_tenant on replayed using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- What has happened in the session of an agent that has not ended: 'read …', a file; 'passed …' and 'told …', a
+-- precondition. All of them are digests.
+create table session_mark (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  session text collate "C" not null,
+  mark text collate "C" not null,
+  primary key (tenant, project, session, mark)
+);
+alter table session_mark enable row level security;
+create policy of_tenant on session_mark using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
 -- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The

@@ -127,23 +127,67 @@ alter table new_example rename to example;
 create index example_held on example (scope) where state = 'quarantined';
 create index example_oldest on example (scope, at, id) where indexed;
 
-create table new_action (
+-- What calls take for granted has another digest: it is learnt anew.
+drop table action;
+
+-- What calls of agents take for granted, by `digest`: how many calls `passed`, and how many `since` one failed because of
+-- it. If one did, its `template` and its `words` (JSON) are known.
+create table precondition (
   tenant text not null,
   project text not null,
   digest text not null,
-  lesson_id integer not null references lesson (id) on delete cascade,
+  template text not null default '',
+  words text not null default '[]',
+  passed integer not null default 0,
+  since integer not null default 0,
+  primary key (tenant, project, digest)
+) without rowid;
+
+-- A run in which a call failed because of what it took for granted: the last `error`, the lesson about it, if any, and the
+-- `state` in which it failed. `source` names the run.
+create table blame (
+  tenant text not null,
+  project text not null,
+  digest text not null,
   source text not null,
+  lesson_id integer references lesson (id) on delete cascade,
+  error text not null,
   state text not null,
   failed real not null,
-  worked real not null default 0,
-  primary key (tenant, project, digest, lesson_id, source)
+  primary key (tenant, project, digest, source)
 ) without rowid;
-insert into new_action (tenant, project, digest, lesson_id, source, state, failed, worked)
-select tenant, project, digest, reflection, source, state, failed, worked from action;
-drop table action;
-alter table new_action rename to action;
-create index action_lesson on action (lesson_id);
-create index action_source on action (tenant, project, source);
+create index blame_lesson on blame (lesson_id);
+create index blame_source on blame (tenant, project, source);
+
+-- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
+-- sessions that had ended, so many `held`.
+create table precondition_test (
+  tenant text not null,
+  project text not null,
+  form text not null,
+  held real not null,
+  tested real not null,
+  primary key (tenant, project, form)
+) without rowid;
+
+-- How many steps of a run are counted in these tables.
+create table replayed (
+  tenant text not null,
+  project text not null,
+  source text not null,
+  steps integer not null,
+  primary key (tenant, project, source)
+) without rowid;
+
+-- What has happened in the session of an agent that has not ended: 'read …', a file; 'passed …' and 'told …', a
+-- precondition. All of them are digests.
+create table session_mark (
+  tenant text not null,
+  project text not null,
+  session text not null,
+  mark text not null,
+  primary key (tenant, project, session, mark)
+) without rowid;
 
 create table new_moved (
   n integer primary key,

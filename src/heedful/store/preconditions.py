@@ -1,0 +1,381 @@
+"""Store what calls of agents take for granted, and what became of such calls.
+
+A finished run is replayed once: it tests what was known, and adds to it. Of a run that
+is recorded again when it is longer, only the new steps count. While a session goes on,
+marks say which files it has read, and which of its preconditions passed or were told.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from heedful.lessons.action import (
+    MEND_HEADING,
+    Action,
+    ActionHistory,
+    KnownFailure,
+    action,
+)
+from heedful.lessons.lesson import Scope, digest_of
+from heedful.lessons.preconditions import (
+    FORGETTING_CODES,
+    Precondition,
+    Surroundings,
+    arguments_of,
+    describe,
+    preconditions_of,
+    touched_path,
+)
+from heedful.lessons.reliability import (
+    MIN_SPOKEN_BOUND,
+    Form,
+    Replay,
+    Step,
+    Tests,
+    Track,
+    lower_bound,
+)
+from heedful.lessons.shipped_tests import SHIPPED_TESTS
+from heedful.redact import redact
+from heedful.store import aging, exposures
+from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson_check import LessonCheck
+
+# An answer has at most this many failures.
+MAX_ANNOUNCED_FAILURES = 3
+MAX_BLAME_CHARS = 400
+MAX_RUN_NAME_CHARS = 200
+MAX_BLAME_STATE_CHARS = 300
+
+
+def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Replay the steps of one run; `source` names it, so that it can be revoked.
+
+    A step without a time counts as happening now.
+    """
+    source = storable(source)
+    key = {**key_of(scope), "source": source}
+    counted = 0
+    for row in db.select("steps", "replayed", key):
+        counted = row["steps"]
+    new_steps = steps[counted:]
+    if not new_steps:
+        return
+
+    preconditions = {
+        precondition.digest: precondition
+        for step in new_steps
+        for precondition in step.preconditions
+    }
+    rows = db.all("tracks", scope, digests=_json(preconditions), source=source)
+    tracks = {preconditions[row["digest"]]: _track_of(row) for row in rows}
+    again = frozenset(preconditions[row["digest"]] for row in rows if row["again"])
+    replay = Replay(tracks=tracks, again=again)
+    replay.run(new_steps)
+
+    _write_replay(db, scope, source, replay)
+    db.send("replayed", {**key, "steps": len(steps)})
+
+
+def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
+    """Write what a run adds."""
+    now = time.time()
+    for precondition, track in replay.tracks.items():
+        values = {
+            **key_of(scope),
+            "digest": precondition.digest,
+            "template": "",
+            "words": "[]",
+            "passed": track.passed,
+            "since": track.since,
+        }
+        if track.failed:
+            words = [storable(word) for word in precondition.words]
+            values |= {"template": precondition.template, "words": json.dumps(words)}
+        db.send("count_precondition", values)
+
+    for precondition, step in replay.blamed.items():
+        error = redact(step.blamed(precondition))
+        values = {
+            **key_of(scope),
+            "digest": precondition.digest,
+            "source": source,
+            "lesson_id": step.lesson or None,
+            "error": storable(error)[:MAX_BLAME_CHARS],
+            "state": storable(step.state)[:MAX_BLAME_STATE_CHARS],
+            "failed": min(step.at or now, now),
+        }
+        db.send("blame", values)
+
+    for form, tests in replay.tests.items():
+        values = {
+            **key_of(scope),
+            "form": json.dumps(astuple(form)),
+            "held": tests.held,
+            "tested": tests.tested,
+        }
+        db.send("count_test", values)
+
+
+def _track_of(row: Row) -> Track:
+    """Return the track in a row of the statement `tracks`."""
+    return Track(failed=row["failed"], since=row["since"], passed=row["passed"])
+
+
+def _json(values: Iterable[str]) -> str:
+    return json.dumps(list(values))
+
+
+def read_tests(db: Db, scope: Scope) -> dict[Form, Tests]:
+    """Return the tests that sessions of the scope have made."""
+    tests = {}
+    for row in db.select("form, held, tested", "precondition_test", key_of(scope)):
+        *counts, variant = json.loads(row["form"])
+        form = Form(*counts, tuple(variant))
+        tests[form] = Tests(row["held"], row["tested"])
+    return tests
+
+
+def history_of(
+    db: Db,
+    scope: Scope,
+    tool: str,
+    arguments: Mapping[str, Any] | str,
+    *,
+    session: str = "",
+    folder: str = "",
+) -> ActionHistory:
+    """Return the failures that a call surely has, because of what it takes for granted.
+
+    The surest come first. In a `session`, what passed or was told there is left out. If
+    the lesson about a failure waits in quarantine, its error and its fix are left out.
+    """
+    fields = arguments_of(arguments)
+    surroundings = Surroundings(folder)
+    if session:
+        surroundings = surroundings_of(db, scope, session, fields, folder)
+    preconditions = preconditions_of(tool, fields, surroundings)
+    if session:
+        quiet = _quiet_digests(db, scope, session, preconditions)
+        preconditions = tuple(p for p in preconditions if p.digest not in quiet)
+
+    # What only this session taught is no news to it.
+    own = storable(f"episode:{session}"[:MAX_RUN_NAME_CHARS]) if session else ""
+    sure = _sure_failures(db, scope, preconditions, own)[:MAX_ANNOUNCED_FAILURES]
+    blames = {}
+    if sure:
+        digests = _json(failure.precondition.digest for failure in sure)
+        rows = db.all("last_blame", scope, digests=digests)
+        blames = {row["digest"]: row for row in rows}
+
+    failures = list[KnownFailure]()
+    fixes = set[str]()
+    waiting = set[int]()
+    for failure in sure:
+        blame = blames.get(failure.precondition.digest)
+        known, waits = _known_failure(db, scope, failure, blame)
+        waiting |= waits
+        # The same fix is told once.
+        if known is not None and known.fix not in fixes:
+            failures.append(known)
+            fixes.update({known.fix} - {""})
+    return ActionHistory(
+        tuple(failures),
+        tuple(sorted(waiting)),
+        checks=_checks_of(db, scope, action(tool, arguments)),
+    )
+
+
+def _checks_of(db: Db, scope: Scope, called: Action) -> tuple[LessonCheck, ...]:
+    """Return the checks of lessons that find something in an action."""
+    return tuple(
+        check
+        for check in exposures.active_checks(db, scope, calls=True)
+        if check.judges_tool(called.tool) and check.judge(called.text)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SureFailure:
+    """A precondition because of which at least the share `bound` of calls fails."""
+
+    precondition: Precondition
+    track: Track
+    bound: float
+
+
+def _sure_failures(
+    db: Db, scope: Scope, preconditions: Sequence[Precondition], own: str
+) -> list[_SureFailure]:
+    """Return those of the preconditions that may be told, the surest first.
+
+    Failures of the run `own` do not count.
+    """
+    tracks = {}
+    by_digest = {precondition.digest: precondition for precondition in preconditions}
+    for row in db.all("tracks", scope, digests=_json(by_digest), source=own):
+        track = _track_of(row)
+        failed = track.failed - row["again"]
+        tracks[by_digest[row["digest"]]] = replace(track, failed=failed)
+
+    forms = {}
+    for precondition in preconditions:
+        form = Form.of(precondition, tracks.get(precondition, Track()))
+        if form.failed or form.variant:
+            forms[precondition] = form
+    if not forms:
+        return []
+
+    tests = read_tests(db, scope)
+    sure = [
+        _SureFailure(
+            precondition,
+            tracks.get(precondition, Track()),
+            lower_bound(form, tests, SHIPPED_TESTS),
+        )
+        for precondition, form in forms.items()
+    ]
+    spoken = [failure for failure in sure if failure.bound >= MIN_SPOKEN_BOUND]
+    return sorted(spoken, key=lambda failure: failure.bound, reverse=True)
+
+
+def _known_failure(
+    db: Db, scope: Scope, failure: _SureFailure, blame: Row | None
+) -> tuple[KnownFailure | None, set[int]]:
+    """Return what may be told of a failure, and the lessons about it that wait.
+
+    It is None if its lesson was retired. The words of a precondition are those of the
+    call itself, so they may be told though the error waits in quarantine.
+    """
+    known = KnownFailure(
+        0,
+        "",
+        about=describe(failure.precondition),
+        runs=failure.track.failed,
+        passed=failure.track.passed,
+        surely=failure.bound,
+        digest=failure.precondition.digest,
+    )
+    if blame is None:
+        return known, set()
+
+    known = replace(known, state=blame["state"], failed=blame["failed"])
+    if not blame["lesson_id"]:
+        return known, set()
+
+    lesson = None
+    rule = None
+    waiting = set[int]()
+    for row in db.all("lesson_and_rules", scope, id=blame["lesson_id"]):
+        if row["entry"]:
+            waiting.add(row["entry"])
+        elif row["own"]:
+            lesson = row
+        else:
+            rule = row
+    if lesson is None:
+        return (replace(known, state="") if waiting else None), waiting
+
+    known = replace(known, lesson=blame["lesson_id"], what=blame["error"])
+    known = _with_fix(known, failure.precondition, lesson, rule)
+    if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
+        known = replace(known, fix="")
+    return known, waiting
+
+
+def _with_fix(
+    known: KnownFailure, precondition: Precondition, lesson: Row, rule: Row | None
+) -> KnownFailure:
+    """Return a failure with its fix: a `rule`, or else what put the same thing right.
+
+    The lesson may tell of another call that failed with the same error.
+    """
+    best = lesson if rule is None else rule
+    fix = ""
+    if rule is not None:
+        fix = rule["text"]
+    elif precondition.words[0] in lesson["text"]:
+        _, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
+    return replace(known, fix=fix, trust=best["trust"], lesson_state=best["state"])
+
+
+def surroundings_of(
+    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+) -> Surroundings:
+    """Return what is known of a session that goes on, at the time of a call."""
+    path = Surroundings(folder).relative(touched_path(arguments))
+    if not path:
+        return Surroundings(folder)
+
+    key = {**key_of(scope), "session": storable(session)}
+    has_read = bool(db.select("1", "session_mark", {**key, "mark": _read_mark(path)}))
+    (row,) = db.all("count_reads", scope, session=storable(session))
+    return Surroundings(folder, has_read=has_read, reads=row["n"])
+
+
+def _read_mark(path: str) -> str:
+    """Return the mark of a session that has read a file."""
+    return f"read {digest_of('file', path)}"
+
+
+def _quiet_digests(
+    db: Db, scope: Scope, session: str, preconditions: Sequence[Precondition]
+) -> frozenset[str]:
+    """Return the digests of what passed in a session, or was told there."""
+    digests = [precondition.digest for precondition in preconditions]
+    marks = [f"{word} {digest}" for word in ("passed", "told") for digest in digests]
+    rows = db.all("read_marks", scope, session=storable(session), marks=_json(marks))
+    return frozenset(row["mark"].partition(" ")[2] for row in rows)
+
+
+def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
+    """Remember marks of a session."""
+    key = {**key_of(scope), "session": storable(session)}
+    for text in marks:
+        db.insert("session_mark", {**key, "mark": text}, CONFLICT_SKIP_SQL)
+
+
+def follow(
+    db: Db, scope: Scope, session: str, event: Mapping[str, Any], folder: str
+) -> None:
+    """Remember what a new event of a session shows; `event` is a row of it.
+
+    `folder` is the root of the repository.
+    """
+    if event["type"] == "system_event":
+        if json.loads(event["record"])["code"] in FORGETTING_CODES:
+            forget_reads(db, scope, session)
+    elif event["type"] == "tool_response" and event["call"] and not event["failed"]:
+        row = db.one("call_of", scope, session=storable(session), call=event["call"])
+        if row is not None:
+            call = json.loads(row["record"])
+            _mark_passed(db, scope, session, call, folder)
+
+
+def _mark_passed(
+    db: Db, scope: Scope, session: str, call: Mapping[str, Any], folder: str
+) -> None:
+    """Remember what a call of a session that passed shows."""
+    tool = call["tool"]
+    arguments = arguments_of(call["arguments"] or {})
+    surroundings = surroundings_of(db, scope, session, arguments, folder)
+    preconditions = preconditions_of(tool, arguments, surroundings)
+    digests = _json(precondition.digest for precondition in preconditions)
+    rows = db.all("tracks", scope, digests=digests, source="")
+    marks = [f"passed {row['digest']}" for row in rows if row["failed"]]
+
+    path = Surroundings(folder).relative(touched_path(arguments))
+    if path:
+        marks.append(_read_mark(path))
+    mark(db, scope, session, marks)
+
+
+def forget_reads(db: Db, scope: Scope, session: str) -> None:
+    """Forget which files a session has read: it was resumed, or lost its context."""
+    db.send("forget_reads", {**key_of(scope), "session": storable(session)})
