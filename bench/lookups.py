@@ -12,10 +12,11 @@ from statistics import median, quantiles
 from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory
-from heedful.lessons.action import Step, action
 from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.preconditions import Surroundings, preconditions_of
+from heedful.lessons.reliability import Step
 from heedful.lessons.signature import signature
-from heedful.store import episodes, lessons
+from heedful.store import lessons, preconditions
 from heedful.store.connection import Db
 from heedful.store.sqlite import in_file
 
@@ -140,8 +141,10 @@ async def fill(path: str) -> None:
         ]
         answers = lessons.upsert(db, scope, new_lessons, time.time())
         for n, answer in zip(numbers, answers, strict=True):
-            step = Step(action("Bash", command(n)), error(n), lesson=answer.id)
-            episodes.record_steps(db, scope, f"episode:{n}", [step])
+            arguments = {"command": command(n)}
+            assumed = preconditions_of("Bash", arguments, Surroundings())
+            step = Step(assumed, (error(n),), lesson=answer.id)
+            preconditions.record_steps(db, scope, f"episode:{n}", [step])
 
     for begin in range(0, LESSONS, BATCH):
         await store.write(Scope(), write, range(begin, begin + BATCH))

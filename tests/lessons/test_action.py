@@ -3,8 +3,6 @@ stored.
 """
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.lessons.action import action
 
@@ -70,38 +68,6 @@ CALLS = [
 @pytest.mark.parametrize(("first", "second", "same"), CALLS)
 def test_the_same_action_in_other_particulars_or_another_action(first, second, same):
     assert (action(*first).whole == action(*second).whole) == same
-
-
-@pytest.mark.parametrize(
-    ("error", "matching", "missed"),
-    [
-        ("error: unrecognized subcommand 'bun'", "rtk bun lint", "bun lint"),
-        (
-            "Table 'shop.orders' doesn't exist",
-            "select a from orders",
-            "insert into orders",
-        ),
-        ("it failed", "", "rtk bun lint"),
-    ],
-)
-def test_of_a_failed_action_the_name_that_its_error_quotes_is_stored(
-    error, matching, missed
-):
-    failed = action("", "rtk bun test && select count(*) from orders")
-    digests = set(failed.digests(error))
-    assert failed.whole in digests
-    assert not digests & set(action("", missed).digests())
-    assert bool(digests & set(action("", matching).digests())) == bool(matching)
-
-
-@given(
-    st.text(),
-    st.one_of(st.text(), st.dictionaries(st.text(), st.text() | st.integers())),
-    st.text(),
-)
-def test_any_call_and_error_have_digests(tool, arguments, error):
-    call = action(tool, arguments)
-    assert set(call.digests(error)) <= set(call.digests())
 
 
 def test_no_secret_is_in_the_text():

@@ -151,16 +151,16 @@ async def test_before_a_call_a_remedy_that_failed_is_not_offered(
     memory: heedful.Memory,
 ) -> None:
     form = [
-        *step("Bash", "git push", "fatal: no upstream"),
-        *step("Bash", "git push -u origin b"),
+        *step("Bash", "git push --up b", "error: unknown option `up'"),
+        *step("Bash", "git push origin b"),
     ]
     await heedful.learn_session(session("s1", form), memory=memory)
-    [failure] = (await memory.before("Bash", "git push")).failures
-    assert failure.fix == "Bash `git push -u origin b`"
+    [failure] = (await memory.before("Bash", "git push --up b")).failures
+    assert failure.fix == "Bash `git push origin b`"
 
-    broken = step("Bash", "git push -u origin b", "fatal: no such remote")
+    broken = step("Bash", "git push origin b", "fatal: no remote")
     await heedful.learn_session(session("s2", broken), memory=memory)
-    [failure] = (await memory.before("Bash", "git push")).failures
+    [failure] = (await memory.before("Bash", "git push --up b")).failures
     assert failure.fix == ""
 
 

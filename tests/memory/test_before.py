@@ -9,6 +9,7 @@ from heedful.memory.reflect import reflect
 
 pytestmark = pytest.mark.both
 BAD = Event("tool_response", "error: unrecognized subcommand 'bun'")
+WORSE = Event("tool_response", "error: unrecognized subcommand 'npm'")
 OK = Event("tool_response", "3 passed")
 
 
@@ -30,40 +31,40 @@ async def test_a_failure_is_told_with_what_mended_it_once_it_is_released(memory)
         memory, call("git pull"), OK, call("rtk bun test"), BAD, call("bun test"), OK
     )
     warning = await memory.before("Bash", "rtk bun test")
-    assert warning.failures == ()
+    (failure,) = warning.failures
+    assert failure.about == "`bun` with `rtk`"
+    assert failure.what == ""
+    assert failure.fix == ""
     assert warning.release == reflected.release
     await release(memory)
     (failure,) = (await memory.before("shell", {"cmd": "rtk bun test"})).failures
-    assert failure.what == reflected.text
+    assert failure.what == "error: unrecognized subcommand 'bun'"
     assert failure.fix == reflected.strategy.text
     assert failure.runs == 1
-    assert failure.whole is True
+    assert failure.passed == 0
     assert failure.state == "after Bash: git pull"
     assert not await memory.before("Bash", "bun test")
     assert not await Memory(memory.store, Scope("other")).before("Bash", "rtk bun test")
 
 
 async def test_nothing_is_told_after_the_action_has_worked(memory):
-    await run(
-        memory, call("make lint"), BAD, call("make fix"), OK, call("make lint"), OK
-    )
+    await run(memory, call("rtk bun lint"), BAD, call("rtk bun lint"), OK)
     await release(memory)
-    assert not await memory.before("Bash", "make lint")
+    assert not await memory.before("Bash", "rtk bun lint")
+    await run(memory, call("rtk npm test"), WORSE)
+    await release(memory)
+    assert await memory.before("Bash", "rtk npm test")
+    await run(memory, call("rtk npm test"), OK, call("other"), BAD)
+    assert not await memory.before("Bash", "rtk npm test")
+
+
+async def test_another_call_is_told_that_takes_the_same_for_granted(memory):
     await run(memory, call("rtk bun test"), BAD)
     await release(memory)
-    assert await memory.before("Bash", "rtk bun test")
-    await run(memory, call("rtk bun test"), OK, call("other"), BAD)
-    assert not await memory.before("Bash", "rtk bun test")
-
-
-async def test_a_part_of_an_action_is_told_after_three_runs(memory):
-    for name in "abc":
-        assert not await memory.before("Bash", "rtk bun lint")
-        await run(memory, call(f"rtk bun {name}"), BAD)
-        await release(memory)
-    (failure,) = (await memory.before("Bash", "rtk bun lint")).failures
-    assert failure.runs == 3
-    assert failure.whole is False
+    (failure,) = (await memory.before("Bash", "cd app && rtk bun lint")).failures
+    assert failure.runs == 1
+    assert str(failure).startswith("`bun` with `rtk` failed once and never worked")
+    assert not await memory.before("Bash", "rtk lint bun.txt")
 
 
 @pytest.mark.parametrize("action", ["revoke", "clear", "reject"])

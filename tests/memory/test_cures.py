@@ -249,8 +249,11 @@ async def test_people_and_ids_are_left_out(memory: heedful.Memory) -> None:
 async def test_the_step_before_a_failure_has_no_personal_data(
     memory: heedful.Memory,
 ) -> None:
-    await learn(memory, [call("find", BOOKING), fail("make", "make: no rule")])
-    [failure] = (await memory.before("Bash", "make")).failures
+    await learn(
+        memory,
+        [call("find", BOOKING), fail("make app", "make: no rule for target 'app'")],
+    )
+    [failure] = (await memory.before("Bash", "make app")).failures
     assert failure.state.startswith("after find")
     assert "Mia" not in failure.state
     assert "post.test" not in failure.state

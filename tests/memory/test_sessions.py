@@ -509,9 +509,10 @@ async def test_what_the_user_then_forbids_is_a_correction_and_no_mend(
         session(REFUSED, PUSHED, message=message), memory=memory
     )
     assert learnt.corrections == (() if is_correction is None else (message,))
-    failures = (await memory.before("Bash", {"command": PUSH})).failures
-    assert failures
-    assert any(failure.fix for failure in failures) is (is_correction is None)
+    seen = await memory.seen("Bash", "error: failed to push")
+    assert seen.lessons
+    has_mend = any("put it right" in lesson["text"] for lesson in seen.lessons)
+    assert has_mend is (is_correction is None)
 
 
 async def test_only_an_episode_is_learnt():

@@ -7,17 +7,39 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.action import Step, action
+from heedful.lessons.action import action
 from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.preconditions import Precondition
+from heedful.lessons.reliability import Form, FormTests, Step
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import editions, episodes, exposures, lessons, patterns, quarantine
+from heedful.store import (
+    editions,
+    episodes,
+    exposures,
+    lessons,
+    patterns,
+    preconditions,
+    quarantine,
+)
 from heedful.store.records import StoredEpisode
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE
 
 pytestmark = pytest.mark.both
 FAR = 4e9  # seconds since 1970, after any test
+
+
+ABSENT = Precondition("path", ("docs/x.md",))
+ABSENT_ERROR = "docs/x.md does not exist"
+
+
+async def count_failures(store: Any) -> int:
+    """Return in how many runs a Read of the absent file is known to have failed."""
+    history = await store.read(
+        SCOPE, preconditions.history_of, "Read", {"file_path": "docs/x.md"}
+    )
+    return sum(failure.runs for failure in history.failures)
 
 
 def lesson(text: str, **fields: Any) -> Lesson:
@@ -50,20 +72,15 @@ async def test_episodes_and_spans(store):
     await write(episodes.record_failure, "d2", "ModelTimeout")
     assert await read(episodes.state, "d2") == "failed"
     (remembered,) = await write(episodes.record_lessons, "d1", [lesson("it failed")])
-    failed = action("Bash", "ls x")
-    await write(
-        episodes.record_steps,
-        "run",
-        [Step(failed, "no 'x'", lesson=remembered.id), Step(action("", "ls"))],
-    )
-    assert len((await read(episodes.failures_of, failed)).failures) == 1
+    failed = Step((ABSENT,), (ABSENT_ERROR,), lesson=remembered.id)
+    await write(preconditions.record_steps, "run", [failed, Step(())])
+    assert await count_failures(store) == 1
     assert (
         await read(patterns.find, signature("", "?"), [("?", signature("", "?"))])
     ).count == 0
     head = {"name": "a", "session": "s", "outcome": "partial"}
-    session = partial(
-        write, episodes.record_session, "d9", head, [], [lesson("it came back")]
-    )
+    back = [lesson("it came back")]
+    session = partial(write, episodes.record_session, "d9", head, [], back)
     assert len(await session()) == 1
     assert await session() == []
     assert await read(episodes.counts) == {"reflected": 2, "failed": 1, "waiting": 1}
@@ -83,30 +100,21 @@ async def test_episodes_and_spans(store):
     assert not await read(episodes.ended_traces, FAR, FAR)
 
 
-async def test_a_run_that_is_recorded_again_keeps_its_times(store):
-    listing = action("Bash", "ls x")
-    (remembered,) = await store.write(SCOPE, lessons.upsert, [lesson("no x")], 1.0)
-    course = (
-        ("a", 5, 1),
-        ("b", 7, 0),
-        ("a", 5, 0),
-        ("b", 8, 1),
-        ("a", 6, 1),
-        ("a", 9, 0),
-    )
-    # It failed at 5 and 8, and worked at 6, 7 and 9.
-    for run, second, failures in course:
-        step = Step(
-            listing,
-            "no 'x'" if second in (5, 8) else "",
-            lesson=remembered.id,
-            at=second,
-        )
-        await store.write(SCOPE, episodes.record_steps, run, [step])
-        assert (
-            len((await store.read(SCOPE, episodes.failures_of, listing)).failures)
-            == failures
-        )
+async def test_steps_of_a_run_that_is_recorded_again_count_once(store):
+    fails = Step((ABSENT,), (ABSENT_ERROR,))
+    works = Step((ABSENT,))
+    record = partial(store.write, SCOPE, preconditions.record_steps)
+    await record("a", [fails])
+    assert await count_failures(store) == 1
+    await record("a", [fails])
+    assert await count_failures(store) == 1
+    await record("b", [fails])
+    assert await count_failures(store) == 2
+    await record("a", [fails, works])
+    assert await count_failures(store) == 0
+    await record("b", [fails, works, works])
+    tests = await store.read(SCOPE, preconditions.read_tests)
+    assert tests == {Form("path", 1): FormTests(1, 1), Form("", 1): FormTests(1, 1)}
 
 
 async def test_sessions_give_way_whole_and_say_what_a_hook_asks(store, monkeypatch):

@@ -137,7 +137,6 @@ def check_rows(read: Callable[[str], list[Any]]) -> None:
         (1, "no unit in parcel 7"),
         (1, "no unit in parcel 8"),
     ]
-    assert read("select lesson_id, failed from action") == [(1, 3.0)]
     assert read("select example, lesson_id from moved") == [(4, 4)]
     assert read("select child, before from link") == [
         ("error/dddddddddddddddd", "unverified")

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
-from heedful.lessons.action import action
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import redact
@@ -187,7 +186,7 @@ class HookSettings:
 
     `stop` are commands that must exit with 0 before a turn ends; each takes at most
     `seconds`. The turn goes on as long as `policy` allows. With `deny`, an action that
-    failed before is denied once a turn, with the advice as the reason.
+    failed before is denied once a session, with the advice as the reason.
     """
 
     stop: tuple[str, ...] = ()
@@ -518,30 +517,11 @@ async def _before_call(moment: _Moment) -> Reply:
         moment.call,
         moment.subagent,
     )
-    if advice and moment.settings.deny and await _is_first_try(moment):
+    if advice and moment.settings.deny:
         text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
     return moment.advise(advice)
-
-
-async def _is_first_try(moment: _Moment) -> bool:
-    """Return True if the action was not tried since the last message of the user."""
-    action_digest = action(moment.tool, moment.arguments).whole
-    this_call = (moment.tool, moment.call)
-
-    tried = False
-    for event in await moment.run.events():
-        if event["type"] == "user_message":
-            tried = False
-            continue
-
-        call = (event["tool"], event["call"])
-        if event["type"] == "tool_call" and call != this_call:
-            earlier = action(event["tool"], event["arguments"] or {}).whole
-            tried = tried or earlier == action_digest
-
-    return not tried
 
 
 async def _after_call(moment: _Moment) -> Reply:

@@ -28,6 +28,8 @@ _FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"
+    # As git and other old programs quote: `word'.
+    r"|`([^`'\n]{2,120})'"
 )
 
 

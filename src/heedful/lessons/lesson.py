@@ -43,6 +43,8 @@ LESSON_KINDS = ("check", "error", "example", "reflection", "strategy")
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
 # Characters stored of each text of an example: a longer text does not fit into a
 # prompt.
+# The name of a session in a source has at most this many characters with its prefix.
+MAX_SESSION_SOURCE_CHARS = 200
 MAX_EXAMPLE_TEXT_CHARS = 4_000
 
 
@@ -99,6 +101,11 @@ class Signature:
 def short_digest(text: str) -> str:
     """Return the first 16 hex digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def source_of(session: str) -> str:
+    """Return the name of a session as the source of what derives from it."""
+    return f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS]
 
 
 def digest_of(error_type: str, pattern: str) -> str:

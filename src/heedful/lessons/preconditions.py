@@ -49,8 +49,8 @@ FORGETTING_CODES = frozenset({"resume", "clear", "compact", "compact_boundary"})
 # A session has read so many files that one it has not read was not read before it was
 # resumed, either.
 MIN_KNOWN_READS = 5
-MAX_COMMAND_CHARS = 3_000
-MAX_ARGUMENT_CHARS = 60
+MAX_READ_COMMAND_CHARS = 3_000
+MAX_SHORT_ARGUMENT_CHARS = 60
 MAX_WHOLE_COMMAND_CHARS = 300
 # A query, and a name after a word that a table follows.
 _QUERY_PATTERN = re.compile(
@@ -61,7 +61,7 @@ _TABLE_PATTERN = re.compile(
     r"\b(?:from|join|into|update|table|desc|describe)\s+[`\"\[]?([\w.<>]+)",
     re.IGNORECASE,
 )
-_QUOTED_PATTERN = re.compile(r"'[^']*'|\"[^\"]*\"")
+_QUERY_TEXT_PATTERN = re.compile(r"'[^']*'|\"[^\"]*\"")
 _QUERY_WORD_PATTERN = re.compile(r"[A-Za-z_<][\w.>]*")
 # "-count=1", "--tags=e2e": an option with its value.
 _VALUED_OPTION_PATTERN = re.compile(r"--?[A-Za-z][\w-]*=\S+")
@@ -78,9 +78,9 @@ _UNREAD_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _SAME_PATTERN = re.compile(r"\bsame\b|\bidentical\b|\bno changes?\b", re.IGNORECASE)
-_COLUMN_PATTERN = re.compile(r"\bcolumn\b|\bfield\b", re.IGNORECASE)
+_NO_COLUMN_PATTERN = re.compile(r"\bcolumn\b|\bfield\b", re.IGNORECASE)
 # The work itself says no: a numbered place of a file, or a test that failed.
-_WORK_PATTERN = re.compile(r"^\S*\.\w+[:(]\d+|\bFAIL(?:ED|URE)?\b|^\W*not ok\b")
+_OWN_WORK_PATTERN = re.compile(r"^\S*\.\w+[:(]\d+|\bFAIL(?:ED|URE)?\b|^\W*not ok\b")
 
 
 # What an error line must say to blame a template, and the templates that it must name.
@@ -91,7 +91,7 @@ _ERROR_PATTERNS: Mapping[Template, re.Pattern[str]] = {
     "whole file": _SIZE_PATTERN,
     "unread file": _UNREAD_PATTERN,
     "no change": _SAME_PATTERN,
-    "column": _COLUMN_PATTERN,
+    "column": _NO_COLUMN_PATTERN,
 }
 _NAMED_TEMPLATES = frozenset({"word", "table", "column"})
 
@@ -202,18 +202,18 @@ def preconditions_of(
     tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
 ) -> tuple[Precondition, ...]:
     """Return what a call takes for granted, at most `MAX_PRECONDITIONS` of them."""
-    found: dict[Precondition, None] = {}
+    preconditions: dict[Precondition, None] = {}
     for template, *words in _list_words(tool, arguments, surroundings):
-        found[Precondition(template, tuple(words))] = None
-        if len(found) == MAX_PRECONDITIONS:
+        preconditions[Precondition(template, tuple(words))] = None
+        if len(preconditions) == MAX_PRECONDITIONS:
             break
-    return tuple(found)
+    return tuple(preconditions)
 
 
 def _list_words(
     tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
 ) -> Iterator[tuple[Any, ...]]:
-    command = redact(command_of(arguments)[:MAX_COMMAND_CHARS])
+    command = redact(command_of(arguments)[:MAX_READ_COMMAND_CHARS])
     path = path_of(arguments)
     if path:
         yield from _of_path(tool, path, arguments, surroundings)
@@ -223,7 +223,7 @@ def _list_words(
         yield from _of_command(command, surroundings)
 
     for name, value in arguments.items():
-        is_short = isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_CHARS
+        is_short = isinstance(value, str) and 0 < len(value) <= MAX_SHORT_ARGUMENT_CHARS
         # A text of several lines is no value that another call has, too.
         if (
             is_short
@@ -257,11 +257,12 @@ def _of_path(
 
 def whole_command(command: str, folder: str = "") -> Precondition:
     """Return that a command works as it is; paths are relative to the `folder`."""
-    text = redact(command[:MAX_COMMAND_CHARS])
+    text = redact(command[:MAX_READ_COMMAND_CHARS])
     if folder:
         text = text.replace(f"{folder}/", "")
-    whole = re.sub(r"\d{3,}", "#", _PIPE_END_PATTERN.sub("", text).strip())
-    return Precondition("command", (whole[:MAX_WHOLE_COMMAND_CHARS],))
+    text = _PIPE_END_PATTERN.sub("", text).strip()
+    text = re.sub(r"\d{3,}", "#", text)
+    return Precondition("command", (text[:MAX_WHOLE_COMMAND_CHARS],))
 
 
 def _of_command(command: str, surroundings: Surroundings) -> Iterator[tuple[Any, ...]]:
@@ -317,7 +318,7 @@ def _options_of(words: Sequence[str]) -> Sequence[str]:
 
 def _of_query(tool: str, query: str) -> Iterator[tuple[Any, ...]]:
     """Yield that tables exist, and that they have the columns of a query."""
-    text = _QUOTED_PATTERN.sub(" ", query)
+    text = _QUERY_TEXT_PATTERN.sub(" ", query)
     tables = sorted({name.lower() for name in _TABLE_PATTERN.findall(text)})
     for table in tables:
         yield "table", table, tool
@@ -339,7 +340,7 @@ def blames(precondition: Precondition, error: str) -> bool:
     if template in _NAMED_TEMPLATES:
         return _names(error, name)
     # A test or a linter that says no is the work itself.
-    if template in ("options", "command") and _WORK_PATTERN.search(error):
+    if template in ("options", "command") and _OWN_WORK_PATTERN.search(error):
         return False
     if template == "options":
         return name.rpartition("/")[2].lower() in error.lower()
@@ -349,12 +350,13 @@ def blames(precondition: Precondition, error: str) -> bool:
 def _names(error: str, name: str) -> bool:
     """Return whether an error names a word: the first that it quotes, or any word.
 
-    A dotted name is named by its last part, too.
+    A dotted name is named by its last part, too, and an option without its dashes.
     """
     quoted = QUOTED_TEXT_PATTERN.search(error)
     if quoted is not None:
         first = quoted[quoted.lastindex or 0].lower()
-        return name.lower() in (first, first.rpartition(".")[2])
+        names = {first, first.rpartition(".")[2]}
+        return not names.isdisjoint({name.lower(), name.lower().lstrip("-")})
 
     pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     return re.search(pattern, error, re.IGNORECASE) is not None

@@ -43,7 +43,8 @@ class Track:
 
     def after_failure(self, *, again: bool) -> Track:
         """Return the track after a failure, which may come `again` in its session."""
-        return replace(self, failed=self.failed + (not again), since=0)
+        failed = self.failed if again else self.failed + 1
+        return replace(self, failed=failed, since=0)
 
     def after_pass(self) -> Track:
         """Return the track after a call that passed."""
@@ -85,24 +86,24 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class FormTests:
     """How often a form was tested, and how often it held: the call failed."""
 
     held: float = 0.0
     tested: float = 0.0
 
-    def __add__(self, other: Tests) -> Tests:
-        return Tests(self.held + other.held, self.tested + other.tested)
+    def __add__(self, other: FormTests) -> FormTests:
+        return FormTests(self.held + other.held, self.tested + other.tested)
 
-    def at_most(self, tested: float) -> Tests:
+    def at_most(self, tested: float) -> FormTests:
         """Return as good a share of fewer tests."""
         if self.tested <= tested:
             return self
-        return Tests(self.held * tested / self.tested, tested)
+        return FormTests(self.held * tested / self.tested, tested)
 
 
-NO_TESTS = Tests()
-TestsByForm = Mapping[Form, Tests]
+NO_TESTS = FormTests()
+TestsByForm = Mapping[Form, FormTests]
 
 
 def lower_bound(form: Form, own: TestsByForm, shipped: TestsByForm) -> float:
@@ -119,7 +120,7 @@ def lower_bound(form: Form, own: TestsByForm, shipped: TestsByForm) -> float:
         pooled = own.get(pooled_form, NO_TESTS) + _shipped_tests(pooled_form, shipped)
         weight = POOLED_TESTS * pooled.tested / (pooled.tested + 1)
         share = (pooled.held + 0.5) / (pooled.tested + 1)
-        tests = tests + Tests(weight * share, weight)
+        tests = tests + FormTests(weight * share, weight)
     if tests.tested < MIN_TESTS:
         return 0.0
 
@@ -127,7 +128,7 @@ def lower_bound(form: Form, own: TestsByForm, shipped: TestsByForm) -> float:
     return share - sqrt(share * (1 - share) / (tests.tested + 1))
 
 
-def _shipped_tests(form: Form, shipped: TestsByForm) -> Tests:
+def _shipped_tests(form: Form, shipped: TestsByForm) -> FormTests:
     """Return the tests of a form that were made elsewhere."""
     return shipped.get(form, NO_TESTS).at_most(MAX_SHIPPED_TESTS)
 
@@ -156,6 +157,16 @@ class Step:
         return ""
 
 
+def blamed_steps(steps: Sequence[Step]) -> dict[Precondition, Step]:
+    """Return the last step that failed because of each precondition that is blamed."""
+    blamed = {}
+    for step in steps:
+        for precondition in step.preconditions:
+            if step.errors and step.blamed(precondition):
+                blamed[precondition] = step
+    return blamed
+
+
 @dataclass(slots=True)
 class Replay:
     """A finished session as a test of what was known before it, and what it adds.
@@ -167,7 +178,7 @@ class Replay:
 
     tracks: dict[Precondition, Track]
     again: frozenset[Precondition] = frozenset()
-    tests: dict[Form, Tests] = field(default_factory=lambda: defaultdict(Tests))
+    tests: dict[Form, FormTests] = field(default_factory=lambda: defaultdict(FormTests))
     blamed: dict[Precondition, Step] = field(default_factory=dict)
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -189,12 +200,12 @@ class Replay:
                 failed_otherwise = bool(step.errors) and not is_blamed
                 if is_known and not failed_otherwise:
                     tested.add(precondition)
-                    self._add_test(Form.of(precondition, track), held=is_blamed)
+                    self._add_test(Form.of(precondition, track), fails=is_blamed)
 
-    def _add_test(self, form: Form, *, held: bool) -> None:
+    def _add_test(self, form: Form, *, fails: bool) -> None:
         for tested_form in (form, form.pooled):
             if tested_form is not None:
-                self.tests[tested_form] += Tests(float(held), 1.0)
+                self.tests[tested_form] += FormTests(float(fails), 1.0)
 
     def _count(self, steps: Sequence[Step]) -> None:
         for step in steps:

@@ -23,8 +23,8 @@ from heedful.lessons.action import (
     QUOTED_TEXT_PATTERN,
     command_of,
 )
-from heedful.lessons.lesson import Lesson, Remembered, Trust
-from heedful.lessons.preconditions import whole_command
+from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
+from heedful.lessons.preconditions import PATH_ARGUMENTS, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
 from heedful.lessons.words import count_common
@@ -57,7 +57,6 @@ NEW_TEXT_ARGUMENTS = (
 )
 OLD_TEXT_ARGUMENTS = ("old_string", "old_str")
 EDIT_ARGUMENTS = (*NEW_TEXT_ARGUMENTS, *OLD_TEXT_ARGUMENTS, "edits")
-PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filename")
 MAX_FAILED_TRIES = 3  # tries that a lesson names
 # The importance of a failure that edits put right, or that nothing did: it may be part
 # of the work, until it comes back in another session.
@@ -202,7 +201,6 @@ async def learn_session(
         episodes.record_session,
         digest,
         head,
-        study.source,
         study.actions,
     )
 
@@ -257,7 +255,7 @@ class _SessionStudy:
     def __init__(self, episode: Episode, root: str = "") -> None:
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
-        self.source = f"episode:{self.name}"[:200]
+        self.source = source_of(self.name)
         self.run = trace.course(episode)
         self.events = self.run.events
         self.origins = origins.Origins(self.run)

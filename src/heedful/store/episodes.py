@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import MEND_HEADING, Action, action
-from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
+from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust, source_of
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
 from heedful.store import lessons, preconditions
@@ -230,7 +230,6 @@ def record_session(
     scope: Scope,
     digest: str,
     head: Mapping[str, str],
-    source: str,
     steps: Sequence[Step],
     new_lessons: Sequence[Lesson],
     *,
@@ -242,9 +241,8 @@ def record_session(
     A lesson counts once a session. One that comes back in another session becomes more
     important.
 
-    `head` is the name, the session and the outcome, and `source` names the session in
-    what derives from it. `most` and `quota` are limits as in `exposures.remember`.
-    Raises InvalidInput, QuotaExceeded.
+    `head` is the name, the session and the outcome. `most` and `quota` are limits as in
+    `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """
     now = time.time()
     row = {
@@ -272,6 +270,7 @@ def record_session(
         digests = [signature("", error).digest for error in step.errors]
         ids = [lesson_ids[digest] for digest in digests if digest in lesson_ids]
         linked_steps.append(replace(step, lesson=ids[0] if ids else 0))
+    source = source_of(head["session"] or head["name"] or digest[:32])
     preconditions.record_steps(db, scope, source, linked_steps)
     return answers
 
@@ -633,7 +632,7 @@ def append_events(
     key = {**key_of(scope), "session": storable(session)}
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
-        preconditions.follow(db, scope, session, event, root)
+        preconditions.follow(db, scope, session, event, folder=root)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})

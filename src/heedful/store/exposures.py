@@ -25,6 +25,7 @@ from heedful.lessons.lesson import (
     Outcome,
     Remembered,
     Scope,
+    source_of,
 )
 from heedful.store import search
 from heedful.store.connection import (
@@ -51,7 +52,6 @@ ABANDONED_LOOP_SECONDS = 86_400.0
 # longer it has hurt, the later it would be shown again.
 MAX_RECENT_LOOPS = 1_000
 # The source of a lesson names its session by at most this many characters.
-MAX_SESSION_SOURCE_CHARS = 200
 # Texts that wait in quarantine are counted up to this number.
 MAX_COUNTED_QUARANTINE = 100
 
@@ -514,7 +514,7 @@ def announce(
 
 def _is_taught_by(session: str, lesson: Row) -> bool:
     """Return True if only this session taught a lesson, and no operator wrote it."""
-    source = storable(f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS])
+    source = storable(source_of(session))
     is_only_source: bool = lesson["source"] == source and lesson["seen"] == 1
     return is_only_source and bool(lesson["trust"] != "operator")
 

@@ -20,7 +20,7 @@ from heedful.lessons.action import (
     KnownFailure,
     action,
 )
-from heedful.lessons.lesson import Scope, digest_of
+from heedful.lessons.lesson import Scope, digest_of, source_of
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     Precondition,
@@ -33,10 +33,11 @@ from heedful.lessons.preconditions import (
 from heedful.lessons.reliability import (
     MIN_SPOKEN_BOUND,
     Form,
+    FormTests,
     Replay,
     Step,
-    Tests,
     Track,
+    blamed_steps,
     lower_bound,
 )
 from heedful.lessons.shipped_tests import SHIPPED_TESTS
@@ -50,7 +51,6 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 # An answer has at most this many failures.
 MAX_ANNOUNCED_FAILURES = 3
 MAX_BLAME_CHARS = 400
-MAX_RUN_NAME_CHARS = 200
 MAX_BLAME_STATE_CHARS = 300
 
 
@@ -64,15 +64,15 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     counted = 0
     for row in db.select("steps", "replayed", key):
         counted = row["steps"]
+    # The lesson about an earlier step may have given way to another since.
+    _write_blames(db, scope, source, blamed_steps(steps[:counted]))
     new_steps = steps[counted:]
     if not new_steps:
         return
 
-    preconditions = {
-        precondition.digest: precondition
-        for step in new_steps
-        for precondition in step.preconditions
-    }
+    preconditions = dict[str, Precondition]()
+    for step in new_steps:
+        preconditions.update(_by_digest(step.preconditions))
     rows = db.all("tracks", scope, digests=_json(preconditions), source=source)
     tracks = {preconditions[row["digest"]]: _track_of(row) for row in rows}
     again = frozenset(preconditions[row["digest"]] for row in rows if row["again"])
@@ -85,7 +85,6 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
 
 def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
     """Write what a run adds."""
-    now = time.time()
     for precondition, track in replay.tracks.items():
         values = {
             **key_of(scope),
@@ -100,7 +99,23 @@ def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
             values |= {"template": precondition.template, "words": json.dumps(words)}
         db.send("count_precondition", values)
 
-    for precondition, step in replay.blamed.items():
+    _write_blames(db, scope, source, replay.blamed)
+    for form, tests in replay.tests.items():
+        values = {
+            **key_of(scope),
+            "form": json.dumps(astuple(form)),
+            "held": tests.held,
+            "tested": tests.tested,
+        }
+        db.send("count_test", values)
+
+
+def _write_blames(
+    db: Db, scope: Scope, source: str, blamed: Mapping[Precondition, Step]
+) -> None:
+    """Write the last step of a run that failed because of each precondition."""
+    now = time.time()
+    for precondition, step in blamed.items():
         error = redact(step.blamed(precondition))
         values = {
             **key_of(scope),
@@ -113,32 +128,32 @@ def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
         }
         db.send("blame", values)
 
-    for form, tests in replay.tests.items():
-        values = {
-            **key_of(scope),
-            "form": json.dumps(astuple(form)),
-            "held": tests.held,
-            "tested": tests.tested,
-        }
-        db.send("count_test", values)
-
 
 def _track_of(row: Row) -> Track:
     """Return the track in a row of the statement `tracks`."""
     return Track(failed=row["failed"], since=row["since"], passed=row["passed"])
 
 
+def _by_digest(
+    preconditions: Iterable[Precondition],
+) -> dict[str, Precondition]:
+    """Return preconditions by their digests."""
+    return {precondition.digest: precondition for precondition in preconditions}
+
+
 def _json(values: Iterable[str]) -> str:
     return json.dumps(list(values))
 
 
-def read_tests(db: Db, scope: Scope) -> dict[Form, Tests]:
+def read_tests(db: Db, scope: Scope) -> dict[Form, FormTests]:
     """Return the tests that sessions of the scope have made."""
     tests = {}
     for row in db.select("form, held, tested", "precondition_test", key_of(scope)):
-        *counts, variant = json.loads(row["form"])
-        form = Form(*counts, tuple(variant))
-        tests[form] = Tests(row["held"], row["tested"])
+        template, failed, since, has_passed, variant = json.loads(row["form"])
+        form = Form(
+            template, failed, since, has_passed=has_passed, variant=tuple(variant)
+        )
+        tests[form] = FormTests(row["held"], row["tested"])
     return tests
 
 
@@ -159,15 +174,15 @@ def history_of(
     fields = arguments_of(arguments)
     surroundings = Surroundings(folder)
     if session:
-        surroundings = surroundings_of(db, scope, session, fields, folder)
+        surroundings = surroundings_of(db, scope, session, fields, folder=folder)
     preconditions = preconditions_of(tool, fields, surroundings)
     if session:
         quiet = _quiet_digests(db, scope, session, preconditions)
         preconditions = tuple(p for p in preconditions if p.digest not in quiet)
 
     # What only this session taught is no news to it.
-    own = storable(f"episode:{session}"[:MAX_RUN_NAME_CHARS]) if session else ""
-    sure = _sure_failures(db, scope, preconditions, own)[:MAX_ANNOUNCED_FAILURES]
+    source = storable(source_of(session)) if session else ""
+    sure = _find_sure(db, scope, preconditions, source)[:MAX_ANNOUNCED_FAILURES]
     blames = {}
     if sure:
         digests = _json(failure.precondition.digest for failure in sure)
@@ -179,12 +194,12 @@ def history_of(
     waiting = set[int]()
     for failure in sure:
         blame = blames.get(failure.precondition.digest)
-        known, waits = _known_failure(db, scope, failure, blame)
+        announced, waits = _known_failure(db, scope, failure, blame)
         waiting |= waits
         # The same fix is told once.
-        if known is not None and known.fix not in fixes:
-            failures.append(known)
-            fixes.update({known.fix} - {""})
+        if announced is not None and announced.fix not in fixes:
+            failures.append(announced)
+            fixes.update({announced.fix} - {""})
     return ActionHistory(
         tuple(failures),
         tuple(sorted(waiting)),
@@ -210,16 +225,16 @@ class _SureFailure:
     bound: float
 
 
-def _sure_failures(
-    db: Db, scope: Scope, preconditions: Sequence[Precondition], own: str
+def _find_sure(
+    db: Db, scope: Scope, preconditions: Sequence[Precondition], source: str
 ) -> list[_SureFailure]:
     """Return those of the preconditions that may be told, the surest first.
 
-    Failures of the run `own` do not count.
+    Failures of the run that `source` names do not count.
     """
     tracks = {}
-    by_digest = {precondition.digest: precondition for precondition in preconditions}
-    for row in db.all("tracks", scope, digests=_json(by_digest), source=own):
+    by_digest = _by_digest(preconditions)
+    for row in db.all("tracks", scope, digests=_json(by_digest), source=source):
         track = _track_of(row)
         failed = track.failed - row["again"]
         tracks[by_digest[row["digest"]]] = replace(track, failed=failed)
@@ -253,7 +268,7 @@ def _known_failure(
     It is None if its lesson was retired. The words of a precondition are those of the
     call itself, so they may be told though the error waits in quarantine.
     """
-    known = KnownFailure(
+    failed = KnownFailure(
         0,
         "",
         about=describe(failure.precondition),
@@ -263,11 +278,11 @@ def _known_failure(
         digest=failure.precondition.digest,
     )
     if blame is None:
-        return known, set()
+        return failed, set()
 
-    known = replace(known, state=blame["state"], failed=blame["failed"])
+    failed = replace(failed, state=blame["state"], failed=blame["failed"])
     if not blame["lesson_id"]:
-        return known, set()
+        return failed, set()
 
     lesson = None
     rule = None
@@ -280,17 +295,17 @@ def _known_failure(
         else:
             rule = row
     if lesson is None:
-        return (replace(known, state="") if waiting else None), waiting
+        return (replace(failed, state="") if waiting else None), waiting
 
-    known = replace(known, lesson=blame["lesson_id"], what=blame["error"])
-    known = _with_fix(known, failure.precondition, lesson, rule)
+    failed = replace(failed, lesson=blame["lesson_id"], what=blame["error"])
+    failed = _add_fix(failed, failure.precondition, lesson, rule)
     if rule is None and aging.has_failed_remedy(db, scope, lesson["id"]):
-        known = replace(known, fix="")
-    return known, waiting
+        failed = replace(failed, fix="")
+    return failed, waiting
 
 
-def _with_fix(
-    known: KnownFailure, precondition: Precondition, lesson: Row, rule: Row | None
+def _add_fix(
+    failed: KnownFailure, precondition: Precondition, lesson: Row, rule: Row | None
 ) -> KnownFailure:
     """Return a failure with its fix: a `rule`, or else what put the same thing right.
 
@@ -302,11 +317,11 @@ def _with_fix(
         fix = rule["text"]
     elif precondition.words[0] in lesson["text"]:
         _, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
-    return replace(known, fix=fix, trust=best["trust"], lesson_state=best["state"])
+    return replace(failed, fix=fix, trust=best["trust"], lesson_state=best["state"])
 
 
 def surroundings_of(
-    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], folder: str
+    db: Db, scope: Scope, session: str, arguments: Mapping[str, Any], *, folder: str
 ) -> Surroundings:
     """Return what is known of a session that goes on, at the time of a call."""
     path = Surroundings(folder).relative(touched_path(arguments))
@@ -328,8 +343,9 @@ def _quiet_digests(
     db: Db, scope: Scope, session: str, preconditions: Sequence[Precondition]
 ) -> frozenset[str]:
     """Return the digests of what passed in a session, or was told there."""
-    digests = [precondition.digest for precondition in preconditions]
-    marks = [f"{word} {digest}" for word in ("passed", "told") for digest in digests]
+    marks = []
+    for precondition in preconditions:
+        marks += [f"passed {precondition.digest}", f"told {precondition.digest}"]
     rows = db.all("read_marks", scope, session=storable(session), marks=_json(marks))
     return frozenset(row["mark"].partition(" ")[2] for row in rows)
 
@@ -342,7 +358,7 @@ def mark(db: Db, scope: Scope, session: str, marks: Iterable[str]) -> None:
 
 
 def follow(
-    db: Db, scope: Scope, session: str, event: Mapping[str, Any], folder: str
+    db: Db, scope: Scope, session: str, event: Mapping[str, Any], *, folder: str
 ) -> None:
     """Remember what a new event of a session shows; `event` is a row of it.
 
@@ -355,16 +371,16 @@ def follow(
         row = db.one("call_of", scope, session=storable(session), call=event["call"])
         if row is not None:
             call = json.loads(row["record"])
-            _mark_passed(db, scope, session, call, folder)
+            _mark_passed(db, scope, session, call, folder=folder)
 
 
 def _mark_passed(
-    db: Db, scope: Scope, session: str, call: Mapping[str, Any], folder: str
+    db: Db, scope: Scope, session: str, call: Mapping[str, Any], *, folder: str
 ) -> None:
     """Remember what a call of a session that passed shows."""
     tool = call["tool"]
     arguments = arguments_of(call["arguments"] or {})
-    surroundings = surroundings_of(db, scope, session, arguments, folder)
+    surroundings = surroundings_of(db, scope, session, arguments, folder=folder)
     preconditions = preconditions_of(tool, arguments, surroundings)
     digests = _json(precondition.digest for precondition in preconditions)
     rows = db.all("tracks", scope, digests=digests, source="")
