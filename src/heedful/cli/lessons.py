@@ -291,8 +291,8 @@ def before(
         Option(metavar="NAME", help="Ask about a call of this tool, not a command."),
     ] = "",
 ) -> int:
-    """Say how a command or a call failed before, and what fixed it; nothing if it has
-    worked since.
+    """Say how a command or a call will fail, and what fixed that; nothing if such calls
+    worked.
 
     Ask before it runs. It exits with 0 if a failure is known, otherwise with 1.
     """
@@ -321,7 +321,7 @@ def before(
         "checks": result.checks,
         "release": release,
     }
-    no_failure = "no failure is known that has not worked since"
+    no_failure = "no failure is known that this call will have"
     answer(document, lines or no_failure, _origin(db))
     return 0 if result else 1
 
