@@ -30,7 +30,7 @@ def build(command: str) -> str:
 
 
 call = AIMessage(
-    "", tool_calls=[{"name": "build", "args": {"command": "npm run build"}, "id": "1"}]
+    "", tool_calls=[{"name": "build", "args": {"command": "npm run pads"}, "id": "1"}]
 )
 # The error of a tool is evidence only if the operator trusts the tool.
 memory = Memory(":memory:", trust={"tool:build": "measured", "user": "operator"})

@@ -294,7 +294,7 @@ def test_before_answers_about_a_call_of_ones_own_tool(desk, session):
         (
             """before --tool rooms -- '{"room": "Aurora"}'""",
             0,
-            "this failed once and has not worked since: ",
+            "rooms with room `Aurora` failed once and never worked: no room 'Aurora'",
             "call rooms `aurora-2` instead",
         ),
         ("""before --tool rooms -- '{"room": "aurora-2"}'""", 1, "no failure is known"),

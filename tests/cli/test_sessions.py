@@ -45,7 +45,7 @@ def lines(folder: Path, id: str) -> str:
         return entry("user", part)
 
     prompt = entry("user", {"type": "text", "text": "Run the tests."})
-    failed = call("1", "npm test"), result("1", "npm ERR! Missing script", True)
+    failed = call("1", "npm test"), result("1", "npm ERR! Missing script: test", True)
     worked = call("2", "pnpm test"), result("2", "12 passed", False)
     return "\n".join((prompt, *failed, *worked, ""))
 
@@ -109,13 +109,13 @@ def test_the_memory_of_a_repository_is_in_the_folder_of_git(
         )
     session(
         ("before -- npm test", 0, "pnpm test", f"--db {home_memory}"),
-        ("seen 'npm ERR! Missing script'", 0, "pnpm test"),
+        ("seen 'npm ERR! Missing script: test'", 0, "pnpm test"),
         ("recall 'Run the tests.' --why", 0, f"--db {home_memory}"),
-        ("seen 'npm ERR! Missing script' --db none.db", 3, "none.db"),
+        ("seen 'npm ERR! Missing script: test' --db none.db", 3, "none.db"),
     )
     # In the repository its own lesson waits in quarantine, and the user's own memory is
     # beside it.
-    for line in ("before -- npm test", "seen 'npm ERR! Missing script'"):
+    for line in ("before -- npm test", "seen 'npm ERR! Missing script: test'"):
         beside = Desk(root).heedful(line)
         assert beside.code == 0, beside
         assert "pnpm test" in beside.out

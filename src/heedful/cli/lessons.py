@@ -300,6 +300,8 @@ def before(
     arguments = _read_arguments(command) if tool else command_line
     answers = ask_all(lambda memory: memory.before(tool, arguments))
     known_answers = [(db, result) for db, result in answers if result]
+    # A memory that tells the error comes before one in which it waits.
+    known_answers.sort(key=lambda known: not any(f.what for f in known[1].failures))
     db, result = known_answers[0] if known_answers else answers[-1]
 
     lines = []

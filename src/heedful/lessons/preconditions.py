@@ -93,7 +93,7 @@ _ERROR_PATTERNS: Mapping[Template, re.Pattern[str]] = {
     "no change": _SAME_PATTERN,
     "column": _NO_COLUMN_PATTERN,
 }
-_NAMED_TEMPLATES = frozenset({"word", "table", "column"})
+_NAMED_TEMPLATES = frozenset({"word", "argument", "table", "column"})
 
 
 # What each template is about, by its words in order: a, b and c.
