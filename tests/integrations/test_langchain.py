@@ -291,8 +291,4 @@ async def test_a_plain_graph_is_judged_by_a_node(
 def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(f"examples/integrations/{name}.py")
     printed = capsys.readouterr().out
-    assert (
-        "never worked" in printed
-        if "deep" in name
-        else "accepted: P1" in printed
-    )
+    assert "never worked" in printed if "deep" in name else "accepted: P1" in printed
