@@ -86,6 +86,7 @@ COMMAND_GROUPS = {
             "lessons:patterns",
             "Show merged error patterns, and undo a merge.",
         ),
+        "share": ("share:share", "Write reviewed rules into a file for the team."),
         "export": ("transfer:export", "Write all lessons to a file."),
         "import": (
             "transfer:import_",

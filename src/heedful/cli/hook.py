@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option, Typer, confirm, prompt
 
+from heedful.cli import share as team_rules
 from heedful.cli.app import group
 from heedful.cli.output import answer, page, say
 from heedful.cli.resources import ask, state_trust
@@ -23,6 +24,7 @@ from heedful.errors import NotFound, UsageError
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.hooks import follow
+from heedful.integrations.rules import RULES_PART
 from heedful.lessons.lesson import Trust
 from heedful.lessons.trust import LOCAL_TOOLS, check_statement
 from heedful.loop.policies import policy
@@ -277,7 +279,11 @@ def _show_all(ignored: Sequence[process.Ignored]) -> None:
 def _show(item: process.Ignored) -> None:
     """Show why something is ignored and, whole and visibly, what it asks for."""
     say(f"\n{item}")
-    for line in _describe_part(item.values):
+    if item.part == RULES_PART:
+        lines = team_rules.describe(item)
+    else:
+        lines = _describe_part(item.values)
+    for line in lines:
         say(f"  {line}")
 
 
@@ -321,6 +327,8 @@ def _decide(item: process.Ignored) -> bool:
     """Ask whether hooks may follow something; return True if they do from now on."""
     if not item.part:
         return _decide_database(item)
+    if item.part == RULES_PART:
+        return team_rules.follow(item)
     if not confirm("May hooks follow this?", default=False, err=True):
         return False
 

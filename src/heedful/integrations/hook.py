@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.integrations.rules import RULES_PART, find_rules
 from heedful.redact import redact
 from heedful.sanitize import visible
 from heedful.store import DEFAULT_DATABASE_FILE
@@ -394,6 +395,7 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
                 settings |= part.values
                 settings["db"] = _database_in(place, settings["db"])
 
+    ignored += _ignored_rules(folder)
     settings |= _read_environment()
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
@@ -438,6 +440,29 @@ def _parts(path: Path) -> Iterator[Ignored]:
             yield item
         else:
             yield replace(item, reason=IS_CHANGED if is_known else NOT_APPROVED)
+
+
+def _ignored_rules(folder: Path) -> list[Ignored]:
+    """Return the rules of the repository, unless they are as the user approved them."""
+    file = find_rules(folder)
+    if file is None:
+        return []
+
+    item = Ignored(
+        path=str(file.path),
+        reason=file.problem,
+        part=RULES_PART,
+        values={"content": file.content},
+        digest=file.digest,
+    )
+    approved_digest = approvals()["files"].get(item.name)
+    if not file.problem and approved_digest == file.digest:
+        return []
+    if file.is_empty and approved_digest is None:
+        return []
+
+    reason = NOT_APPROVED if approved_digest is None else IS_CHANGED
+    return [replace(item, reason=file.problem or reason)]
 
 
 def _check_types(path: Path, table: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
+from heedful.integrations.rules import MAX_OPENING_RULES, opening_text
 from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
 from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
@@ -30,7 +31,14 @@ from heedful.memory.memory import Memory, log_failure
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import aging, episodes, exposures, open_store, preconditions
+from heedful.store import (
+    aging,
+    episodes,
+    exposures,
+    open_store,
+    preconditions,
+    shared,
+)
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event
@@ -189,7 +197,11 @@ class HostRun:
         for lesson in await memory.top(MAX_COMMON_LESSONS):
             if _may_open(lesson):
                 useful[lesson["id"]] = lesson["text"]
-        lessons = _fitting_texts(await self._aged(useful), MAX_MOMENT_CHARS)
+        limit = MAX_OPENING_RULES
+        rules = await memory.store.read(memory.scope, shared.opening, limit)
+        rules = await self._aged(rules)
+        others = {id: useful[id] for id in useful if id not in rules}
+        lessons = _fitting_texts(await self._aged(others), MAX_MOMENT_CHARS)
         holdout = memory.holdout
 
         def announce(db: Db, scope: Scope) -> frozenset[int]:
@@ -198,12 +210,16 @@ class HostRun:
                 db,
                 scope,
                 session=self.id,
-                lessons=list(lessons),
+                lessons=[*rules, *lessons],
                 share=holdout,
                 record=False,
             )
 
         announced = await memory.store.read(memory.scope, announce)
+        text = opening_text({id: rules[id] for id in rules if id in announced})
+        if text:
+            lessons = {UNLEARNT: text, **lessons}
+            announced |= {UNLEARNT}
         return _announced_facts("", lessons, announced)
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:

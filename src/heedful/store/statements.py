@@ -27,6 +27,8 @@ SQL_ROOMS = (
     "dreams",
     "episodes",
     "keys",
+    "shared",
+    "changes",
 )
 # The line before a statement, such as `-- name: find_words`.
 _NAME_PATTERN = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)

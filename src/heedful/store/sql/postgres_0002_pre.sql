@@ -161,6 +161,22 @@ alter table session_mark enable row level security;
 create policy of_tenant on session_mark using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- What a review or a run of CI said about a `change`, by the digest of its signature. Once it was said about another change,
+-- too, it is a lesson. `record` (JSON) has its words.
+create table remark (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  digest text collate "C" not null,
+  change text collate "C" not null,
+  source text collate "C" not null,
+  record text collate "C" not null,
+  at double precision not null,
+  primary key (tenant, project, digest, change)
+);
+alter table remark enable row level security;
+create policy of_tenant on remark using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
 -- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
 -- allowance of a practice, named in `rung`, has day -1.
 create table spending (

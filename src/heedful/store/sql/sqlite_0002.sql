@@ -189,6 +189,19 @@ create table session_mark (
   primary key (tenant, project, session, mark)
 ) without rowid;
 
+-- What a review or a run of CI said about a `change`, by the digest of its signature. Once it was said about another change,
+-- too, it is a lesson. `record` (JSON) has its words.
+create table remark (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  change text not null,
+  source text not null,
+  record text not null,
+  at real not null,
+  primary key (tenant, project, digest, change)
+) without rowid;
+
 create table new_moved (
   n integer primary key,
   example integer not null references example (id) on delete cascade,

@@ -480,6 +480,19 @@ create table session_mark (
   primary key (tenant, project, session, mark)
 ) without rowid;
 
+-- What a review or a run of CI said about a `change`, by the digest of its signature. Once it was said about another change,
+-- too, it is a lesson. `record` (JSON) has its words.
+create table remark (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  change text not null,
+  source text not null,
+  record text not null,
+  at real not null,
+  primary key (tenant, project, digest, change)
+) without rowid;
+
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
 -- reflection, from a lesson to the lesson that it `became` in a dream, or from a reflection of a dream to a lesson that
 -- it `cites`. `before` is the former state of what became another lesson.

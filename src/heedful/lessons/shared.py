@@ -1,0 +1,242 @@
+r"""Rules that a team shares in a file of its repository: how the file is written. Pure.
+
+One line is one rule, and lines are sorted by a digest of what they say, without ids and
+times. So two branches that each add a rule put it in different places nearly always,
+and git merges them. If the place is the same, git's own driver `union` takes the lines
+of both sides; because a rule is one line, no rule is mixed with another. The fields of a
+rule are separated by bars; `\|` is a bar in a text, `\n` the end of a line, `\\` a
+backslash.
+
+Anyone may have written such a file: it is read strictly, and says nothing by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from heedful.errors import InvalidInput, LineError
+from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.lesson import TRUST_ORDER, Signature, Trust, digest_of
+from heedful.lessons.lesson_check import call_words
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import lowest_trust
+from heedful.redact import redact
+from heedful.sanitize import sanitize
+
+# The file in a repository, and the attributes that tell git how to merge it.
+SHARED_FILE = ".heedful/rules.md"
+ATTRIBUTES_FILE = ".heedful/.gitattributes"
+ATTRIBUTES_LINE = "rules.md text eol=lf merge=union\n"
+MAX_SHARED_FILE_BYTES = 256 * 1024
+MAX_SHARED_RULES = 500
+# A longer rule is left out: nobody reads it in a review.
+MAX_RULE_CHARS = 2_000
+RULES_HEADER = """\
+# Rules of this repository for coding agents
+
+> Written by `heedful share`, one rule a line. Each was released, written or verified by
+> somebody. Nobody signs this file: who reviews a change to it answers for its rules, and
+> the trust that a rule states is that of its reviewer. Hooks follow it only after
+> `heedful hook approve`, which shows what changed. You may add and remove lines by hand.
+"""
+_RULE_START = "- "
+# What separates two fields, and a piece of a field: an escape or any other character.
+_FIELD_SEPARATOR = " | "
+_PIECE_PATTERN = re.compile(r"\\[\\|n]| \| |.", re.DOTALL)
+_ESCAPES: Mapping[str, str] = {"\\\\": "\\", "\\|": "|", "\\n": "\n"}
+# "fix: Bash `pnpm test`": a field with its name.
+_NAMED_FIELD_PATTERN = re.compile(r"([a-z][a-z ]{0,20}): (.*)", re.DOTALL)
+# The names of fields in the file, by the names of the attributes.
+RULE_FIELDS: Mapping[str, str] = {
+    "fix": "fix",
+    "scope": "scope",
+    "tool": "tool",
+    "error": "error",
+    "check": "not in calls",
+    "trust": "trust",
+}
+DAMAGED_RULES_FIX = "correct the line, or remove it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRule:
+    """A rule that a team shares.
+
+    `text` says what is to be done or what failed, and `fix` what put that right.
+    `scope` are the files that it is about, relative to the repository; () is all of it.
+    `error` is the pattern of the error that it is about, and `tool` the tool that
+    fails. `check` are words that no call of an agent may have in a row. `trust` is that
+    of the reviewer. Raises InvalidInput for a text that a file cannot have.
+    """
+
+    text: str
+    fix: str = ""
+    scope: tuple[str, ...] = ()
+    tool: str = ""
+    error: str = ""
+    check: str = ""
+    trust: Trust = "operator"
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise InvalidInput("text", self.text, "the words of a rule")
+        if self.trust not in TRUST_ORDER:
+            raise InvalidInput("trust", self.trust, f"one of {', '.join(TRUST_ORDER)}")
+        for name in ("text", "fix", "tool", "error", "check"):
+            value = getattr(self, name)
+            if value != value.strip() or value != sanitize(value) or "\r" in value:
+                allowed = "without blanks at its ends and without hidden characters"
+                raise InvalidInput(name, value, allowed)
+        if self.check != " ".join(call_words(self.check)):
+            allowed = "words as a command has them, separated by blanks"
+            raise InvalidInput("check", self.check, allowed)
+        for path in self.scope:
+            is_inside = path == path.strip() and path.isprintable() and path
+            if not is_inside or "," in path or path[0] in "/\\~" or ".." in path:
+                allowed = "paths in the repository, without commas"
+                raise InvalidInput("scope", path, allowed)
+
+    @property
+    def digest(self) -> str:
+        """The digest of what the rule says, whoever is trusted with it."""
+        parts = (self.text, self.fix, *self.scope, self.tool, self.error, self.check)
+        return digest_of("shared rule", "\0".join(parts))
+
+    @property
+    def lesson_text(self) -> str:
+        """The rule as the text of a lesson."""
+        return f"{self.text}\n{MEND_HEADING}\n{self.fix}" if self.fix else self.text
+
+    @property
+    def signature(self) -> Signature:
+        """The signature by which the lesson of the rule is found."""
+        if not self.error:
+            return signature(self.tool, self.text)
+        digest = digest_of(self.tool, self.error)
+        return Signature(digest, self.error, digest=digest, error_type=self.tool)
+
+    @property
+    def line(self) -> str:
+        """The rule as a line of the file, without its end."""
+        values = {
+            "fix": self.fix,
+            "scope": ", ".join(self.scope),
+            "tool": self.tool,
+            "error": self.error,
+            "check": self.check,
+            "trust": self.trust,
+        }
+        fields = [f"{RULE_FIELDS[name]}: {values[name]}" for name in values]
+        texts = [self.text, *(field for field in fields if not field.endswith(": "))]
+        return _RULE_START + _FIELD_SEPARATOR.join(map(_escape, texts))
+
+
+def rule_of(text: str, **fields: str) -> SharedRule:
+    """Return the rule of a lesson's text, which may say what put a failure right.
+
+    `fields` are other fields of the rule. Raises InvalidInput.
+    """
+    wrong, _, fix = text.partition(f"\n{MEND_HEADING}\n")
+    values = {"text": wrong, "fix": fix, **fields}
+    trust = values.pop("trust", "operator")
+    clean = {name: sanitize(value).strip() for name, value in values.items()}
+    rule = SharedRule(**clean)
+    return replace(rule, trust=trust)
+
+
+def write_rules(rules: Iterable[SharedRule]) -> str:
+    """Return the text of a file with these rules, each of them once.
+
+    A rule that is stated with two levels of trust has the lower one.
+    """
+    by_digest: dict[str, SharedRule] = {}
+    for rule in rules:
+        stated = by_digest.get(rule.digest, rule)
+        trust = lowest_trust((stated.trust, rule.trust))
+        by_digest[rule.digest] = replace(rule, trust=trust)
+
+    lines = [by_digest[digest].line for digest in sorted(by_digest)]
+    return "\n\n".join([RULES_HEADER.rstrip(), *lines]) + "\n"
+
+
+def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...]:
+    """Return the rules of a file, each of them once; the order does not matter.
+
+    Lines that begin with `#` or `>` are remarks. Raises LineError, with the `name` of
+    the file, for any other line that is no rule.
+    """
+    if len(content) > MAX_SHARED_FILE_BYTES:
+        reason = f"it has more than {MAX_SHARED_FILE_BYTES} bytes; shorten it"
+        raise LineError(name, 0, reason)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise LineError(name, line, "it is not UTF-8; write it again") from error
+
+    rules: dict[str, SharedRule] = {}
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.rstrip()
+        if not line or line[0] in "#>":
+            continue
+        rule = _read_line(line, name, number)
+        stated = rules.get(rule.digest, rule)
+        trust = lowest_trust((stated.trust, rule.trust))
+        rules[rule.digest] = replace(rule, trust=trust)
+        if len(rules) > MAX_SHARED_RULES:
+            reason = f"it has more than {MAX_SHARED_RULES} rules; remove some"
+            raise LineError(name, number, reason)
+    return tuple(rules[digest] for digest in sorted(rules))
+
+
+def _read_line(line: str, name: str, number: int) -> SharedRule:
+    """Return the rule in a line. Raises LineError."""
+    if not line.startswith(_RULE_START):
+        reason = 'a rule begins with "- ", and a remark with "> "'
+        raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+    if len(line) > MAX_RULE_CHARS:
+        reason = f"the rule has more than {MAX_RULE_CHARS} characters"
+        raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+    if redact(line) != line:
+        raise LineError(name, number, f"the rule has a secret; {DAMAGED_RULES_FIX}")
+
+    text, *fields = _split_fields(line.removeprefix(_RULE_START))
+    values: dict[str, str] = {}
+    attributes = {field: attribute for attribute, field in RULE_FIELDS.items()}
+    for field in fields:
+        match = _NAMED_FIELD_PATTERN.fullmatch(field)
+        attribute = attributes.get(match[1]) if match else None
+        if match is None or attribute is None or attribute in values:
+            known = ", ".join(f"{field}: …" for field in attributes)
+            reason = f"a field after a bar is one of {known}, each once"
+            raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
+        values[attribute] = match[2].strip()
+
+    scope = tuple(filter(None, values.pop("scope", "").split(", ")))
+    trust = values.pop("trust", "operator")
+    try:
+        rule = SharedRule(text=text.strip(), scope=scope, **values)
+        # The record checks the word.
+        return replace(rule, trust=trust)
+    except InvalidInput as error:
+        raise LineError(name, number, f"{error}; {DAMAGED_RULES_FIX}") from error
+
+
+def _escape(text: str) -> str:
+    """Return a field as a line has it."""
+    for escape, character in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _split_fields(text: str) -> list[str]:
+    """Return the fields of a line, without escapes."""
+    fields = [""]
+    for piece in _PIECE_PATTERN.findall(text):
+        if piece == _FIELD_SEPARATOR:
+            fields.append("")
+        else:
+            fields[-1] += _ESCAPES.get(piece, piece)
+    return fields

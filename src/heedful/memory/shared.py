@@ -1,0 +1,159 @@
+"""A team's memory: rules of a memory for the file of a repository, and back.
+
+`rules_to_share` returns what a person released or wrote, and what evidence verified,
+without secrets, personal data and absolute paths. `follow_rules` stores the rules of a
+file that a person approved; none is trusted more than this person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Lesson, Trust
+from heedful.lessons.shared import MAX_RULE_CHARS, SharedRule, rule_of
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import initial_state, lowest_trust
+from heedful.memory.files import file_digests
+from heedful.memory.memory import Memory
+from heedful.memory.particulars import Particulars
+from heedful.redact import redact
+from heedful.store import shared
+from heedful.store.aging import FILES_META
+from heedful.store.shared import FollowedRules
+from heedful.validation import check_actor
+
+# A reviewed rule is worth more than a failure that was seen once.
+SHARED_RULE_IMPORTANCE = 0.8
+# An absolute path: two parts or more below the root, a home folder, a drive, a share.
+# The address of a page has "//" before its path, and a device of the system is no place.
+_ABSOLUTE_PATH_PATTERN = re.compile(
+    r"""(?:(?<![\w.~/)\]}*-])|(?<=\s-[A-Za-z]))
+        /(?!dev/(?:null|stdin|stdout|stderr)\b)[\w.@+-]+(?:/[\w.@+-]+)+/?
+    |(?<![\w./])~[\w.-]*/[\w.@+/-]+
+    |\b(?:file|vscode)://\S+
+    |(?<![\w/])/(?:root|home|Users|tmp|srv|opt|mnt|Volumes)\b
+    |\b[A-Za-z]:[\\/][^\s"'`|<>]*
+    |(?<![\\\w])\\\\[\w.$-]+\\[^\s"'`|<>]*""",
+    re.VERBOSE,
+)
+PATH_MARK = "<path>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesToShare:
+    """The rules of a memory that a file may have.
+
+    `left_out` maps the ids of other reviewed lessons to the reason.
+    """
+
+    rules: tuple[SharedRule, ...] = ()
+    left_out: Mapping[int, str]
+
+
+async def rules_to_share(
+    memory: Memory, root: str = "", *, taken: bool = False
+) -> RulesToShare:
+    """Return the reviewed rules of a memory. Raises StoreError.
+
+    `root` is the folder of the repository. With `taken`, includes rules that came from
+    its file.
+    """
+    rows = await memory.store.read(memory.scope, shared.reviewed, taken)
+    return await asyncio.to_thread(_rules_of, rows, root)
+
+
+def _rules_of(rows: Iterable[Mapping[str, Any]], root: str) -> RulesToShare:
+    """Return the rules of lessons, and why others are left out."""
+    rules: list[SharedRule] = []
+    left_out: dict[int, str] = {}
+    for row in rows:
+        try:
+            rule = _rule_of(row, root)
+        except InvalidInput as error:
+            left_out[row["id"]] = str(error)
+            continue
+
+        if len(rule.line) > MAX_RULE_CHARS:
+            left_out[row["id"]] = f"it has more than {MAX_RULE_CHARS} characters"
+        elif redact(rule.line) != rule.line:
+            left_out[row["id"]] = "it has a secret"
+        else:
+            rules.append(rule)
+    return RulesToShare(rules=tuple(rules), left_out=left_out)
+
+
+def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
+    """Return the rule of a lesson. Raises InvalidInput."""
+    particulars = Particulars(root)
+
+    def leave_out(text: str) -> str:
+        """Return a text without secrets, people and absolute paths."""
+        return _ABSOLUTE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
+
+    text = leave_out(row["text"])
+    pattern = leave_out(row["pattern"])
+    # A rule that is found by its own words needs no pattern.
+    own = signature(row["error_type"], rule_of(text).text)
+    error = "" if own.digest == row["signature"] else pattern
+    rule = rule_of(
+        text,
+        error=error,
+        tool=leave_out(row["error_type"]),
+        check=leave_out(str(row["rule"].get("words", ""))),
+    )
+    files = row["meta"].get(FILES_META) or {}
+    return replace(rule, scope=tuple(sorted(files)), trust=row["trust"])
+
+
+async def follow_rules(
+    memory: Memory,
+    rules: Sequence[SharedRule],
+    *,
+    by: str,
+    why: str,
+    trust: Trust = "operator",
+    root: str = "",
+) -> FollowedRules:
+    """Follow the rules of a file in the place of those that it had before.
+
+    `by` reviewed them and has the `trust`: no rule gets more. A rule that only a tool or
+    a stranger vouches for waits in quarantine. `root` is the folder of the repository,
+    whose files rules may be about. Raises InvalidInput, StoreError.
+    """
+    check_actor(by, why)
+    lessons = await asyncio.to_thread(
+        lambda: [_lesson_of(rule, trust, root) for rule in rules]
+    )
+    checks = [rule.check for rule in rules]
+    return await memory.store.write(
+        memory.scope, shared.follow, lessons, checks, by=by, why=why
+    )
+
+
+def _lesson_of(rule: SharedRule, reviewer: Trust, root: str) -> Lesson:
+    """Return the lesson of a rule, trusted no more than its reviewer."""
+    trust = lowest_trust((rule.trust, reviewer))
+    files = file_digests(root, rule.scope) if root else {}
+    # A file that is not here has no digest: the lesson rests until it is.
+    digests = {path: files.get(path, "") for path in rule.scope}
+    return Lesson(
+        "reflection",
+        rule.signature,
+        error_type=rule.tool,
+        text=rule.lesson_text,
+        sighting=rule.text,
+        state=initial_state(trust),
+        trust=trust,
+        importance=SHARED_RULE_IMPORTANCE,
+        meta={
+            shared.ERROR_META: bool(rule.error),
+            "mended": bool(rule.fix),
+            **({FILES_META: digests} if digests else {}),
+        },
+        source=f"{shared.SHARED_SOURCE_PREFIX}{rule.digest} {trust}",
+    )
