@@ -158,7 +158,7 @@ def describe(item: Ignored) -> list[str]:
 
 
 def _lines_of(content: bytes, path: str) -> list[str]:
-    """Return the lines of the rules of a file that was approved; [] if it is damaged."""
+    """Return the rules of a file that was approved as lines; [] if it is damaged."""
     with suppress(LineError):
         return [_shown(rule) for rule in read_rules(content, path)]
     return []

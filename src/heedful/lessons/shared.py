@@ -3,8 +3,8 @@ r"""Rules that a team shares in a file of its repository: how the file is writte
 One line is one rule, and lines are sorted by a digest of what they say, without ids and
 times. So two branches that each add a rule put it in different places nearly always,
 and git merges them. If the place is the same, git's own driver `union` takes the lines
-of both sides; because a rule is one line, no rule is mixed with another. The fields of a
-rule are separated by bars; `\|` is a bar in a text, `\n` the end of a line, `\\` a
+of both sides; because a rule is one line, no rule is mixed with another. The fields of
+a rule are separated by bars; `\|` is a bar in a text, `\n` the end of a line, `\\` a
 backslash.
 
 Anyone may have written such a file: it is read strictly, and says nothing by itself.
@@ -13,8 +13,9 @@ Anyone may have written such a file: it is read strictly, and says nothing by it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from heedful.errors import InvalidInput, LineError
 from heedful.lessons.action import MEND_HEADING
@@ -36,10 +37,10 @@ MAX_RULE_CHARS = 2_000
 RULES_HEADER = """\
 # Rules of this repository for coding agents
 
-> Written by `heedful share`, one rule a line. Each was released, written or verified by
-> somebody. Nobody signs this file: who reviews a change to it answers for its rules, and
-> the trust that a rule states is that of its reviewer. Hooks follow it only after
-> `heedful hook approve`, which shows what changed. You may add and remove lines by hand.
+> Written by `heedful share`, one rule a line. Each was released, written or verified
+> by somebody. Nobody signs this file: who reviews a change to it answers for its rules,
+> and the trust that a rule states is that of its reviewer. Hooks follow it only after
+> `heedful hook approve`, which shows what changed. You may add and remove lines.
 """
 _RULE_START = "- "
 # What separates two fields, and a piece of a field: an escape or any other character.
@@ -133,17 +134,34 @@ class SharedRule:
         return _RULE_START + _FIELD_SEPARATOR.join(map(_escape, texts))
 
 
-def rule_of(text: str, **fields: str) -> SharedRule:
+def rule_of(
+    text: str,
+    *,
+    scope: Sequence[str] = (),
+    tool: str = "",
+    error: str = "",
+    check: str = "",
+    trust: Trust = "operator",
+) -> SharedRule:
     """Return the rule of a lesson's text, which may say what put a failure right.
 
-    `fields` are other fields of the rule. Raises InvalidInput.
+    The other arguments are the fields of the rule. Raises InvalidInput.
     """
     wrong, _, fix = text.partition(f"\n{MEND_HEADING}\n")
-    values = {"text": wrong, "fix": fix, **fields}
-    trust = values.pop("trust", "operator")
-    clean = {name: sanitize(value).strip() for name, value in values.items()}
-    rule = SharedRule(**clean)
-    return replace(rule, trust=trust)
+    return SharedRule(
+        text=_printable(wrong),
+        fix=_printable(fix),
+        scope=tuple(scope),
+        tool=_printable(tool),
+        error=_printable(error),
+        check=_printable(check),
+        trust=trust,
+    )
+
+
+def _printable(text: str) -> str:
+    """Return a text as a file can have it: without hidden characters."""
+    return sanitize(text.replace("\r", "")).strip()
 
 
 def write_rules(rules: Iterable[SharedRule]) -> str:
@@ -173,8 +191,8 @@ def read_rules(content: bytes, name: str = SHARED_FILE) -> tuple[SharedRule, ...
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise LineError(name, line, "it is not UTF-8; write it again") from error
+        number = content.count(b"\n", 0, error.start) + 1
+        raise LineError(name, number, "it is not UTF-8; write it again") from error
 
     rules: dict[str, SharedRule] = {}
     for number, raw in enumerate(text.split("\n"), 1):
@@ -214,12 +232,18 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
             raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
         values[attribute] = match[2].strip()
 
-    scope = tuple(filter(None, values.pop("scope", "").split(", ")))
-    trust = values.pop("trust", "operator")
+    # The record checks it.
+    trust = cast("Trust", values.get("trust", "operator"))
     try:
-        rule = SharedRule(text=text.strip(), scope=scope, **values)
-        # The record checks the word.
-        return replace(rule, trust=trust)
+        return SharedRule(
+            text=text.strip(),
+            fix=values.get("fix", ""),
+            scope=tuple(filter(None, values.get("scope", "").split(", "))),
+            tool=values.get("tool", ""),
+            error=values.get("error", ""),
+            check=values.get("check", ""),
+            trust=trust,
+        )
     except InvalidInput as error:
         raise LineError(name, number, f"{error}; {DAMAGED_RULES_FIX}") from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -30,7 +30,7 @@ from heedful.validation import check_actor
 # A reviewed rule is worth more than a failure that was seen once.
 SHARED_RULE_IMPORTANCE = 0.8
 # An absolute path: two parts or more below the root, a home folder, a drive, a share.
-# The address of a page has "//" before its path, and a device of the system is no place.
+# The address of a page has "//" before its path; a device of the system is no place.
 _ABSOLUTE_PATH_PATTERN = re.compile(
     r"""(?:(?<![\w.~/)\]}*-])|(?<=\s-[A-Za-z]))
         /(?!dev/(?:null|stdin|stdout|stderr)\b)[\w.@+-]+(?:/[\w.@+-]+)+/?
@@ -97,17 +97,19 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
 
     text = leave_out(row["text"])
     pattern = leave_out(row["pattern"])
-    # A rule that is found by its own words needs no pattern.
+    # A rule that is found by its own words needs no pattern; that of a strategy names
+    # a lesson of this memory.
     own = signature(row["error_type"], rule_of(text).text)
-    error = "" if own.digest == row["signature"] else pattern
-    rule = rule_of(
+    is_own = row["kind"] == "strategy" or own.digest == row["signature"]
+    error = "" if is_own else pattern
+    return rule_of(
         text,
-        error=error,
+        scope=sorted(row["meta"].get(FILES_META) or {}),
         tool=leave_out(row["error_type"]),
+        error=error,
         check=leave_out(str(row["rule"].get("words", ""))),
+        trust=row["trust"],
     )
-    files = row["meta"].get(FILES_META) or {}
-    return replace(rule, scope=tuple(sorted(files)), trust=row["trust"])
 
 
 async def follow_rules(
@@ -121,9 +123,9 @@ async def follow_rules(
 ) -> FollowedRules:
     """Follow the rules of a file in the place of those that it had before.
 
-    `by` reviewed them and has the `trust`: no rule gets more. A rule that only a tool or
-    a stranger vouches for waits in quarantine. `root` is the folder of the repository,
-    whose files rules may be about. Raises InvalidInput, StoreError.
+    `by` reviewed them and has the `trust`: no rule gets more. A rule that only a tool
+    or a stranger vouches for waits in quarantine. `root` is the folder of the
+    repository, whose files rules may be about. Raises InvalidInput, StoreError.
     """
     check_actor(by, why)
     lessons = await asyncio.to_thread(

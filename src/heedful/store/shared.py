@@ -1,4 +1,4 @@
-"""The rules that a team shares, in a store: which may be shared, and which are followed.
+"""The rules that a team shares, in a store: which it may share, and which it follows.
 
 A rule that comes from the file of a repository has the source `shared:DIGEST TRUST`. So
 a rule that is gone from the file, or that the file trusts less, is revoked alone.
@@ -51,7 +51,7 @@ def reviewed(db: Db, scope: Scope, taken: bool = False) -> list[Mapping[str, Any
 
 
 def opening(db: Db, scope: Scope, limit: int) -> dict[int, str]:
-    """Return the followed rules that a session begins with: their texts by id."""
+    """Return the followed rules that are about no error: their texts by id."""
     rows = db.all("opening_rules", scope, limit=limit)
     return {row["id"]: row["text"] for row in rows}
 

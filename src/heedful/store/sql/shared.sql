@@ -1,6 +1,6 @@
 -- name: reviewed_lessons
 -- The lessons that a person wrote or released, or evidence verified, with the words that their check forbids in calls.
-select l.id, l.text, l.error_type, l.pattern, l.signature, l.trust, l.source, l.meta,
+select l.id, l.kind, l.text, l.error_type, l.pattern, l.signature, l.trust, l.source, l.meta,
        coalesce((select h.rule from hardened h where h.lesson_id = l.id and h.kind = 'call' and h.state = 'accepted'), '') as rule
 from lesson l
 where l.tenant = :tenant and l.project = :project and l.kind in ('reflection', 'strategy', 'error')
@@ -15,8 +15,8 @@ select distinct o.source from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source like 'shared:%' order by o.source;
 
 -- name: opening_rules
--- The rules of the file for a session that begins; those that are about no error come first.
+-- The rules of the file for a session that begins: those that are about no error, which would call for them.
 select id, text from lesson
 where tenant = :tenant and project = :project and source like 'shared:%' and state in ('unverified', 'verified')
-  and trust not in ('tool', 'external')
-order by case when meta like '%"error": true%' then 1 else 0 end, importance desc, id limit :limit;
+  and trust not in ('tool', 'external') and meta not like '%"error": true%'
+order by importance desc, id limit :limit;

@@ -1,0 +1,180 @@
+"""`heedful share`: what it writes, what it leaves alone, and how git merges it."""
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from heedful.lessons.shared import (
+    ATTRIBUTES_FILE,
+    SHARED_FILE,
+    read_rules,
+    rule_of,
+    write_rules,
+)
+from heedful.memory.memory import Memory
+from tests.cli.support import Desk
+
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=0"]
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git in a folder; return what it prints."""
+    done = subprocess.run(
+        [*GIT, *words], cwd=folder, check=True, capture_output=True, encoding="utf-8"
+    )
+    return done.stdout
+
+
+def remember(folder: Path, *texts: str) -> None:
+    """Store rules that a person wrote."""
+    memory = Memory(str(folder / "heedful.db"))
+
+    async def write() -> None:
+        for text in texts:
+            await memory.remember("", text)
+        await memory.store.close()
+
+    asyncio.run(write())
+
+
+@pytest.fixture
+def repository(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The repository of a user who has a home of their own."""
+    monkeypatch.setenv("HOME", str(desk.folder / "home"))
+    git(desk.folder, "init", "-q", "-b", "main")
+    git(desk.folder, "commit", "-q", "--allow-empty", "-m", "x")
+    return desk.folder
+
+
+def texts_in(folder: Path) -> set[str]:
+    """Return the texts of the rules in the file."""
+    return {rule.text for rule in read_rules((folder / SHARED_FILE).read_bytes())}
+
+
+def test_reviewed_rules_are_written_beside_those_of_others(session, repository):
+    path = repository / SHARED_FILE
+    path.parent.mkdir()
+    path.write_text("- By hand, by a colleague.\n")
+    remember(repository, "Use pnpm, never npm.")
+    session(
+        ("share --dry-run", 0, "+ Use pnpm, never npm. |", "would get 2 rules, 1 new"),
+        ("share", 0, "has 2 rules, 1 new", "git add .heedful"),
+        ("share", 0, "nothing new to share"),
+    )
+    assert texts_in(repository) == {
+        "Use pnpm, never npm.",
+        "By hand, by a colleague.",
+    }
+    assert "merge=union" in (repository / ATTRIBUTES_FILE).read_text()
+    assert {file.name for file in path.parent.iterdir()} == {
+        "rules.md",
+        ".gitattributes",
+    }
+
+
+def test_the_document_has_the_rules(session, repository):
+    remember(repository, "Use pnpm, never npm.")
+    done = session(("share --dry-run --json", 0))
+    document = json.loads(done.out)
+    assert document["rules"] == 1
+    assert [rule["text"] for rule in document["new"]] == ["Use pnpm, never npm."]
+    assert not (repository / SHARED_FILE).exists()
+
+
+def test_attributes_of_the_user_stay(session, repository):
+    (repository / ".heedful").mkdir()
+    (repository / ATTRIBUTES_FILE).write_text("*.bin binary\n")
+    remember(repository, "Use pnpm, never npm.")
+    session(("share", 0), ("share", 0))
+    lines = (repository / ATTRIBUTES_FILE).read_text().splitlines()
+    assert lines == ["*.bin binary", "rules.md text eol=lf merge=union"]
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        pytest.param(b"- \xff", "rules.md cannot be read", id="no UTF-8"),
+        pytest.param(b"<<<<<<< HEAD", "rules.md:1: a rule begins with", id="conflict"),
+    ],
+)
+def test_a_damaged_file_is_named_and_left_alone(session, repository, content, error):
+    path = repository / SHARED_FILE
+    path.parent.mkdir()
+    path.write_bytes(content)
+    remember(repository, "Use pnpm, never npm.")
+    session(("share", 2, error))
+    assert path.read_bytes() == content
+
+
+def test_nothing_is_written_outside_of_the_repository(session, repository, tmp_path):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (repository / ".heedful").symlink_to(outside)
+    remember(repository, "Use pnpm, never npm.")
+    session(("share", 2, "outside of"))
+    assert list(outside.iterdir()) == []
+
+
+def test_a_pipe_in_its_place_is_an_error(session, repository):
+    (repository / ".heedful").mkdir()
+    os.mkfifo(repository / SHARED_FILE)
+    remember(repository, "Use pnpm, never npm.")
+    session(("share", 2, "is not a regular file"))
+
+
+def test_outside_of_a_repository_there_is_no_file(session, desk):
+    session(("share", 2, "is in no git repository"))
+
+
+def commit_rules(folder: Path, branch: str, *texts: str) -> None:
+    """Commit a file that has these rules, too, on a new branch from `main`."""
+    git(folder, "checkout", "-q", "-B", branch, "main")
+    path = folder / SHARED_FILE
+    rules = list(read_rules(path.read_bytes())) if path.exists() else []
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(write_rules([*rules, *map(rule_of, texts)]))
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", branch)
+
+
+@pytest.mark.parametrize("number", [0, 1, 9])
+def test_branches_that_each_add_rules_merge(repository, number):
+    """Also those that both make the file, and those that add in the same place."""
+    attributes = repository / ATTRIBUTES_FILE
+    attributes.parent.mkdir()
+    attributes.write_text("rules.md text eol=lf merge=union\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "attributes")
+    old_texts = [f"Old rule {n}." for n in range(number)]
+    if number:
+        commit_rules(repository, "old", *old_texts)
+        git(repository, "checkout", "-q", "-B", "main")
+
+    texts = {branch: [f"Of {branch} {n}." for n in range(3)] for branch in "abc"}
+    for branch, rules in texts.items():
+        commit_rules(repository, branch, *rules, "Of all branches.")
+    git(repository, "checkout", "-q", "main")
+    for branch in texts:
+        git(repository, "merge", "-q", branch)
+
+    expected = {*old_texts, *texts["a"], *texts["b"], *texts["c"], "Of all branches."}
+    assert texts_in(repository) == expected
+    # The next writer brings the lines into their order again.
+    content = (repository / SHARED_FILE).read_bytes()
+    assert texts_in(repository) == {
+        rule.text for rule in read_rules(write_rules(read_rules(content)).encode())
+    }
+
+
+def test_most_branches_merge_without_the_attribute(repository):
+    """Servers that ignore attributes merge what lies apart."""
+    commit_rules(repository, "old", *(f"Old rule {n}." for n in range(40)))
+    git(repository, "checkout", "-q", "-B", "main")
+    commit_rules(repository, "a", "Use pnpm, never npm.")
+    commit_rules(repository, "b", "Sort imports.")
+    git(repository, "merge", "-q", "a")
+    assert {"Use pnpm, never npm.", "Sort imports."} <= texts_in(repository)

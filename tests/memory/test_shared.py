@@ -1,0 +1,226 @@
+"""A team's memory: what is reviewed leaves a memory, and nobody's word is worth more
+in another one.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import TRUST_ORDER, Lesson
+from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.shared import read_rules, rule_of, write_rules
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
+from heedful.memory.shared import follow_rules, rules_to_share
+from heedful.store import hardened
+from tests.engines import in_memory
+from tests.memory.transfers import run_async
+
+NPM_ERROR = "npm ERR! Missing script: test"
+NPM_LESSON = (
+    f"Bash `npm test` failed with “{NPM_ERROR}”.\n"
+    "What put it right:\nBash `pnpm test | tail`"
+)
+WORDS = st.text("abc |\\\n-“", min_size=1, max_size=10).map(lambda text: f"w{text}w")
+
+
+async def share(memory: Memory, root: str = "") -> str:
+    """Return the file that a memory shares."""
+    reviewed = await rules_to_share(memory, root)
+    return write_rules(reviewed.rules)
+
+
+async def follow(memory: Memory, text: str, **options: Any) -> Any:
+    """Follow a file as a person does who approved it."""
+    rules = read_rules(text.encode())
+    return await follow_rules(memory, rules, by="ann", why="approved", **options)
+
+
+async def keep(memory: Memory, text: str, **fields: Any) -> None:
+    """Store a lesson of a session."""
+    await memory.keep(
+        Lesson(
+            "reflection",
+            signature("", text),
+            error_type="",
+            text=text,
+            sighting=text,
+            **fields,
+        )
+    )
+
+
+@pytest.mark.both
+async def test_what_was_reviewed_is_told_in_another_memory():
+    memory = Memory(in_memory())
+    await memory.remember("Bash", NPM_ERROR, lesson=NPM_LESSON)
+    await memory.remember("", "Use pnpm, never npm.")
+    other = Memory(in_memory())
+    followed = await follow(other, await share(memory))
+    assert followed.new == 2
+    [lesson] = (await other.seen("Bash", NPM_ERROR)).lessons
+    assert lesson["text"] == NPM_LESSON
+    assert lesson["trust"] == "operator"
+    # What came from the file is not shared again by those who follow it.
+    assert (await rules_to_share(other)).rules == ()
+    taken = await rules_to_share(other, taken=True)
+    assert write_rules(taken.rules) == await share(memory)
+
+
+@pytest.mark.both
+async def test_only_what_somebody_reviewed_is_shared():
+    memory = Memory(in_memory())
+    await keep(memory, "Of a model.", trust="model")
+    await keep(memory, "Measured once.", trust="measured")
+    await keep(memory, "Verified.", trust="measured", state="verified")
+    await keep(memory, "Written.", trust="operator")
+    await keep(memory, "Of a tool.", trust="tool")
+    await keep(memory, "Released.", trust="external")
+    waiting = {entry.lesson: entry.id for entry in await memory.quarantine.waiting()}
+    await memory.quarantine.release([waiting["Released."]], by="ann")
+    shared_rules = (await rules_to_share(memory)).rules
+    texts = {rule.text: rule.trust for rule in shared_rules}
+    assert texts == {
+        "Verified.": "measured",
+        "Written.": "operator",
+        "Released.": "operator",
+    }
+
+
+@pytest.mark.both
+async def test_a_check_of_calls_is_shared_with_its_rule():
+    memory = Memory(in_memory())
+    stored = await memory.remember("", "Use pnpm, never npm.")
+    check = LessonCheck(
+        lesson=stored.id,
+        kind="call",
+        rule={"words": "npm install"},
+        about="no npm",
+        state="accepted",
+    )
+    settle: Any = hardened.settle
+    await memory.store.write(memory.scope, settle, check, by="ann", why="")
+    text = await share(memory)
+    assert "not in calls: npm install" in text
+
+    other = Memory(in_memory())
+    await follow(other, text)
+    history = await other.before("Bash", "npm install left-pad")
+    assert "Use pnpm, never npm." in "".join(history.warnings.values())
+    assert not await other.before("Bash", "pnpm install left-pad")
+
+
+@pytest.mark.both
+async def test_a_changed_file_replaces_what_it_had():
+    memory = Memory(in_memory())
+    await memory.remember("", "Our own.")
+    both = write_rules([rule_of("Use tabs."), rule_of("Our own.")])
+    await follow(memory, both)
+    again = await follow(memory, both)
+    assert again.new == 0
+    assert again.known == 2
+
+    changed = await follow(memory, write_rules([rule_of("Use blanks.")]))
+    assert changed.new == 1
+    assert changed.gone == 2
+    texts = {lesson["text"] for lesson in await memory.top()}
+    # What the memory has from elsewhere stays.
+    assert texts == {"Use blanks.", "Our own."}
+
+
+@given(st.sampled_from(TRUST_ORDER), st.sampled_from(TRUST_ORDER))
+def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
+    async def follow_one() -> list[Any]:
+        memory = Memory(in_memory())
+        text = write_rules([rule_of("A rule.", trust=stated)])
+        await follow(memory, text, trust=reviewer)
+        waiting = await memory.quarantine.waiting()
+        told = [lesson for lesson in await memory.top() if not lesson["entry"]]
+        return [*(entry.trust for entry in waiting), *(row["trust"] for row in told)]
+
+    [trust] = run_async(follow_one())
+    assert trust == TRUST_ORDER[max(map(TRUST_ORDER.index, (stated, reviewer)))]
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+async def test_what_nobody_vouches_for_waits(trust):
+    memory = Memory(in_memory())
+    followed = await follow(memory, "- A rule.\n", trust=trust)
+    assert followed.waiting == 1
+    [lesson] = (await memory.seen("", "A rule.")).lessons
+    assert lesson["state"] == "quarantined"
+    assert lesson["text"] == ""
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4, unique=True), st.data())
+def test_export_and_import_lose_nothing(words, data):
+    """Scope, fix, check and trust come back, whatever a rule says."""
+
+    async def move() -> tuple[Any, Any]:
+        rules = [
+            rule_of(
+                f"rule {number} {text}\nWhat put it right:\n{text}",
+                scope=data.draw(st.sampled_from([(), ("a.py", "b/c.py")])),
+                error=data.draw(st.sampled_from(["", f"error {number} {text}"])),
+                check=data.draw(st.sampled_from(["", "npm install"])),
+                trust=data.draw(st.sampled_from(("operator", "measured"))),
+            )
+            for number, text in enumerate(words)
+        ]
+        memory = Memory(in_memory())
+        await follow(memory, write_rules(rules))
+        taken = await rules_to_share(memory, taken=True)
+        assert taken.left_out == {}
+        return set(rules), set(taken.rules)
+
+    sent, received = run_async(move())
+    assert received == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        pytest.param("Key AKIAIOSFODNN7EXAMPLE is used.", "AKIA", id="a key"),
+        pytest.param("Mail ann.lee@corp.example first.", "ann.lee", id="an address"),
+        pytest.param("Read /home/ann/shop/a.py.", "/home", id="a home folder"),
+        pytest.param("Read /srv/customer/a.py.", "/srv", id="a folder"),
+        pytest.param("Write 2>/tmp/ann.log.", "/tmp", id="a file of an output"),
+        pytest.param("PATH=/usr/bin:/opt/acme/bin is set.", "/opt", id="a path list"),
+        pytest.param("Use cc -I/opt/acme/include.", "/opt", id="a path after a letter"),
+        pytest.param("Open C:\\Users\\ann\\a.py.", "Users", id="a drive"),
+        pytest.param("Open \\\\nas\\team\\a.py.", "nas", id="a network share"),
+        pytest.param("Open ~/work/a.py.", "~", id="a short home"),
+        pytest.param("Open file:///srv/x.", "srv", id="an address of a file"),
+        pytest.param(
+            "{'first_name': 'Mia', 'dob': '1990-04-05'}", "1990", id="a birth"
+        ),
+    ],
+)
+async def test_no_secret_person_or_place_gets_into_the_file(text, secret):
+    memory = Memory(in_memory())
+    await memory.remember("Bash", text, lesson=f"{text}\nWhat put it right:\n{text}")
+    shared_file = await share(memory)
+    rule_lines = [line for line in shared_file.splitlines() if line[:2] == "- "]
+    assert secret not in "\n".join(rule_lines)
+
+
+async def test_paths_of_the_repository_are_relative():
+    memory = Memory(in_memory())
+    await memory.remember("", "Run make in /home/ann/shop/api first.")
+    assert "make in api first" in await share(memory, "/home/ann/shop")
+
+
+async def test_what_is_too_long_is_left_out_with_the_reason():
+    memory = Memory(in_memory())
+    stored = await memory.remember("", "x", lesson="long " * 600)
+    reviewed = await rules_to_share(memory)
+    assert reviewed.rules == ()
+    assert "more than 2000 characters" in reviewed.left_out[stored.id]
+
+
+async def test_somebody_must_approve():
+    with pytest.raises(InvalidInput):
+        await follow_rules(Memory(in_memory()), [rule_of("A rule.")], by="", why="")
