@@ -14,8 +14,9 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +45,12 @@ from heedful.errors import TraceFileError, UsageError
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import QuarantinedLesson
+from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX, QuarantinedLesson
+from heedful.memory.changes import (
+    SUGGESTION_HEADING,
+    LearnedChange,
+    learn_change,
+)
 from heedful.memory.memory import Memory
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.sanitize import clean
@@ -53,9 +59,20 @@ from heedful.store.ownership import home_folder, prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import find_repository
 from heedful.traces import read
+from heedful.traces.changes import (
+    CI_SOURCE,
+    Change,
+    ChangeFormat,
+    change_format,
+    is_step_log,
+    name_changes,
+    read_changes,
+)
 from heedful.traces.episode import Episode, Limits
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")
+# Files in a folder that may say something about a change; their content decides.
+CHANGE_FILE_PATTERNS = ("*.json", "*.jsonl", "*.xml", "*.log", "*.txt", "*.zip")
 MAX_SHOWN_PROBLEMS = 20
 MAX_FIX_CELL_CHARS = 160
 # The folder of a session is looked for in the first bytes of its file.
@@ -70,6 +87,8 @@ OWN_SOURCE_TRUST: dict[str, Trust] = {"user": "operator", "tool": "measured"}
 OTHER_SOURCE_TRUST: dict[str, Trust] = {"user": "external", "tool": "tool"}
 # The programs whose texts wait that are named, those with the most texts first.
 MAX_NAMED_PROGRAMS = 8
+# A source whose trust is stated by its name.
+_NAMED_SOURCE_PATTERN = re.compile(rf"program:|{REVIEWER_SOURCE_PREFIX}|{CI_SOURCE}\Z")
 
 
 @dataclass
@@ -80,7 +99,8 @@ class SessionSurvey:
     what fixed it (`mended`); its key is the database and the digest of the error.
     `waiting` has the texts that wait in quarantine, by database, `programs` how many of
     them depend on each program, and `unasked` the databases whose user has not said yet
-    whether the sessions are their own.
+    whether the sessions are their own. `changes` counts the pull requests, commits and
+    runs of CI that were read, and `remarks` what was said about them.
     """
 
     files: int = 0
@@ -88,6 +108,8 @@ class SessionSurvey:
     _: KW_ONLY
     known: int = 0
     forgotten: int = 0
+    changes: int = 0
+    remarks: int = 0
     corrections: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
@@ -110,6 +132,24 @@ class SessionSurvey:
         for mistake in learned.mistakes:
             digest = signature("", mistake.error).digest
             self._add_failure(db, digest, mistake, learned.stored.get(digest))
+
+    def add_change(self, db: str, learned: LearnedChange) -> None:
+        """Add what a change taught the memory `db`."""
+        self.changes += 1
+        self.remarks += learned.remarks
+        for lesson, stored in learned.lessons:
+            if stored.entry:
+                self.waiting.setdefault(db, set()).add(stored.entry)
+            heading = f"\n{SUGGESTION_HEADING}\n"
+            words, _, suggestion = lesson.text.partition(heading)
+            self.failures[db, lesson.signature.digest] = {
+                "error": words,
+                "mended": suggestion,
+                "state": stored.state,
+                "lesson": stored.id,
+                "sessions": stored.seen,
+                "actions": 0,
+            }
 
     def _add_failure(
         self, db: str, digest: str, mistake: Mistake, lesson: Remembered | None
@@ -149,11 +189,11 @@ def _review_commands(programs: Counter[str]) -> list[tuple[str, ...]]:
 
 
 def _count_programs(entries: Sequence[QuarantinedLesson]) -> Counter[str]:
-    """Count the entries that depend on each program."""
+    """Count the entries that depend on each program, each reviewer, and on CI."""
     counts = Counter[str]()
     for entry in entries:
         sources = entry.source.split(", ")
-        counts.update(source for source in sources if source.startswith("program:"))
+        counts.update(filter(_NAMED_SOURCE_PATTERN.match, sources))
     return counts
 
 
@@ -174,7 +214,9 @@ def learn_sessions(
 ) -> int:
     """Learn from sessions of coding agents: what failed, how often, and what fixed it.
 
-    Reads Claude Code, Codex, OpenAI messages, OTLP. Without --db, what a session
+    Reads Claude Code, Codex, OpenAI messages, OTLP. Also reads review comments (JSON of
+    gh api), JUnit XML and logs of GitHub Actions: what two changes have is a lesson.
+    Without --db, what a session
     teaches goes to the memory of its repository, else to your own. Each session counts
     once. Ctrl-C stops; the same command does the rest. On a terminal it asks once
     whether the sessions are your own.
@@ -250,14 +292,17 @@ def _ask_whose(values: Settings, waiting: int, programs: Counter[str]) -> None:
         err=True,
     )
     trust_by_source = dict(OWN_SOURCE_TRUST if are_own else OTHER_SOURCE_TRUST)
+    # Reviewers and CI are trusted by a command only.
+    names = [source for source in programs if source.startswith("program:")]
+    programs = Counter({source: programs[source] for source in names})
     if are_own and programs:
         counts = [
             f"{source.removeprefix('program:')} ({number})"
             for source, number in programs.most_common(MAX_NAMED_PROGRAMS)
         ]
         question = f"Trusted programs, of {', '.join(counts)}"
-        names = prompt(question, default="none", err=True).replace(",", " ").split()
-        sources = [f"program:{name}" for name in names if name != "none"]
+        trusted = prompt(question, default="none", err=True).replace(",", " ").split()
+        sources = [f"program:{name}" for name in trusted if name != "none"]
         trust_by_source |= dict.fromkeys(sources, "measured")
 
     async def state(store: Store) -> int:
@@ -272,6 +317,27 @@ def _ask_whose(values: Settings, waiting: int, programs: Counter[str]) -> None:
     )
 
 
+class _Memories:
+    """The memories into which files are learnt, by their databases."""
+
+    def __init__(
+        self, stack: AsyncExitStack, values_by_db: dict[str, Settings]
+    ) -> None:
+        self.by_db: dict[str, Memory] = {}
+        self._stack = stack
+        self._values_by_db = values_by_db
+
+    def of(self, values: Settings) -> Memory:
+        """Return the memory that settings name; open it if it is not open yet."""
+        db = values.db
+        if db not in self.by_db:
+            store = open_store(prepare_database(db))
+            self._stack.push_async_callback(store.close)
+            self.by_db[db] = memory_of(values, store)
+            self._values_by_db[db] = values
+        return self.by_db[db]
+
+
 async def _learn(
     folders: Sequence[Path],
     stated: Settings | None,
@@ -282,37 +348,29 @@ async def _learn(
 
     The `stated` settings are for all files. `values_by_db` gets those of each database.
     """
-    files = _session_files(folders)
-    memories: dict[str, Memory] = {}  # by database
+    files, change_files = _sort_files(folders)
+    total = len(files) + len(change_files)
     async with AsyncExitStack() as stack:
+        memories = _Memories(stack, values_by_db)
         for number, file in enumerate(files, 1):
-            progress().counted("learning", number, len(files), "files")
-            survey.files += 1
-
-            try:
-                values = stated
-                if values is None:
-                    values = await asyncio.to_thread(_settings_of, file)
-                db = values.db
-                if db not in memories:
-                    store = open_store(prepare_database(db))
-                    stack.push_async_callback(store.close)
-                    memories[db] = memory_of(values, store)
-                    values_by_db[db] = values
-
-                await _learn_file(file, memories[db], db, survey)
-            except OSError as error:
-                survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
-            except UsageError as error:
-                survey.problems.append(f"{file}: {error}")
+            progress().counted("learning", number, total, "files")
+            await _learn_sessions(file, memories, stated, survey)
 
         for db in survey.waiting:
-            entries = await memories[db].quarantine.waiting()
-            survey.programs[db] = _count_programs(entries)
-            if "user" not in await memories[db].stated_trust():
+            # Whose reviews these are is nobody's to answer.
+            if "user" not in await memories.by_db[db].stated_trust():
                 survey.unasked.append(db)
 
-        for db, memory in memories.items():
+        if change_files:
+            survey.files += len(change_files)
+            values = stated or _settings_here()
+            await _learn_changes(change_files, memories.of(values), values.db, survey)
+
+        for db in survey.waiting:
+            entries = await memories.by_db[db].quarantine.waiting()
+            survey.programs[db] = _count_programs(entries)
+
+        for db, memory in memories.by_db.items():
             forget = values_by_db[db].forget
             if forget:
                 unused_for = seconds("forget", forget)
@@ -320,17 +378,80 @@ async def _learn(
                 survey.forgotten += len(removed)
 
 
-def _session_files(folders: Sequence[Path]) -> list[Path]:
-    """Return the files of sessions, oldest first, so that they are learnt in their
-    order.
+async def _learn_sessions(
+    file: Path, memories: _Memories, stated: Settings | None, survey: SessionSurvey
+) -> None:
+    """Learn the sessions of a file into the memory that they belong to."""
+    survey.files += 1
+    try:
+        values = stated
+        if values is None:
+            values = await asyncio.to_thread(_settings_of, file)
+        await _learn_file(file, memories.of(values), values.db, survey)
+    except OSError as error:
+        survey.problems.append(f"{file}: it cannot be read ({error.strerror})")
+    except UsageError as error:
+        survey.problems.append(f"{file}: {error}")
+
+
+def _sort_files(
+    folders: Sequence[Path],
+) -> tuple[list[Path], dict[Path, ChangeFormat]]:
+    """Return the files of sessions, and those about changes with their formats.
+
+    The oldest come first, so that they are learnt in their order. What a folder has of
+    other formats is left out.
     """
     paths = set(folders)
+    sessions = set(folders)
     for folder in folders:
         for pattern in SESSION_FILE_PATTERNS:
+            sessions.update(folder.rglob(pattern))
+        for pattern in CHANGE_FILE_PATTERNS:
             paths.update(folder.rglob(pattern))
 
-    files = filter(Path.is_file, paths)
-    return sorted(files, key=lambda file: (file.stat().st_mtime, str(file)))
+    files = [file for file in paths | sessions if file.is_file()]
+    files.sort(key=lambda file: (file.stat().st_mtime, str(file)))
+    formats: dict[Path, ChangeFormat] = {}
+    for file in files:
+        # A file that cannot be read is reported with the sessions.
+        with suppress(OSError):
+            formats[file] = change_format(file)
+
+    about_changes = {file: formats[file] for file in files if formats.get(file)}
+    others = [file for file in files if not formats.get(file) and file in sessions]
+    return others, about_changes
+
+
+async def _learn_changes(
+    files: Mapping[Path, ChangeFormat], memory: Memory, db: str, survey: SessionSurvey
+) -> None:
+    """Learn what files say about changes, and add it to the survey."""
+    changes: list[tuple[Path, Change]] = []
+    for file, format in files.items():
+        if is_step_log(file):
+            continue
+        try:
+            read_changes_of = partial(read_changes, file, format)
+            found = await asyncio.to_thread(read_changes_of)
+            changes += [(file, change) for change in found]
+        except TraceFileError as error:
+            survey.problems.append(str(error))
+
+    named = await asyncio.to_thread(name_changes, changes)
+    for number, change in enumerate(named, 1):
+        progress().counted("learning", number, len(named), "changes")
+        survey.add_change(db, await learn_change(change, memory=memory))
+
+
+def _settings_here() -> Settings:
+    """Return the settings for what was said about changes, with its database.
+
+    It is that of the repository of this folder, or else the user's own: a comment or a
+    log does not choose where it is stored.
+    """
+    here = find_repository(Path.cwd())
+    return approved_settings(home_folder() if here is None else Path.cwd())
 
 
 def _settings_of(file: Path) -> Settings:

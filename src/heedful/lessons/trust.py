@@ -34,8 +34,12 @@ QUARANTINE_TRUST = frozenset(TRUST_ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK_SOURCE = "network"
 # A source whose trust may be stated: "user", "tool:Read", "program:make".
-_SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|key):\S{1,150}")
-SOURCE_FORMS = "user, tool, tool:NAME, program:NAME or key:ID"
+_SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|reviewer|key):\S{1,150}")
+SOURCE_FORMS = "user, tool, tool:NAME, program:NAME, reviewer:LOGIN or key:ID"
+# The beginnings of the source of what a reviewer said, and of the lessons that come
+# from what was said about a change.
+REVIEWER_SOURCE_PREFIX = "reviewer:"
+CHANGE_SOURCE_PREFIX = "episode:change "
 # The tools with which coding agents run a command of a shell; "stop" is heedful's own.
 SHELL_TOOLS = frozenset(
     "bash powershell shell local_shell exec_command run_shell_command run_terminal_cmd "
@@ -281,12 +285,12 @@ def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
 
     By default, the user is "external", a local tool of a coding agent has the trust
     stated for `tool`, and any other tool, a program and a key of a service are trusted
-    as a tool without a statement.
+    as a tool without a statement. A reviewer is "external".
     """
     if not _SOURCE_PATTERN.fullmatch(source):
         return "external"
 
-    if source == "user":
+    if source == "user" or source.startswith(REVIEWER_SOURCE_PREFIX):
         return stated.get(source, "external")
     if source == "tool":  # a tool without a name, about which nobody can say anything
         return "tool"

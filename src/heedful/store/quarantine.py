@@ -19,6 +19,7 @@ from heedful.errors import NotFound, NotQuarantined
 from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
 from heedful.lessons.trust import (
+    CHANGE_SOURCE_PREFIX,
     KEY_SOURCE_PREFIX,
     QUARANTINE_TRUST,
     Action,
@@ -416,8 +417,11 @@ def _forget_sources(
     examples = db.run("delete_examples", values).fetchall()
     key = {"tenant": values["tenant"], "project": values["project"]}
     for source in sources:
-        for table in ("blame", "replayed"):
+        for table in ("blame", "replayed", "remark"):
             db.delete(table, {**key, "source": source})
+        if source.startswith(CHANGE_SOURCE_PREFIX):
+            change = source.removeprefix(CHANGE_SOURCE_PREFIX)
+            db.delete("remark", {**key, "change": change})
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 

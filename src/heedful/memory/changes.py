@@ -1,0 +1,105 @@
+"""Lessons from reviews and CI: what was said about two changes or more is a rule.
+
+`learn_change` keeps what was said about one change. The same remark about another
+change makes a lesson, which depends on who said it: text of reviewers waits in
+quarantine unless a person trusts them by name, and so does what CI printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from heedful.lessons.lesson import Lesson, Remembered, Trust, digest_of
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory, write_lessons
+from heedful.store import changes as change_store
+from heedful.store.episodes import RECURRING_LESSON_IMPORTANCE
+from heedful.traces.changes import Change, Remark
+
+SUGGESTION_HEADING = "Suggested instead:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedChange:
+    """What a change taught: how many remarks it has, and the lessons stored for them.
+
+    `lessons` are those that at least two changes have, with their answers.
+    """
+
+    remarks: int = 0
+    lessons: tuple[tuple[Lesson, Remembered], ...] = ()
+
+
+async def learn_change(change: Change, *, memory: Memory) -> LearnedChange:
+    """Keep what was said about a change, in one transaction.
+
+    Learning it again changes nothing. A remark that only this change has is told to
+    nobody. Raises InvalidInput, StoreError.
+    """
+    lessons = await asyncio.to_thread(_lessons_of, change)
+    if not lessons:
+        return LearnedChange()
+
+    stated = await memory.stated_trust()
+    answers = await write_lessons(
+        memory,
+        list(lessons.values()),
+        change_store.record,
+        change.name,
+        list(lessons),
+        stated,
+    )
+    stored = [
+        pair for pair in zip(lessons.values(), answers, strict=True) if pair[1].id
+    ]
+    return LearnedChange(remarks=len(lessons), lessons=tuple(stored))
+
+
+def _lessons_of(change: Change) -> dict[str, Lesson]:
+    """Return the lessons of a change, by the digest of what counts as the same.
+
+    They are not limited in their trust yet, and their source is who said it.
+    """
+    trust: Trust = "operator" if change.kind == "review" else "measured"
+    lessons: dict[str, Lesson] = {}
+    for remark in change.remarks:
+        sign = signature("", _signed_text(change, remark))
+        digest = digest_of(f"{change.kind} {remark.place}", sign.pattern)
+        text = _lesson_text(change, remark)
+        lesson = Lesson(
+            "reflection",
+            sign,
+            error_type="",
+            text=text,
+            sighting=text,
+            trust=trust,
+            importance=RECURRING_LESSON_IMPORTANCE,
+            source=remark.source,
+            meta={"change": change.kind},
+        )
+        lessons.setdefault(digest, lesson)
+    return lessons
+
+
+def _signed_text(change: Change, remark: Remark) -> str:
+    """Return the text whose signature says what is the same.
+
+    An error is signed as everywhere; of a sentence, letter case, quotation marks and
+    its end do not matter.
+    """
+    if change.kind == "ci":
+        return remark.text
+    return remark.text.replace("`", "").casefold().strip(" .!?…:;")
+
+
+def _lesson_text(change: Change, remark: Remark) -> str:
+    """Return a remark as the text of a lesson."""
+    if change.kind == "ci":
+        where = f"`{remark.about}` " if remark.about else ""
+        return f"CI: {where}failed with “{remark.text}”."
+    where = f" of {remark.about}" if remark.about else ""
+    lines = [f"A review{where} said: “{remark.text}”"]
+    if remark.suggestion:
+        lines += [SUGGESTION_HEADING, remark.suggestion]
+    return "\n".join(lines)
