@@ -23,7 +23,7 @@ WRAP = "Please wrap errors with it."
 def write_files(folder: Path, number: int) -> None:
     """Write what was said about one change, in all formats."""
     folder.mkdir(parents=True, exist_ok=True)
-    log = log_text(*commit_lines(SHAS[number]), *LINT_LINES)
+    log = log_text(commit_lines(SHAS[number]) + LINT_LINES)
     write_review(folder / f"review{number}.json", comment(number, WRAP))
     write_report(folder / f"junit{number}.xml", [TOTAL])
     if number:

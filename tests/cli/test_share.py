@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,14 @@ from tests.cli.support import Desk
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=0"]
 
 
-def git(folder: Path, *words: str) -> str:
-    """Run git in a folder; return what it prints."""
+def git(folder: Path, line: str) -> str:
+    """Run a command of git in a folder; return what it prints."""
     done = subprocess.run(
-        [*GIT, *words], cwd=folder, check=True, capture_output=True, encoding="utf-8"
+        [*GIT, *line.split()],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
     )
     return done.stdout
 
@@ -45,8 +50,8 @@ def remember(folder: Path, *texts: str) -> None:
 def repository(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The repository of a user who has a home of their own."""
     monkeypatch.setenv("HOME", str(desk.folder / "home"))
-    git(desk.folder, "init", "-q", "-b", "main")
-    git(desk.folder, "commit", "-q", "--allow-empty", "-m", "x")
+    git(desk.folder, "init -q -b main")
+    git(desk.folder, "commit -q --allow-empty -m x")
     return desk.folder
 
 
@@ -130,15 +135,15 @@ def test_outside_of_a_repository_there_is_no_file(session, desk):
     session(("share", 2, "is in no git repository"))
 
 
-def commit_rules(folder: Path, branch: str, *texts: str) -> None:
+def commit_rules(folder: Path, branch: str, texts: Sequence[str]) -> None:
     """Commit a file that has these rules, too, on a new branch from `main`."""
-    git(folder, "checkout", "-q", "-B", branch, "main")
+    git(folder, f"checkout -q -B {branch} main")
     path = folder / SHARED_FILE
     rules = list(read_rules(path.read_bytes())) if path.exists() else []
     path.parent.mkdir(exist_ok=True)
     path.write_text(write_rules([*rules, *map(rule_of, texts)]))
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", branch)
+    git(folder, "add .")
+    git(folder, f"commit -q -m {branch}")
 
 
 @pytest.mark.parametrize("number", [0, 1, 9])
@@ -147,19 +152,19 @@ def test_branches_that_each_add_rules_merge(repository, number):
     attributes = repository / ATTRIBUTES_FILE
     attributes.parent.mkdir()
     attributes.write_text("rules.md text eol=lf merge=union\n")
-    git(repository, "add", ".")
-    git(repository, "commit", "-q", "-m", "attributes")
+    git(repository, "add .")
+    git(repository, "commit -q -m attributes")
     old_texts = [f"Old rule {n}." for n in range(number)]
     if number:
-        commit_rules(repository, "old", *old_texts)
-        git(repository, "checkout", "-q", "-B", "main")
+        commit_rules(repository, "old", old_texts)
+        git(repository, "checkout -q -B main")
 
     texts = {branch: [f"Of {branch} {n}." for n in range(3)] for branch in "abc"}
     for branch, rules in texts.items():
-        commit_rules(repository, branch, *rules, "Of all branches.")
-    git(repository, "checkout", "-q", "main")
+        commit_rules(repository, branch, [*rules, "Of all branches."])
+    git(repository, "checkout -q main")
     for branch in texts:
-        git(repository, "merge", "-q", branch)
+        git(repository, f"merge -q {branch}")
 
     expected = {*old_texts, *texts["a"], *texts["b"], *texts["c"], "Of all branches."}
     assert texts_in(repository) == expected
@@ -172,9 +177,9 @@ def test_branches_that_each_add_rules_merge(repository, number):
 
 def test_most_branches_merge_without_the_attribute(repository):
     """Servers that ignore attributes merge what lies apart."""
-    commit_rules(repository, "old", *(f"Old rule {n}." for n in range(40)))
-    git(repository, "checkout", "-q", "-B", "main")
-    commit_rules(repository, "a", "Use pnpm, never npm.")
-    commit_rules(repository, "b", "Sort imports.")
-    git(repository, "merge", "-q", "a")
+    commit_rules(repository, "old", [f"Old rule {n}." for n in range(40)])
+    git(repository, "checkout -q -B main")
+    commit_rules(repository, "a", ["Use pnpm, never npm."])
+    commit_rules(repository, "b", ["Sort imports."])
+    git(repository, "merge -q a")
     assert {"Use pnpm, never npm.", "Sort imports."} <= texts_in(repository)

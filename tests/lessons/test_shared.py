@@ -67,11 +67,11 @@ def test_the_order_is_that_of_what_the_rules_say(given_rules):
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_content_is_rules_or_a_typed_error(content):
-    found = ()
+    read_any: tuple[SharedRule, ...] = ()
     with suppress(LineError):
-        found = read_rules(b"- One rule.\n" + content)
+        read_any = read_rules(b"- One rule.\n" + content)
     # Only rules that can be written are read.
-    assert set(read_rules(write_rules(found).encode())) == set(found)
+    assert set(read_rules(write_rules(read_any).encode())) == set(read_any)
 
 
 def test_a_line_by_hand_is_a_rule_of_its_reviewer():

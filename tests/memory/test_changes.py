@@ -7,7 +7,7 @@ import pytest
 from heedful.memory.changes import learn_change
 from heedful.memory.memory import Memory
 from heedful.store import lessons
-from heedful.traces.changes import CI_SOURCE, Change, Remark
+from heedful.traces.changes import CI_SOURCE, ChangeRemarks, Remark
 from tests.engines import in_memory
 
 WRAP = "Please wrap errors with `%w`."
@@ -16,19 +16,21 @@ LINT = "cart.go:12:3: Error return value of `db.Close` is not checked (errcheck)
 pytestmark = pytest.mark.both
 
 
-def review(name: str, text: str = WRAP, login: str = "ann", **more: Any) -> Change:
+def review(
+    name: str, text: str = WRAP, login: str = "ann", **more: Any
+) -> ChangeRemarks:
     """Return a pull request with one comment."""
     remark = Remark(text=text, about="cart.go", source=f"reviewer:{login}", **more)
-    return Change(name=name, kind="review", remarks=(remark,))
+    return ChangeRemarks(name=name, kind="review", remarks=(remark,))
 
 
-def run_of_ci(name: str, text: str = LINT, place: str = "make lint") -> Change:
+def run_of_ci(name: str, text: str = LINT, place: str = "make lint") -> ChangeRemarks:
     """Return a run of CI with one error."""
     remark = Remark(text=text, about="make lint", source=CI_SOURCE, place=place)
-    return Change(name=name, kind="ci", remarks=(remark,))
+    return ChangeRemarks(name=name, kind="ci", remarks=(remark,))
 
 
-async def learn(memory: Memory, *changes: Change) -> None:
+async def learn(memory: Memory, *changes: ChangeRemarks) -> None:
     for change in changes:
         await learn_change(change, memory=memory)
 

@@ -66,8 +66,8 @@ async def test_what_was_reviewed_is_told_in_another_memory():
     assert lesson["trust"] == "operator"
     # What came from the file is not shared again by those who follow it.
     assert (await rules_to_share(other)).rules == ()
-    taken = await rules_to_share(other, taken=True)
-    assert write_rules(taken.rules) == await share(memory)
+    followed_rules = await rules_to_share(other, taken=True)
+    assert write_rules(followed_rules.rules) == await share(memory)
 
 
 @pytest.mark.both
@@ -93,9 +93,9 @@ async def test_only_what_somebody_reviewed_is_shared():
 @pytest.mark.both
 async def test_a_check_of_calls_is_shared_with_its_rule():
     memory = Memory(in_memory())
-    stored = await memory.remember("", "Use pnpm, never npm.")
+    lesson = await memory.remember("", "Use pnpm, never npm.")
     check = LessonCheck(
-        lesson=stored.id,
+        lesson=lesson.id,
         kind="call",
         rule={"words": "npm install"},
         about="no npm",
@@ -138,8 +138,9 @@ def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
         text = write_rules([rule_of("A rule.", trust=stated)])
         await follow(memory, text, trust=reviewer)
         waiting = await memory.quarantine.waiting()
-        told = [lesson for lesson in await memory.top() if not lesson["entry"]]
-        return [*(entry.trust for entry in waiting), *(row["trust"] for row in told)]
+        usable = [lesson for lesson in await memory.top() if not lesson["entry"]]
+        trusts = [entry.trust for entry in waiting]
+        return trusts + [lesson["trust"] for lesson in usable]
 
     [trust] = run_async(follow_one())
     assert trust == TRUST_ORDER[max(map(TRUST_ORDER.index, (stated, reviewer)))]
@@ -172,9 +173,9 @@ def test_export_and_import_lose_nothing(words, data):
         ]
         memory = Memory(in_memory())
         await follow(memory, write_rules(rules))
-        taken = await rules_to_share(memory, taken=True)
-        assert taken.left_out == {}
-        return set(rules), set(taken.rules)
+        followed = await rules_to_share(memory, taken=True)
+        assert followed.left_out == {}
+        return set(rules), set(followed.rules)
 
     sent, received = run_async(move())
     assert received == sent
@@ -215,10 +216,10 @@ async def test_paths_of_the_repository_are_relative():
 
 async def test_what_is_too_long_is_left_out_with_the_reason():
     memory = Memory(in_memory())
-    stored = await memory.remember("", "x", lesson="long " * 600)
+    lesson = await memory.remember("", "x", lesson="long " * 600)
     reviewed = await rules_to_share(memory)
     assert reviewed.rules == ()
-    assert "more than 2000 characters" in reviewed.left_out[stored.id]
+    assert "more than 2000 characters" in reviewed.left_out[lesson.id]
 
 
 async def test_somebody_must_approve():

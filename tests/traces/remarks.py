@@ -69,7 +69,7 @@ def write_report(
     return path
 
 
-def log_text(*lines: str, prefix: str = "") -> str:
+def log_text(lines: Sequence[str], prefix: str = "") -> str:
     """Return the lines of a log, each with its time."""
     stamped = [
         f"{prefix}2026-01-02T03:04:05.{number:07d}Z {line}"

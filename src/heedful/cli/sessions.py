@@ -61,8 +61,8 @@ from heedful.store.workspace import find_repository
 from heedful.traces import read
 from heedful.traces.changes import (
     CI_SOURCE,
-    Change,
     ChangeFormat,
+    ChangeRemarks,
     change_format,
     is_step_log,
     name_changes,
@@ -137,17 +137,17 @@ class SessionSurvey:
         """Add what a change taught the memory `db`."""
         self.changes += 1
         self.remarks += learned.remarks
-        for lesson, stored in learned.lessons:
-            if stored.entry:
-                self.waiting.setdefault(db, set()).add(stored.entry)
+        for lesson, answered in learned.lessons:
+            if answered.entry:
+                self.waiting.setdefault(db, set()).add(answered.entry)
             heading = f"\n{SUGGESTION_HEADING}\n"
             words, _, suggestion = lesson.text.partition(heading)
             self.failures[db, lesson.signature.digest] = {
                 "error": words,
                 "mended": suggestion,
-                "state": stored.state,
-                "lesson": stored.id,
-                "sessions": stored.seen,
+                "state": answered.state,
+                "lesson": answered.id,
+                "sessions": answered.seen,
                 "actions": 0,
             }
 
@@ -427,20 +427,20 @@ async def _learn_changes(
     files: Mapping[Path, ChangeFormat], memory: Memory, db: str, survey: SessionSurvey
 ) -> None:
     """Learn what files say about changes, and add it to the survey."""
-    changes: list[tuple[Path, Change]] = []
+    changes: list[tuple[Path, ChangeRemarks]] = []
     for file, format in files.items():
         if is_step_log(file):
             continue
         try:
             read_changes_of = partial(read_changes, file, format)
-            found = await asyncio.to_thread(read_changes_of)
-            changes += [(file, change) for change in found]
+            in_file = await asyncio.to_thread(read_changes_of)
+            changes += [(file, change) for change in in_file]
         except TraceFileError as error:
             survey.problems.append(str(error))
 
-    named = await asyncio.to_thread(name_changes, changes)
-    for number, change in enumerate(named, 1):
-        progress().counted("learning", number, len(named), "changes")
+    all_changes = await asyncio.to_thread(name_changes, changes)
+    for number, change in enumerate(all_changes, 1):
+        progress().counted("learning", number, len(all_changes), "changes")
         survey.add_change(db, await learn_change(change, memory=memory))
 
 
@@ -450,8 +450,10 @@ def _settings_here() -> Settings:
     It is that of the repository of this folder, or else the user's own: a comment or a
     log does not choose where it is stored.
     """
-    here = find_repository(Path.cwd())
-    return approved_settings(home_folder() if here is None else Path.cwd())
+    folder = Path.cwd()
+    if find_repository(folder) is None:
+        folder = home_folder()
+    return approved_settings(folder)
 
 
 def _settings_of(file: Path) -> Settings:

@@ -69,8 +69,8 @@ def share(
     in_file = read_rules((before or "").encode(), SHARED_FILE)
     reviewed = ask(lambda memory: rules_to_share(memory, str(top)))
 
-    known = {rule.digest for rule in in_file}
-    new_rules = [rule for rule in reviewed.rules if rule.digest not in known]
+    digests_in_file = {rule.digest for rule in in_file}
+    new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
     text = before or ""
     if new_rules:
         text = write_rules([*in_file, *new_rules])
@@ -85,22 +85,22 @@ def share(
     return answer(
         {
             "file": SHARED_FILE,
-            "rules": len(known) + len(new_rules),
+            "rules": len(digests_in_file) + len(new_rules),
             "new": [asdict(rule) for rule in new_rules],
             "left_out": reviewed.left_out,
             "dry_run": dry_run,
         },
         lines,
-        _summary(len(new_rules), len(known), dry_run),
+        _summary(len(new_rules), len(digests_in_file), dry_run),
     )
 
 
-def _summary(new: int, known: int, dry_run: bool) -> str:
+def _summary(new: int, old: int, dry_run: bool) -> str:
     """Return the last line of `heedful share`."""
     if not new:
-        return f"nothing new to share; {SHARED_FILE} has {counted(known, 'rule')}"
+        return f"nothing new to share; {SHARED_FILE} has {counted(old, 'rule')}"
     verb = "would get" if dry_run else "has"
-    total = f"{SHARED_FILE} {verb} {counted(new + known, 'rule')}, {new} new"
+    total = f"{SHARED_FILE} {verb} {counted(new + old, 'rule')}, {new} new"
     if dry_run:
         return total
     return f"{total}; read them, then: git add {Path(SHARED_FILE).parent}"

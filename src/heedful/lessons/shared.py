@@ -45,7 +45,7 @@ RULES_HEADER = """\
 _RULE_START = "- "
 # What separates two fields, and a piece of a field: an escape or any other character.
 _FIELD_SEPARATOR = " | "
-_PIECE_PATTERN = re.compile(r"\\[\\|n]| \| |.", re.DOTALL)
+_FIELD_PIECE_PATTERN = re.compile(r"\\[\\|n]| \| |.", re.DOTALL)
 _ESCAPES: Mapping[str, str] = {"\\\\": "\\", "\\|": "|", "\\n": "\n"}
 # "fix: Bash `pnpm test`": a field with its name.
 _NAMED_FIELD_PATTERN = re.compile(r"([a-z][a-z ]{0,20}): (.*)", re.DOTALL)
@@ -227,8 +227,8 @@ def _read_line(line: str, name: str, number: int) -> SharedRule:
         match = _NAMED_FIELD_PATTERN.fullmatch(field)
         attribute = attributes.get(match[1]) if match else None
         if match is None or attribute is None or attribute in values:
-            known = ", ".join(f"{field}: …" for field in attributes)
-            reason = f"a field after a bar is one of {known}, each once"
+            names = ", ".join(f"{field}: …" for field in attributes)
+            reason = f"a field after a bar is one of {names}, each once"
             raise LineError(name, number, f"{reason}; {DAMAGED_RULES_FIX}")
         values[attribute] = match[2].strip()
 
@@ -258,7 +258,7 @@ def _escape(text: str) -> str:
 def _split_fields(text: str) -> list[str]:
     """Return the fields of a line, without escapes."""
     fields = [""]
-    for piece in _PIECE_PATTERN.findall(text):
+    for piece in _FIELD_PIECE_PATTERN.findall(text):
         if piece == _FIELD_SEPARATOR:
             fields.append("")
         else:

@@ -15,7 +15,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory, write_lessons
 from heedful.store import changes as change_store
 from heedful.store.episodes import RECURRING_LESSON_IMPORTANCE
-from heedful.traces.changes import Change, Remark
+from heedful.traces.changes import ChangeRemarks, Remark
 
 SUGGESTION_HEADING = "Suggested instead:"
 
@@ -31,7 +31,7 @@ class LearnedChange:
     lessons: tuple[tuple[Lesson, Remembered], ...] = ()
 
 
-async def learn_change(change: Change, *, memory: Memory) -> LearnedChange:
+async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChange:
     """Keep what was said about a change, in one transaction.
 
     Learning it again changes nothing. A remark that only this change has is told to
@@ -50,13 +50,11 @@ async def learn_change(change: Change, *, memory: Memory) -> LearnedChange:
         list(lessons),
         stated,
     )
-    stored = [
-        pair for pair in zip(lessons.values(), answers, strict=True) if pair[1].id
-    ]
-    return LearnedChange(remarks=len(lessons), lessons=tuple(stored))
+    pairs = [pair for pair in zip(lessons.values(), answers, strict=True) if pair[1].id]
+    return LearnedChange(remarks=len(lessons), lessons=tuple(pairs))
 
 
-def _lessons_of(change: Change) -> dict[str, Lesson]:
+def _lessons_of(change: ChangeRemarks) -> dict[str, Lesson]:
     """Return the lessons of a change, by the digest of what counts as the same.
 
     They are not limited in their trust yet, and their source is who said it.
@@ -82,7 +80,7 @@ def _lessons_of(change: Change) -> dict[str, Lesson]:
     return lessons
 
 
-def _signed_text(change: Change, remark: Remark) -> str:
+def _signed_text(change: ChangeRemarks, remark: Remark) -> str:
     """Return the text whose signature says what is the same.
 
     An error is signed as everywhere; of a sentence, letter case, quotation marks and
@@ -93,7 +91,7 @@ def _signed_text(change: Change, remark: Remark) -> str:
     return remark.text.replace("`", "").casefold().strip(" .!?…:;")
 
 
-def _lesson_text(change: Change, remark: Remark) -> str:
+def _lesson_text(change: ChangeRemarks, remark: Remark) -> str:
     """Return a remark as the text of a lesson."""
     if change.kind == "ci":
         where = f"`{remark.about}` " if remark.about else ""

@@ -99,8 +99,10 @@ def _record_remark(
         # The first change is a sighting, too, once there is a lesson.
         is_first = len(rows) == MIN_LESSON_CHANGES
         for sighting in rows if is_first else rows[-1:]:
-            own = _lesson_from(lesson, sighting, stated)
-            answers += lessons.upsert(db, scope, [own], now, quota, drops=True)
+            seen_lesson = _lesson_from(lesson, sighting, stated)
+            answers += lessons.upsert(
+                db, scope, [seen_lesson], now, quota=quota, drops=True
+            )
     return answers[-1] if answers else lessons.UNSTORED_LESSON
 
 

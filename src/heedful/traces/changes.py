@@ -1,8 +1,9 @@
 """Read what was said about changes: review comments, JUnit reports, logs of CI. Pure.
 
-A file says a few things (`Remark`) about one or more changes (`Change`): pull requests,
-commits or runs. The content shows the format, not the name: comments of pull requests
-as GitHub's API has them, JUnit XML, and logs of GitHub Actions, also in an archive.
+A file says a few things (`Remark`) about one or more changes: pull requests, commits or
+runs (`ChangeRemarks`). The content shows the format, not the name: comments of pull
+requests as GitHub's API has them, JUnit XML, and logs of GitHub Actions, also in an
+archive.
 
 Anyone may have written these files, so each is bounded. XML is read by expat of the
 standard library, one event at a time, and a document type is refused: without one there
@@ -39,7 +40,7 @@ MAX_ARCHIVE_FILES = 2_000
 MAX_ARCHIVE_BYTES = 256 * 2**20
 MAX_XML_DEPTH = 100
 # Of a failure that is longer, the beginning is read.
-MAX_FAILURE_CHARS = 20_000
+MAX_TEST_FAILURE_CHARS = 20_000
 # The lines of a step that are searched for its errors, the last ones.
 MAX_STEP_LINES = 5_000
 MAX_FILE_REMARKS = 2_000
@@ -58,14 +59,14 @@ MAX_LOGIN_CHARS = 100
 _PULL_REQUEST_PATTERN = re.compile(r"/repos/([^/\s]+/[^/\s]+)/pulls/(\d+)\Z")
 _REVIEW_MARK_PATTERN = re.compile(rb'(?<!\\)"pull_request_url"\s*:')
 # A line that begins or ends a block of code in a comment.
-_FENCE_PATTERN = re.compile(r"\s{0,3}(`{3,}|~{3,})(\w*)")
+_CODE_FENCE_PATTERN = re.compile(r"\s{0,3}(`{3,}|~{3,})(\w*)")
 _BLANKS_PATTERN = re.compile(r"\s*")
 # What begins a line of Markdown: a bullet, a number, a heading, emphasis.
 _MARKDOWN_START_PATTERN = re.compile(r"^\s*(?:[-*+]|\d+[.)]|#{1,6})\s+")
 # A label of a remark: "nit:", "suggestion (non-blocking):".
 _REMARK_LABEL_PATTERN = re.compile(r"^\W{0,2}\w+(?: \([\w, -]+\))?\W{0,2}:\W{0,2}\s+")
-_SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?])\s+")
-_WORD_PATTERN = re.compile(r"\w+")
+_REMARK_END_PATTERN = re.compile(r"(?<=[.!?])\s+")
+_REMARK_WORD_PATTERN = re.compile(r"\w+")
 
 _COMMIT_PATTERN = re.compile(r"\b[0-9a-f]{40}\b")
 # A line of a log: a time, and what was printed then. `gh run view --log` puts the names
@@ -81,7 +82,7 @@ _EXIT_PATTERN = re.compile(
     r"^(?:Process completed with exit code -?\d+|The process '[^']*' failed with"
     r" exit code -?\d+)\.?\s*$"
 )
-_TERMINAL_STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
+_LOG_STYLE_PATTERN = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 # What the step that checks out prints: the pull request, the repository, the commit.
 _LOG_PULL_REQUEST_PATTERN = re.compile(r"\brefs/(?:remotes/)?pull/(\d+)/")
 _LOG_REPOSITORY_PATTERN = re.compile(r"Syncing repository: (\S+/\S+)")
@@ -115,7 +116,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangeRemarks:
     """A pull request, a commit or a run, and what was said about it.
 
     `name` identifies it; "" if the file does not say. `tests` are the tests of a report
@@ -184,7 +185,9 @@ def _is_log_archive(file: str | os.PathLike[str]) -> bool:
     return any(_STEP_LOG_PATTERN.fullmatch(name.rpartition("/")[2]) for name in names)
 
 
-def read_changes(file: str | os.PathLike[str], format: ChangeFormat) -> list[Change]:
+def read_changes(
+    file: str | os.PathLike[str], format: ChangeFormat
+) -> list[ChangeRemarks]:
     """Return the changes that a file is about, with what it says of each.
 
     `format` is that of `change_format`. Secrets and personal data are left out. Raises
@@ -211,14 +214,14 @@ def read_changes(file: str | os.PathLike[str], format: ChangeFormat) -> list[Cha
 
 
 def name_changes(
-    changes: Iterable[tuple[str | os.PathLike[str], Change]],
-) -> list[Change]:
+    changes: Iterable[tuple[str | os.PathLike[str], ChangeRemarks]],
+) -> list[ChangeRemarks]:
     """Return changes that all have a name; each comes with its file.
 
     A log without one is a run of its own. Of reports in one folder, those that have no
     test in common are of one run: many tools write a file for each class.
     """
-    named: list[Change] = []
+    all_named: list[ChangeRemarks] = []
     runs: dict[str, list[set[str]]] = {}
     for file, change in changes:
         name = change.name
@@ -231,8 +234,8 @@ def name_changes(
             with open(path, "rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
             name = f"run {digest[:16]}"
-        named.append(replace(change, name=name))
-    return named
+        all_named.append(replace(change, name=name))
+    return all_named
 
 
 def is_step_log(file: str | os.PathLike[str]) -> bool:
@@ -269,7 +272,7 @@ def _clean(text: str) -> str:
     return mask_personal(redact(_WORKSPACE_PATTERN.sub("", text)))
 
 
-def _read_review(name: str, data: bytes) -> list[Change]:
+def _read_review(name: str, data: bytes) -> list[ChangeRemarks]:
     """Return the pull requests of comments. Raises TraceFileError."""
     remarks: dict[str, list[Remark]] = {}
     for number, comment in enumerate(_comments(name, data), 1):
@@ -281,13 +284,13 @@ def _read_review(name: str, data: bytes) -> list[Change]:
 
         match = _PULL_REQUEST_PATTERN.search(url)
         change = f"{match[1]}#{match[2]}" if match else _short(url)
-        own = remarks.setdefault(change, [])
+        of_change = remarks.setdefault(change, [])
         # A reply is part of a conversation.
-        if comment.get("in_reply_to_id") is None and len(own) < MAX_FILE_REMARKS:
-            own += _remarks_of(comment, body)
+        if comment.get("in_reply_to_id") is None and len(of_change) < MAX_FILE_REMARKS:
+            of_change += _remarks_of(comment, body)
     return [
-        Change(name=change, kind="review", remarks=tuple(said))
-        for change, said in remarks.items()
+        ChangeRemarks(name=change, kind="review", remarks=tuple(of_change))
+        for change, of_change in remarks.items()
     ]
 
 
@@ -325,11 +328,12 @@ def _remarks_of(comment: Mapping[str, Any], body: str) -> list[Remark]:
     author = login if isinstance(login, str) and login.strip() else "unknown"
     author = "".join(author.split())[:MAX_LOGIN_CHARS]
     path = comment.get("path")
+    about = _clean(path) if isinstance(path, str) else ""
     words, suggestion = _split_comment(body[:MAX_COMMENT_CHARS])
     remarks = [
         Remark(
             text=_clean(sentence),
-            about=_clean(path) if isinstance(path, str) else "",
+            about=about,
             source=f"{REVIEWER_SOURCE_PREFIX}{author}",
             suggestion=_clean(suggestion)[:MAX_REMARK_CHARS],
         )
@@ -351,7 +355,7 @@ def _split_comment(body: str) -> tuple[str, str]:
     block = ""
     language = ""
     for line in body.splitlines():
-        fence = _FENCE_PATTERN.match(line)
+        fence = _CODE_FENCE_PATTERN.match(line)
         if fence and not block:
             block = fence[1]
             language = fence[2]
@@ -371,10 +375,10 @@ def _sentences_of(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.lstrip().startswith((">", "|", "![", "<")):
             continue
-        plain = _MARKDOWN_START_PATTERN.sub("", line).strip().strip("*_ ")
-        for part in _SENTENCE_END_PATTERN.split(plain):
+        words = _MARKDOWN_START_PATTERN.sub("", line).strip().strip("*_ ")
+        for part in _REMARK_END_PATTERN.split(words):
             sentence = _REMARK_LABEL_PATTERN.sub("", part)
-            is_short = len(_WORD_PATTERN.findall(sentence)) < MIN_REMARK_WORDS
+            is_short = len(_REMARK_WORD_PATTERN.findall(sentence)) < MIN_REMARK_WORDS
             if not is_short and len(sentence) <= MAX_REMARK_CHARS:
                 yield sentence
 
@@ -419,7 +423,7 @@ class _ReportReader:
         if tag not in ("failure", "error") or self._failure is None:
             return
 
-        text = "".join(self._failure)[:MAX_FAILURE_CHARS]
+        text = "".join(self._failure)[:MAX_TEST_FAILURE_CHARS]
         self._failure = None
         if len(self.remarks) < MAX_FILE_REMARKS:
             error = named_errors(_WORKSPACE_PATTERN.sub("", text))[0]
@@ -433,7 +437,7 @@ def _refuse_document_type(*_: Any) -> None:
     raise ValueError("it has a document type, which no report needs")
 
 
-def _read_report(name: str, data: bytes) -> Change:
+def _read_report(name: str, data: bytes) -> ChangeRemarks:
     """Return the run that a JUnit report is about. Raises TraceFileError."""
     reader = _ReportReader()
     parser = expat.ParserCreate()
@@ -448,7 +452,7 @@ def _read_report(name: str, data: bytes) -> Change:
     except (expat.ExpatError, ValueError, LookupError) as error:
         line = parser.CurrentLineNumber
         raise TraceFileError(name, line, f"not a JUnit report: {error}") from error
-    return Change(
+    return ChangeRemarks(
         name=reader.commit,
         kind="ci",
         remarks=tuple(reader.remarks),
@@ -497,17 +501,18 @@ class _LogReader:
     def _fail(self, lines: Iterable[str]) -> None:
         """Note the errors of a step."""
         text = _WORKSPACE_PATTERN.sub("", "\n".join(lines))
-        about = _clean(self._command)[:MAX_REMARK_CHARS]
-        for error in named_errors(text) if text.strip() else []:
-            place = about if is_of_work(error) else ""
-            remark = Remark(text=error, about=about, source=CI_SOURCE, place=place)
+        command = _clean(self._command)[:MAX_REMARK_CHARS]
+        errors = named_errors(text) if text.strip() else []
+        for error in errors:
+            place = command if is_of_work(error) else ""
+            remark = Remark(text=error, about=command, source=CI_SOURCE, place=place)
             if error != "error" and len(self.remarks) < MAX_FILE_REMARKS:
                 self.remarks.append(remark)
         self._messages.clear()
         self._output.clear()
 
 
-def _read_logs(logs: Sequence[str]) -> Change:
+def _read_logs(logs: Sequence[str]) -> ChangeRemarks:
     """Return the run that logs of its jobs are about."""
     remarks: list[Remark] = []
     names: list[str] = []
@@ -515,12 +520,12 @@ def _read_logs(logs: Sequence[str]) -> Change:
         reader = _LogReader()
         for raw in log.splitlines():
             line = _LOG_LINE_PATTERN.sub("", raw)
-            reader.read(_TERMINAL_STYLE_PATTERN.sub("", line))
+            reader.read(_LOG_STYLE_PATTERN.sub("", line))
         reader.close()
         remarks += reader.remarks
         names.append(_name_in_log(log))
     name = next(filter(None, names), "")
-    return Change(name=name, kind="ci", remarks=tuple(remarks))
+    return ChangeRemarks(name=name, kind="ci", remarks=tuple(remarks))
 
 
 def _name_in_log(log: str) -> str:
@@ -534,12 +539,12 @@ def _name_in_log(log: str) -> str:
     if pull_request:
         where = repository[1] if repository else ""
         return f"{where}#{pull_request[1]}"
-    plain = "\n".join(_LOG_LINE_PATTERN.sub("", line) for line in log.splitlines())
-    commit = _LOG_COMMIT_PATTERN.search(plain)
+    output = "\n".join(_LOG_LINE_PATTERN.sub("", line) for line in log.splitlines())
+    commit = _LOG_COMMIT_PATTERN.search(output)
     return commit[1] if commit else ""
 
 
-def _read_archive(name: str) -> Change:
+def _read_archive(name: str) -> ChangeRemarks:
     """Return the run whose logs are in an archive. Raises OSError, TraceFileError."""
     try:
         with open(name, "rb") as file, zipfile.ZipFile(file) as archive:
