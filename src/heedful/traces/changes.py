@@ -1,4 +1,4 @@
-"""Read what was said about changes: review comments, JUnit reports, logs of CI. Pure.
+"""Read what was said about changes: review comments, JUnit reports, logs of CI.
 
 A file says a few things (`Remark`) about one or more changes: pull requests, commits or
 runs (`ChangeRemarks`). The content shows the format, not the name: comments of pull
