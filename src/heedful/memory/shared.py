@@ -31,7 +31,7 @@ from heedful.validation import check_actor
 SHARED_RULE_IMPORTANCE = 0.8
 # An absolute path: two parts or more below the root, a home folder, a drive, a share.
 # The address of a page has "//" before its path; a device of the system is no place.
-_PLACE_PATTERN = re.compile(
+_MACHINE_PATH_PATTERN = re.compile(
     r"""(?:(?<![\w.~/)\]}*-])|(?<=\s-[A-Za-z]))
         /(?!dev/(?:null|stdin|stdout|stderr)\b)[\w.@+-]+(?:/[\w.@+-]+)+/?
     |(?<![\w./])~[\w.-]*/[\w.@+/-]+
@@ -93,7 +93,7 @@ def _rule_of(row: Mapping[str, Any], root: str) -> SharedRule:
 
     def leave_out(text: str) -> str:
         """Return a text without secrets, people and absolute paths."""
-        return _PLACE_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
+        return _MACHINE_PATH_PATTERN.sub(PATH_MARK, particulars.leave_out(text, 0))
 
     text = leave_out(row["text"])
     pattern = leave_out(row["pattern"])

@@ -328,12 +328,12 @@ def _remarks_of(comment: Mapping[str, Any], body: str) -> list[Remark]:
     author = login if isinstance(login, str) and login.strip() else "unknown"
     author = "".join(author.split())[:MAX_LOGIN_CHARS]
     path = comment.get("path")
-    about = _clean(path) if isinstance(path, str) else ""
+    file = _clean(path) if isinstance(path, str) else ""
     words, suggestion = _split_comment(body[:MAX_COMMENT_CHARS])
     remarks = [
         Remark(
             text=_clean(sentence),
-            about=about,
+            about=file,
             source=f"{REVIEWER_SOURCE_PREFIX}{author}",
             suggestion=_clean(suggestion)[:MAX_REMARK_CHARS],
         )
