@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import TraceFileError
-from heedful.traces import changes
-from heedful.traces.changes import (
-    ChangeRemarks,
+from heedful.traces import change_files
+from heedful.traces.change_files import (
     change_format,
     is_step_log,
     name_changes,
     read_changes,
 )
+from heedful.traces.changes import ChangeRemarks
 from tests.traces.remarks import (
     ERRCHECK,
     LINT_LINES,
@@ -260,7 +260,7 @@ def test_a_damaged_or_hostile_file_is_named(tmp_path, content):
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(changes, "MAX_ARCHIVE_BYTES", 100_000)
+    monkeypatch.setattr(change_files, "MAX_ARCHIVE_BYTES", 100_000)
     path = tmp_path / "logs.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("0_build.txt", "0" * 200_000)
@@ -269,7 +269,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_long_file_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(changes, "MAX_CHANGE_FILE_BYTES", 10_000)
+    monkeypatch.setattr(change_files, "MAX_CHANGE_FILE_BYTES", 10_000)
     path = tmp_path / "job.log"
     path.write_text(log_text(LINT_LINES * 100))
     with pytest.raises(TraceFileError, match="longer than"):

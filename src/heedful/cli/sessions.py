@@ -59,15 +59,14 @@ from heedful.store.ownership import home_folder, prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import find_repository
 from heedful.traces import read
-from heedful.traces.changes import (
-    CI_SOURCE,
+from heedful.traces.change_files import (
     ChangeFormat,
-    ChangeRemarks,
     change_format,
     is_step_log,
     name_changes,
     read_changes,
 )
+from heedful.traces.changes import CI_SOURCE, ChangeRemarks
 from heedful.traces.episode import Episode, Limits
 
 SESSION_FILE_PATTERNS = ("*.jsonl", "*.json")

@@ -1,43 +1,29 @@
-"""Read what was said about changes: review comments, JUnit reports, logs of CI.
+"""What was said about changes: review comments, JUnit reports, logs of CI. Pure.
 
-A file says a few things (`Remark`) about one or more changes: pull requests, commits or
-runs (`ChangeRemarks`). The content shows the format, not the name: comments of pull
-requests as GitHub's API has them, JUnit XML, and logs of GitHub Actions, also in an
-archive.
-
-Anyone may have written these files, so each is bounded. XML is read by expat of the
-standard library, one event at a time, and a document type is refused: without one there
-are no entities, so nothing can expand, and no report of tests has one.
+A text says a few things (`Remark`) about one or more changes: pull requests, commits or
+runs (`ChangeRemarks`). Anyone may have written it, so each part is bounded. XML is read
+by expat of the standard library, one event at a time, and a document type is refused:
+without one there are no entities, so nothing can expand, and no report of tests has
+one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
-import zipfile
-import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from xml.parsers import expat
 
 from heedful.errors import TraceFileError
+from heedful.lessons.lesson import short_digest
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX
 from heedful.redact import mask_personal, redact
+from heedful.sanitize import clean
 from heedful.traces.error_lines import is_of_work, named_errors
-from heedful.traces.reading import problem
 
-ChangeFormat = Literal["", "review", "junit", "actions", "archive"]
-# The format is found in the first bytes of a file.
-CHANGE_HEAD_BYTES = 65_536
-MAX_CHANGE_FILE_BYTES = 64 * 2**20
-# An archive: its files, and the bytes of all of them. A larger one is refused.
-MAX_ARCHIVE_FILES = 2_000
-MAX_ARCHIVE_BYTES = 256 * 2**20
 MAX_XML_DEPTH = 100
 # Of a failure that is longer, the beginning is read.
 MAX_TEST_FAILURE_CHARS = 20_000
@@ -57,7 +43,6 @@ CI_SOURCE = "tool:ci"
 MAX_LOGIN_CHARS = 100
 
 _PULL_REQUEST_PATTERN = re.compile(r"/repos/([^/\s]+/[^/\s]+)/pulls/(\d+)\Z")
-_REVIEW_MARK_PATTERN = re.compile(rb'(?<!\\)"pull_request_url"\s*:')
 # A line that begins or ends a block of code in a comment.
 _CODE_FENCE_PATTERN = re.compile(r"\s{0,3}(`{3,}|~{3,})(\w*)")
 _BLANKS_PATTERN = re.compile(r"\s*")
@@ -71,11 +56,10 @@ _REMARK_WORD_PATTERN = re.compile(r"\w+")
 _COMMIT_PATTERN = re.compile(r"\b[0-9a-f]{40}\b")
 # A line of a log: a time, and what was printed then. `gh run view --log` puts the names
 # of the job and of the step before it.
-_LOG_LINE_PATTERN = re.compile(
+LOG_LINE_PATTERN = re.compile(
     r"^\ufeff?(?:[^\t\n]*\t[^\t\n]*\t)?\ufeff?\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d+)?Z ?"
 )
 _LOG_COMMAND_PATTERN = re.compile(r"^##\[(\w+)\](.*)")
-_LOG_MARK = b"##["
 _STEP_START = "Run "
 # The last error of a step, which says nothing else.
 _EXIT_PATTERN = re.compile(
@@ -93,9 +77,6 @@ _LOG_COMMIT_PATTERN = re.compile(
 _WORKSPACE_PATTERN = re.compile(
     r"(?:/(?:home|Users)/runner/work|/__w|[A-Z]:[\\/]a)[\\/]([^/\\\s]+)[\\/]\1[\\/]"
 )
-# The log of a job in an archive that was unpacked, "0_build.txt", and that of one step
-# of it, "build/3_Run make.txt", which has the same lines.
-_STEP_LOG_PATTERN = re.compile(r"\d+_.+\.txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,150 +110,12 @@ class ChangeRemarks:
     tests: frozenset[str] = field(default_factory=frozenset)
 
 
-def change_format(file: str | os.PathLike[str]) -> ChangeFormat:
-    """Return the format of a file, "" if it says nothing about a change.
-
-    Raises OSError.
-    """
-    with open(file, "rb") as opened:
-        head = opened.read(CHANGE_HEAD_BYTES)
-    if head.startswith(b"PK\x03\x04"):
-        return "archive" if _is_log_archive(file) else ""
-
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"<"):
-        return "junit" if b"<testsuite" in head else ""
-    if start[:1] in (b"[", b"{"):
-        return "review" if _is_review(start) else ""
-    first = head.decode("utf-8", "replace").lstrip().partition("\n")[0]
-    is_log = _LOG_LINE_PATTERN.match(first) and _has_log_mark(file)
-    return "actions" if is_log else ""
-
-
-def _is_review(start: bytes) -> bool:
-    """Return True if the first object of a file is a comment of a pull request.
-
-    A session of an agent may quote one: then it is text, or deeper in the object.
-    """
-    if not _REVIEW_MARK_PATTERN.search(start):
-        return False
-    text = start.decode("utf-8", "ignore")
-    depth = len(text) - len(text.lstrip("[ \r\n\t"))
-    if depth > 4:
-        return False
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text, depth)
-    except (ValueError, RecursionError):
-        # A damaged file, or a long comment: no format of sessions is a list of these.
-        return text.startswith("[") and '"role"' not in text[:200]
-    return isinstance(value, dict) and "pull_request_url" in value
-
-
-def _has_log_mark(file: str | os.PathLike[str]) -> bool:
-    """Return True if a file has a command of a runner, such as `##[group]`."""
-    with open(file, "rb") as opened:
-        return _LOG_MARK in opened.read(MAX_CHANGE_FILE_BYTES)
-
-
-def _is_log_archive(file: str | os.PathLike[str]) -> bool:
-    """Return True if an archive has texts, as that of a run has."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()[:MAX_ARCHIVE_FILES]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        # It says so when it is read.
-        return True
-    return any(_STEP_LOG_PATTERN.fullmatch(name.rpartition("/")[2]) for name in names)
-
-
-def read_changes(
-    file: str | os.PathLike[str], format: ChangeFormat
-) -> list[ChangeRemarks]:
-    """Return the changes that a file is about, with what it says of each.
-
-    `format` is that of `change_format`. Secrets and personal data are left out. Raises
-    TraceFileError for a damaged file and for one that is too large.
-    """
-    name = os.fspath(file)
-    try:
-        if format == "archive":
-            return [_read_archive(name)]
-        with open(name, "rb") as opened:
-            data = opened.read(MAX_CHANGE_FILE_BYTES + 1)
-    except OSError as error:
-        reason = f"it cannot be read ({error.strerror or error}); check the path"
-        raise TraceFileError(name, 0, reason) from error
-    if len(data) > MAX_CHANGE_FILE_BYTES:
-        reason = f"it is longer than {MAX_CHANGE_FILE_BYTES} bytes; split it"
-        raise TraceFileError(name, 0, reason)
-
-    if format == "review":
-        return _read_review(name, data)
-    if format == "junit":
-        return [_read_report(name, data)]
-    return [_read_logs([data.decode("utf-8", "replace")])]
-
-
-def name_changes(
-    changes: Iterable[tuple[str | os.PathLike[str], ChangeRemarks]],
-) -> list[ChangeRemarks]:
-    """Return changes that all have a name; each comes with its file.
-
-    A log without one is a run of its own. Of reports in one folder, those that have no
-    test in common are of one run: many tools write a file for each class.
-    """
-    all_named: list[ChangeRemarks] = []
-    runs: dict[str, list[set[str]]] = {}
-    for file, change in changes:
-        name = change.name
-        path = Path(file).absolute()
-        if not name and change.tests:
-            folder_runs = runs.setdefault(str(path.parent), [])
-            number = _run_of(change.tests, folder_runs)
-            name = f"run {_short(str(path.parent))}/{number}"
-        elif not name:
-            with open(path, "rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            name = f"run {digest[:16]}"
-        all_named.append(replace(change, name=name))
-    return all_named
-
-
-def is_step_log(file: str | os.PathLike[str]) -> bool:
-    """Return True if a file is the log of one step, whose job has a log beside it."""
-    path = Path(file)
-    if not _STEP_LOG_PATTERN.fullmatch(path.name):
-        return False
-    job = path.parent.name
-    return any(path.parent.parent.glob(f"*_{_glob_text(job)}.txt"))
-
-
-def _glob_text(text: str) -> str:
-    """Return a text that a pattern of files takes as it is."""
-    return re.sub(r"([\[*?])", r"[\1]", text)
-
-
-def _run_of(tests: frozenset[str], runs: list[set[str]]) -> int:
-    """Return the number of the run that a report is of, and add its tests to it."""
-    for number, run in enumerate(runs, 1):
-        if run.isdisjoint(tests):
-            run.update(tests)
-            return number
-    runs.append(set(tests))
-    return len(runs)
-
-
-def _short(text: str) -> str:
-    """Return a short digest of a text."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-
-
 def _clean(text: str) -> str:
     """Return a text without secrets, personal data and the folder of a runner."""
     return mask_personal(redact(_WORKSPACE_PATTERN.sub("", text)))
 
 
-def _read_review(name: str, data: bytes) -> list[ChangeRemarks]:
+def read_review(name: str, data: bytes) -> list[ChangeRemarks]:
     """Return the pull requests of comments. Raises TraceFileError."""
     remarks: dict[str, list[Remark]] = {}
     for number, comment in enumerate(_comments(name, data), 1):
@@ -283,7 +126,7 @@ def _read_review(name: str, data: bytes) -> list[ChangeRemarks]:
             raise TraceFileError(name, 0, reason)
 
         match = _PULL_REQUEST_PATTERN.search(url)
-        change = f"{match[1]}#{match[2]}" if match else _short(url)
+        change = f"{match[1]}#{match[2]}" if match else short_digest(url)
         of_change = remarks.setdefault(change, [])
         # A reply is part of a conversation.
         if comment.get("in_reply_to_id") is None and len(of_change) < MAX_FILE_REMARKS:
@@ -312,7 +155,8 @@ def _comments(name: str, data: bytes) -> Iterator[Any]:
                 yield from page if isinstance(page, list) else [page]
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        raise TraceFileError(name, line, f"not JSON: {problem(error)}") from error
+        reason = getattr(error, "msg", "") or "it is nested too deeply or no UTF-8"
+        raise TraceFileError(name, line, f"not JSON: {reason}") from error
 
 
 def _after_blanks(text: str, position: int) -> int:
@@ -328,7 +172,7 @@ def _remarks_of(comment: Mapping[str, Any], body: str) -> list[Remark]:
     author = login if isinstance(login, str) and login.strip() else "unknown"
     author = "".join(author.split())[:MAX_LOGIN_CHARS]
     path = comment.get("path")
-    file = _clean(path) if isinstance(path, str) else ""
+    file = _clean(clean(path, MAX_REMARK_CHARS)) if isinstance(path, str) else ""
     words, suggestion = _split_comment(body[:MAX_COMMENT_CHARS])
     remarks = [
         Remark(
@@ -437,7 +281,7 @@ def _refuse_document_type(*_: Any) -> None:
     raise ValueError("it has a document type, which no report needs")
 
 
-def _read_report(name: str, data: bytes) -> ChangeRemarks:
+def read_report(name: str, data: bytes) -> ChangeRemarks:
     """Return the run that a JUnit report is about. Raises TraceFileError."""
     reader = _ReportReader()
     parser = expat.ParserCreate()
@@ -512,14 +356,14 @@ class _LogReader:
         self._output.clear()
 
 
-def _read_logs(logs: Sequence[str]) -> ChangeRemarks:
+def read_logs(logs: Sequence[str]) -> ChangeRemarks:
     """Return the run that logs of its jobs are about."""
     remarks: list[Remark] = []
     names: list[str] = []
     for log in logs:
         reader = _LogReader()
         for raw in log.splitlines():
-            line = _LOG_LINE_PATTERN.sub("", raw)
+            line = LOG_LINE_PATTERN.sub("", raw)
             reader.read(_LOG_STYLE_PATTERN.sub("", line))
         reader.close()
         remarks += reader.remarks
@@ -539,48 +383,6 @@ def _name_in_log(log: str) -> str:
     if pull_request:
         where = repository[1] if repository else ""
         return f"{where}#{pull_request[1]}"
-    output = "\n".join(_LOG_LINE_PATTERN.sub("", line) for line in log.splitlines())
+    output = "\n".join(LOG_LINE_PATTERN.sub("", line) for line in log.splitlines())
     commit = _LOG_COMMIT_PATTERN.search(output)
     return commit[1] if commit else ""
-
-
-def _read_archive(name: str) -> ChangeRemarks:
-    """Return the run whose logs are in an archive. Raises OSError, TraceFileError."""
-    try:
-        with open(name, "rb") as file, zipfile.ZipFile(file) as archive:
-            return _read_logs(_logs_in(name, archive))
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
-        raise TraceFileError(name, 0, f"not an archive of logs: {error}") from error
-
-
-def _logs_in(name: str, archive: zipfile.ZipFile) -> list[str]:
-    """Return the logs of jobs in an archive. Raises TraceFileError if they are large.
-
-    The logs of steps are in folders; they repeat those of their jobs.
-    """
-    members = [item for item in archive.infolist() if item.filename.endswith(".txt")]
-    if len(members) > MAX_ARCHIVE_FILES:
-        reason = f"it has more than {MAX_ARCHIVE_FILES} logs; unpack and split it"
-        raise TraceFileError(name, 0, reason)
-
-    jobs = [item for item in members if "/" not in item.filename]
-    logs: list[str] = []
-    room = MAX_ARCHIVE_BYTES
-    for item in jobs or members:
-        limit = min(room, MAX_CHANGE_FILE_BYTES)
-        # What an archive says of its sizes may be wrong.
-        with archive.open(item) as opened:
-            data = opened.read(limit + 1)
-        if len(data) > limit:
-            reason = f"{item.filename} in it is too long; unpack and split it"
-            raise TraceFileError(name, 0, reason)
-        room -= len(data)
-        logs.append(data.decode("utf-8", "replace"))
-    return logs
