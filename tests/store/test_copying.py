@@ -58,6 +58,7 @@ insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
 insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1, 2);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
+insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');
 """
