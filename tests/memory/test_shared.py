@@ -133,6 +133,30 @@ async def test_a_changed_file_replaces_what_it_had():
     assert texts == {"Use blanks.", "Our own."}
 
 
+@pytest.mark.both
+async def test_one_s_own_words_about_an_error_come_back():
+    memory = Memory(in_memory())
+    await memory.remember("", NPM_ERROR, lesson=NPM_LESSON)
+    team = rule_of("Bash `npm test` does not work here.", error=NPM_ERROR)
+    await follow(memory, write_rules([team]))
+    texts = {row["text"] for row in (await memory.seen("", NPM_ERROR)).lessons}
+    assert texts == {NPM_LESSON, team.text}
+
+    await follow(memory, write_rules([]))
+    texts = {row["text"] for row in (await memory.seen("", NPM_ERROR)).lessons}
+    assert texts == {NPM_LESSON}
+
+
+@pytest.mark.both
+async def test_words_that_a_session_taught_come_back():
+    memory = Memory(in_memory())
+    await keep(memory, NPM_ERROR, trust="operator")
+    await follow(memory, write_rules([rule_of("Use pnpm.", error=NPM_ERROR)]))
+    await follow(memory, write_rules([]))
+    [lesson] = (await memory.seen("", NPM_ERROR)).lessons
+    assert lesson["text"] == NPM_ERROR
+
+
 @given(st.sampled_from(TRUST_ORDER), st.sampled_from(TRUST_ORDER))
 def test_no_rule_is_trusted_more_than_its_reviewer(stated, reviewer):
     async def follow_one() -> list[Any]:

@@ -127,6 +127,14 @@ class Ignored:
         """True if the user approved something else in its place."""
         return self.reason.startswith((IS_CHANGED, IS_REPLACED))
 
+    @property
+    def stops_something(self) -> bool:
+        """True if something that the user approved no longer takes effect.
+
+        The rules of a team that were approved before are told on.
+        """
+        return self.is_changed and self.part != RULES_PART
+
     def __str__(self) -> str:
         return f"{self.name} is ignored: {self.reason}"
 
@@ -324,7 +332,7 @@ def _notice(event: str, ignored: Sequence[Ignored]) -> str:
     items = [
         item
         for item in ignored
-        if not item.is_refused and (item.is_changed or event != "Stop")
+        if not item.is_refused and (event != "Stop" or item.stops_something)
     ]
     if not items:
         return ""
