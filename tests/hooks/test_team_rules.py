@@ -245,3 +245,13 @@ def run_python(home: Home, script: Path) -> int:
         check=False,
     )
     return done.returncode
+
+
+def test_rules_of_a_database_that_came_with_the_clone_are_not_shared(
+    home: Home,
+) -> None:
+    home.plant_database()
+    home.commit("heedful.toml", 'db = "heedful.db"\n')
+    home.take()
+    assert ATTACK not in run_command(home, "share")
+    assert not (home.clone / SHARED_FILE).exists()

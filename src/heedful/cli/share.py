@@ -53,7 +53,8 @@ def share(
 
     Reviewed is what somebody wrote or released, and what evidence verified; nothing
     that waits. The rules that the file has stay. Secrets, personal data and absolute
-    paths are left out. Others follow the file after heedful hook approve.
+    paths are left out. Without --db, the rules are those of the memory that hooks
+    follow. Others follow the file after heedful hook approve.
     """
     repository = find_repository(Path.cwd())
     if repository is None:
@@ -67,7 +68,8 @@ def share(
     plans.check_within(path, top)
     before = plans.read_text(path)
     in_file = read_rules((before or "").encode(), SHARED_FILE)
-    reviewed = ask(lambda memory: rules_to_share(memory, str(top)))
+    # What came with the clone does not say which memory is the user's.
+    reviewed = ask(lambda memory: rules_to_share(memory, str(top)), approved_only=True)
 
     digests_in_file = {rule.digest for rule in in_file}
     new_rules = [rule for rule in reviewed.rules if rule.digest not in digests_in_file]
