@@ -14,6 +14,7 @@ from heedful.lessons.lesson import Lesson, Remembered, Trust, digest_of
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory, write_lessons
 from heedful.store import changes as change_store
+from heedful.store.changes import ChangeKey
 from heedful.store.episodes import RECURRING_LESSON_IMPORTANCE
 from heedful.traces.changes import ChangeRemarks, Remark
 
@@ -41,14 +42,16 @@ async def learn_change(change: ChangeRemarks, *, memory: Memory) -> LearnedChang
     if not lessons:
         return LearnedChange()
 
-    stated = await memory.stated_trust()
+    key = ChangeKey(
+        name=change.name,
+        digests=tuple(lessons),
+        trust=await memory.stated_trust(),
+    )
     answers = await write_lessons(
         memory,
         list(lessons.values()),
         change_store.record,
-        change.name,
-        list(lessons),
-        stated,
+        key,
     )
     pairs = [pair for pair in zip(lessons.values(), answers, strict=True) if pair[1].id]
     return LearnedChange(remarks=len(lessons), lessons=tuple(pairs))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust
 from heedful.lessons.trust import (
@@ -35,13 +35,24 @@ MIN_LESSON_CHANGES = 2
 MAX_KEPT_REMARKS = 50_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeKey:
+    """A change by its `name`, and by what its remarks are compared with others.
+
+    `digests` say of each remark which one of another change is the same. `trust` is
+    that of sources, as a person stated it.
+    """
+
+    name: str
+    digests: tuple[str, ...]
+    trust: Mapping[str, Trust]
+
+
 @resumable(result=list[Remembered])
 def record(
     db: Db,
     scope: Scope,
-    change: str,
-    digests: Sequence[str],
-    stated: Mapping[str, Trust],
+    change: ChangeKey,
     new_lessons: Sequence[Lesson],
     *,
     most: int = 0,
@@ -49,10 +60,9 @@ def record(
 ) -> list[Remembered]:
     """Keep the remarks about a change; return an answer about the lesson of each.
 
-    Without a lesson yet, the answer has no id. `digests` say which remark of another
-    change is the same, each for a lesson whose trust is not limited yet; its `source`
-    is who said it. `stated` is the trust of sources. A remark that the change had
-    before counts once. `most` and `quota` are limits as in `exposures.remember`.
+    Without a lesson yet, the answer has no id. The trust of `new_lessons` is not
+    limited yet; their `source` is who said it. A remark that the change had before
+    counts once. `most` and `quota` are limits as in `exposures.remember`.
     """
     answers = [
         _record_remark(
@@ -61,10 +71,9 @@ def record(
             lesson,
             change=change,
             digest=digest,
-            stated=stated,
             quota=quota,
         )
-        for digest, lesson in zip(digests, new_lessons, strict=True)
+        for digest, lesson in zip(change.digests, new_lessons, strict=True)
     ]
     db.send("forget_remarks", {**key_of(scope), "most": MAX_KEPT_REMARKS})
     return lessons.evict(db, scope, answers, most)
@@ -75,9 +84,8 @@ def _record_remark(
     scope: Scope,
     lesson: Lesson,
     *,
-    change: str,
+    change: ChangeKey,
     digest: str,
-    stated: Mapping[str, Trust],
     quota: int | None,
 ) -> Remembered:
     """Keep a remark about a change; return the answer about its lesson."""
@@ -85,7 +93,7 @@ def _record_remark(
     row = {
         **key_of(scope),
         "digest": digest,
-        "change": storable(change),
+        "change": storable(change.name),
         "source": storable(lesson.source),
         "record": storable_json({"text": lesson.text}),
         "at": now,
@@ -99,7 +107,7 @@ def _record_remark(
         # The first change is a sighting, too, once there is a lesson.
         is_first = len(rows) == MIN_LESSON_CHANGES
         for sighting in rows if is_first else rows[-1:]:
-            seen_lesson = _lesson_from(lesson, sighting, stated)
+            seen_lesson = _lesson_from(lesson, sighting, change.trust)
             answers += lessons.upsert(
                 db, scope, [seen_lesson], now, quota=quota, drops=True
             )
