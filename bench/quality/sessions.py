@@ -264,7 +264,7 @@ class _Replay:
 
     def __init__(self, environment: str, memory: heedful.Memory) -> None:
         self.environment = environment
-        self.host = Host(memory=memory, strict=True)
+        self.memory = memory
         self.tally = Tally()
         self.counts = self.tally.counts
         self.failures: dict[str, list[Action]] = defaultdict(list)  # by kind
@@ -319,9 +319,10 @@ class _Replay:
         }
         if session.root:
             payload["cwd"] = session.root
-        reply = await hooks.reply(event, payload, self.host)
+        host = Host(memory=self.memory, strict=True, root=session.root)
+        reply = await hooks.reply(event, payload, host)
         if reply.work:
-            await hooks.work(self.host, reply.session, reply.work)
+            await hooks.work(host, reply.session, reply.work)
 
         output = (reply.answer or {}).get("hookSpecificOutput", {})
         texts = [

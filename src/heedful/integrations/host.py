@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
-from heedful.integrations.rules import MAX_OPENING_RULES, opening_text
+from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
 from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
 from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
@@ -33,6 +33,7 @@ from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import (
     aging,
+    briefs,
     episodes,
     exposures,
     open_store,
@@ -57,11 +58,8 @@ MAX_MOMENT_LESSONS = 3
 MAX_MOMENT_CHARS = 9_000
 # All advice about calls in one prompt has at most this many characters.
 MAX_CALL_ADVICE_CHARS = 10_000
-# An opening looks for lessons among this many that came back most often.
-MAX_COMMON_LESSONS = 20
 # The id of what is told without a lesson.
 UNLEARNT = 0
-ADVICE_LESSON_STATES = ("unverified", "verified")
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
@@ -188,20 +186,19 @@ class HostRun:
     unjudged: Done | None = None
 
     async def opening(self) -> Advice:
-        """Return the lessons that came back most often, for a task yet unknown."""
+        """Return a brief for a task yet unknown: what cost earlier sessions most calls.
+
+        It has at most ten lines, and none where nothing came back.
+        """
         return await self._ask("begin", self._look_for_opening)
 
     async def _look_for_opening(self, memory: Memory) -> Advice:
-        """Return the first lessons that may open a run, and announce them."""
-        useful: dict[int, str] = {}
-        for lesson in await memory.top(MAX_COMMON_LESSONS):
-            if _may_open(lesson):
-                useful[lesson["id"]] = lesson["text"]
-        limit = MAX_OPENING_RULES
-        rules = await memory.store.read(memory.scope, shared.opening, limit)
+        """Return the brief, and announce its lessons."""
+        rules = await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
         rules = await self._aged(rules)
-        others = {id: useful[id] for id in useful if id not in rules}
-        lessons = _fitting_texts(await self._aged(others), MAX_MOMENT_CHARS)
+        lines = await memory.store.read(memory.scope, briefs.read_brief)
+        texts = {line.lesson: line.text for line in lines if line.lesson}
+        present = await self._aged(texts)
         holdout = memory.holdout
 
         def announce(db: Db, scope: Scope) -> frozenset[int]:
@@ -210,17 +207,23 @@ class HostRun:
                 db,
                 scope,
                 session=self.id,
-                lessons=[*rules, *lessons],
+                lessons=[*rules, *present],
                 share=holdout,
                 record=False,
             )
 
         announced = await memory.store.read(memory.scope, announce)
-        text = opening_text({id: rules[id] for id in rules if id in announced})
-        if text:
-            lessons = {UNLEARNT: text, **lessons}
-            announced |= {UNLEARNT}
-        return _announced_facts("", lessons, announced)
+        ids = announced | {UNLEARNT}
+        rule_texts = [rules[id] for id in rules if id in announced]
+        told_lines = [line for line in lines if line.lesson in ids]
+        text = opening_text(rule_texts, [str(line) for line in told_lines])
+        if not text:
+            is_withheld = bool(rules or present)
+            return Advice(silence=WITHHELD_SILENCE if is_withheld else "nothing is known")
+        told = {line.lesson for line in told_lines} | set(rules)
+        return Advice(
+            text=facts([text], label="brief"), lessons=frozenset(told & announced)
+        )
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
@@ -719,13 +722,6 @@ def _record_events(
     return exposures.announce(
         db, scope, session=session, lessons=lessons(), share=share
     )
-
-
-def _may_open(lesson: Mapping[str, Any]) -> bool:
-    """Return True if a lesson may be shown before the task is known."""
-    if lesson["state"] not in ADVICE_LESSON_STATES or lesson["seen"] < 2:
-        return False
-    return MEND_HEADING in lesson["text"] or lesson["trust"] == "operator"
 
 
 def _list_failures(

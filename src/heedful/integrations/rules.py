@@ -8,13 +8,11 @@ compares the digest of the file with the one that was approved.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UsageError
-from heedful.sanitize import clean, sanitize
 from heedful.store.ownership import approve, home_folder, private
 from heedful.store.workspace import find_repository, read_project_file
 
@@ -23,10 +21,6 @@ RULES_PATH = Path(".heedful") / "rules.md"
 # What an approval of the file is about, as settings have parts.
 RULES_PART = "team rules"
 NO_CONTENT = b""
-# What a session is told of the rules at its start: so many, with so many characters.
-MAX_OPENING_RULES = 10
-MAX_OPENING_RULE_CHARS = 300
-OPENING_RULES_HEADING = "Rules of this repository, which somebody reviewed:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +92,3 @@ def _copy_of(digest: str) -> Path:
     folder = home_folder() / "approved-rules"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder / f"{digest[:32]}.md"
-
-
-def opening_text(rules: Mapping[int, str]) -> str:
-    """Return the rules for the start of a session, a line for each; "" without any."""
-    if not rules:
-        return ""
-    lines = [
-        f"- {clean(sanitize(text), MAX_OPENING_RULE_CHARS)}" for text in rules.values()
-    ]
-    return "\n".join([OPENING_RULES_HEADING, *lines[:MAX_OPENING_RULES]])

@@ -139,7 +139,8 @@ class Step:
 
     Without errors it passed. `lesson` is the id of the lesson about its failure, 0 if
     there is none. `state` says in what state it failed, such as the step before it.
-    `at` is the time of its result in seconds since 1970, 0 if unknown.
+    `at` is the time of its result in seconds since 1970, 0 if unknown. A failure cost
+    so many `calls`: itself, and those until a like call passed.
     """
 
     preconditions: tuple[Precondition, ...]
@@ -148,6 +149,15 @@ class Step:
     lesson: int = 0
     state: str = ""
     at: float = 0.0
+    calls: int = 1
+
+    @property
+    def path(self) -> str:
+        """The path that the call is about, "" if it has none."""
+        for precondition in self.preconditions:
+            if precondition.template == "path":
+                return precondition.words[0]
+        return ""
 
     def blamed(self, precondition: Precondition) -> str:
         """Return the error that blames a precondition, "" if none does."""
@@ -157,14 +167,14 @@ class Step:
         return ""
 
 
-def blamed_steps(steps: Sequence[Step]) -> dict[Precondition, Step]:
-    """Return the last step that failed because of each precondition that is blamed."""
-    blamed = {}
+def blamed_steps(steps: Sequence[Step]) -> dict[Precondition, list[Step]]:
+    """Return the steps that failed because of each precondition that is blamed."""
+    blamed = defaultdict(list)
     for step in steps:
         for precondition in step.preconditions:
             if step.errors and step.blamed(precondition):
-                blamed[precondition] = step
-    return blamed
+                blamed[precondition].append(step)
+    return dict(blamed)
 
 
 @dataclass(slots=True)
@@ -172,14 +182,13 @@ class Replay:
     """A finished session as a test of what was known before it, and what it adds.
 
     `tracks` are those of its preconditions before, and then after it. `tests` are those
-    that it adds. `blamed` has the last step that failed because of a precondition;
-    because of those in `again`, the session had failed before these steps.
+    that it adds. Because of those in `again`, the session had failed before these
+    steps.
     """
 
     tracks: dict[Precondition, Track]
     again: frozenset[Precondition] = frozenset()
     tests: dict[Form, FormTests] = field(default_factory=lambda: defaultdict(FormTests))
-    blamed: dict[Precondition, Step] = field(default_factory=dict)
 
     def run(self, steps: Sequence[Step]) -> None:
         """Test the tracks by the steps of the session, then count the steps."""
@@ -208,12 +217,13 @@ class Replay:
                 self.tests[tested_form] += FormTests(float(fails), 1.0)
 
     def _count(self, steps: Sequence[Step]) -> None:
+        again = set(self.again)
         for step in steps:
             for precondition in step.preconditions:
                 track = self.tracks.get(precondition, Track())
                 if step.blamed(precondition):
-                    again = precondition in self.again or precondition in self.blamed
-                    self.tracks[precondition] = track.after_failure(again=again)
-                    self.blamed[precondition] = step
+                    is_again = precondition in again
+                    self.tracks[precondition] = track.after_failure(again=is_again)
+                    again.add(precondition)
                 elif not step.errors:
                     self.tracks[precondition] = track.after_pass()

@@ -28,7 +28,7 @@ from heedful.errors import (
     ModelError,
     StoreError,
 )
-from heedful.lessons.action import action
+from heedful.lessons.action import Action, action
 from heedful.lessons.consolidate import DreamLesson, Proposal
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
@@ -88,6 +88,7 @@ from heedful.store.connection import Db, resumable, storable
 from heedful.store.quarantine import quarantined, release_trusted
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
+from heedful.traces.comparison import likeness
 from heedful.traces.course import Course, given_to
 from heedful.traces.episode import LOOP_SOURCE, Episode, Limits
 from heedful.traces.error_lines import error_line
@@ -101,6 +102,9 @@ _log = logging.getLogger("heedful")
 MAX_STORED_EVENTS = 2_000
 # A strategy, which can be followed, is more important than its reflection.
 STRATEGY_IMPORTANCE_FACTOR = 1.1
+# What a failure costs: of so many next calls, the first like it that passes ends it.
+MAX_NEXT_CALLS = 20
+MAX_LOST_CALLS = 5
 MAX_PREVIOUS_STEP_CHARS = 160  # characters of the step before a failed step
 # The events in the log.
 REFLECTION_STARTED_EVENT = "reflection_generation_started"
@@ -742,6 +746,7 @@ def steps_of(
     names each failure. Paths below the `folder` of the repository are relative to it.
     """
     steps: list[Step] = []
+    actions: list[Action] = []
     state = ""
     session = SessionState()
     for position, event in enumerate(run.events):
@@ -773,10 +778,34 @@ def steps_of(
         if not error_texts:
             session = session.after_pass(arguments, folder)
 
-        text = action(event.tool, given_to(event)).text
-        call = clean(f"{event.tool}: {text}", MAX_PREVIOUS_STEP_CHARS)
+        actions.append(action(event.tool, given_to(event)))
+        call = clean(f"{event.tool}: {actions[-1].text}", MAX_PREVIOUS_STEP_CHARS)
         state = f"after {call}"
-    return tuple(steps)
+    return tuple(
+        replace(step, calls=1 + _calls_until_passed(steps, actions, position))
+        if step.errors
+        else step
+        for position, step in enumerate(steps)
+    )
+
+
+def _calls_until_passed(
+    steps: Sequence[Step], actions: Sequence[Action], failed: int
+) -> int:
+    """Return how many calls lie between a failure and a like call that passed.
+
+    At most `MAX_LOST_CALLS`; 0 if none of the next `MAX_NEXT_CALLS` passed.
+    """
+    following = range(failed + 1, min(len(steps), failed + 1 + MAX_NEXT_CALLS))
+    for position in following:
+        same_tool = actions[failed].tool == actions[position].tool
+        if steps[position].errors or not same_tool:
+            continue
+        paths = [steps[n].path for n in (failed, position)]
+        is_same_file = paths[0] != "" and paths[0] == paths[1]
+        if is_same_file or likeness(actions[failed].text, actions[position].text):
+            return min(position - failed - 1, MAX_LOST_CALLS)
+    return 0
 
 
 def _with_stored_words(

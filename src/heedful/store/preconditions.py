@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from heedful.lessons.reliability import (
     lower_bound,
 )
 from heedful.lessons.shipped_tests import SHIPPED_TESTS
+from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.store import aging, exposures
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
@@ -64,26 +66,29 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     counted = 0
     for row in db.select("steps", "replayed", key):
         counted = row["steps"]
-    # The lesson about an earlier step may have given way to another since.
-    _write_blames(db, scope, source, blamed_steps(steps[:counted]))
-    new_steps = steps[counted:]
-    if not new_steps:
-        return
+    if steps[counted:]:
+        _replay_steps(db, scope, source, steps[counted:])
+        db.send("replayed", {**key, "steps": len(steps), "at": time.time()})
 
+    # Also those of earlier steps: the lesson about one may have given way to another.
+    _write_blames(db, scope, source, steps)
+    _write_losses(db, scope, source, steps)
+
+
+def _replay_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Replay the steps of a run that are new."""
     preconditions = dict[str, Precondition]()
-    for step in new_steps:
+    for step in steps:
         preconditions.update(_by_digest(step.preconditions))
     rows = db.all("tracks", scope, digests=_json(preconditions), source=source)
     tracks = {preconditions[row["digest"]]: _track_of(row) for row in rows}
     again = frozenset(preconditions[row["digest"]] for row in rows if row["again"])
     replay = Replay(tracks=tracks, again=again)
-    replay.run(new_steps)
-
-    _write_replay(db, scope, source, replay)
-    db.send("replayed", {**key, "steps": len(steps)})
+    replay.run(steps)
+    _write_replay(db, scope, replay)
 
 
-def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
+def _write_replay(db: Db, scope: Scope, replay: Replay) -> None:
     """Write what a run adds."""
     for precondition, track in replay.tracks.items():
         values = {
@@ -99,7 +104,6 @@ def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
             values |= {"template": precondition.template, "words": json.dumps(words)}
         db.send("count_precondition", values)
 
-    _write_blames(db, scope, source, replay.blamed)
     for form, tests in replay.tests.items():
         values = {
             **key_of(scope),
@@ -110,12 +114,11 @@ def _write_replay(db: Db, scope: Scope, source: str, replay: Replay) -> None:
         db.send("count_test", values)
 
 
-def _write_blames(
-    db: Db, scope: Scope, source: str, blamed: Mapping[Precondition, Step]
-) -> None:
+def _write_blames(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Write the last step of a run that failed because of each precondition."""
     now = time.time()
-    for precondition, step in blamed.items():
+    for precondition, blamed in blamed_steps(steps).items():
+        step = blamed[-1]
         error = redact(step.blamed(precondition))
         values = {
             **key_of(scope),
@@ -125,8 +128,31 @@ def _write_blames(
             "error": storable(error)[:MAX_BLAME_CHARS],
             "state": storable(step.state)[:MAX_BLAME_STATE_CHARS],
             "failed": min(step.at or now, now),
+            "calls": sum(step.calls for step in blamed),
+            "at": now,
         }
         db.send("blame", values)
+
+
+def _write_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Write what each error has cost a run."""
+    now = time.time()
+    calls = Counter[str]()
+    failed = dict[str, float]()
+    for step in steps:
+        for digest in {signature("", error).digest for error in step.errors}:
+            calls[digest] += step.calls
+            failed[digest] = min(step.at or now, now)
+    for digest, lost in calls.items():
+        values = {
+            **key_of(scope),
+            "signature": digest,
+            "source": source,
+            "calls": lost,
+            "failed": failed[digest],
+            "at": now,
+        }
+        db.send("loss", values)
 
 
 def _track_of(row: Row) -> Track:

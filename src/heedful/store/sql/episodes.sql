@@ -102,10 +102,15 @@ on conflict (tenant, project, digest) do update set passed = excluded.passed, si
 
 -- name: blame
 -- A longer record of the same run replaces the error.
-insert into blame (tenant, project, digest, source, lesson_id, error, state, failed)
-values (:tenant, :project, :digest, :source, :lesson_id, :error, :state, :failed)
+insert into blame (tenant, project, digest, source, lesson_id, error, state, failed, calls, at)
+values (:tenant, :project, :digest, :source, :lesson_id, :error, :state, :failed, :calls, :at)
 on conflict (tenant, project, digest, source) do update set lesson_id = coalesce(excluded.lesson_id, blame.lesson_id),
-  error = excluded.error, state = excluded.state, failed = excluded.failed;
+  error = excluded.error, state = excluded.state, failed = excluded.failed, calls = excluded.calls;
+
+-- name: loss
+insert into loss (tenant, project, signature, source, calls, failed, at)
+values (:tenant, :project, :signature, :source, :calls, :failed, :at)
+on conflict (tenant, project, signature, source) do update set calls = excluded.calls, failed = excluded.failed;
 
 -- name: count_test
 insert into precondition_test (tenant, project, form, held, tested) values (:tenant, :project, :form, :held, :tested)
@@ -113,7 +118,7 @@ on conflict (tenant, project, form) do update set
   held = precondition_test.held + excluded.held, tested = precondition_test.tested + excluded.tested;
 
 -- name: replayed
-insert into replayed (tenant, project, source, steps) values (:tenant, :project, :source, :steps)
+insert into replayed (tenant, project, source, steps, at) values (:tenant, :project, :source, :steps, :at)
 on conflict (tenant, project, source) do update set steps = excluded.steps;
 
 -- name: last_blame
@@ -123,6 +128,32 @@ select digest, lesson_id, error, state, failed from (
          row_number() over (partition by digest order by failed desc, source desc) as place
   from blame where tenant = :tenant and project = :project and digest in (select value from json_each(:digests))
 ) as ranked where place = 1;
+
+-- name: brief_since
+-- When the newest of the last :sessions sessions were stored, and how many there are.
+select min(at) as since, count(*) as sessions from (
+  select at from replayed where tenant = :tenant and project = :project order by at desc limit :sessions) as newest;
+
+-- name: brief_errors
+-- The errors that came back since, those first that cost most calls, each with the lesson about it.
+select g.sessions, g.calls, g.failed, l.id, l.text, l.state, l.trust, l.pattern, l.meta
+from (
+  select tenant, project, signature, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  from loss where tenant = :tenant and project = :project and at >= :since
+  group by tenant, project, signature having count(*) > 1) as g
+join lesson l on l.tenant = g.tenant and l.project = g.project and l.signature = g.signature and l.kind = 'reflection'
+order by g.calls desc, g.sessions desc, l.id limit :limit;
+
+-- name: brief_preconditions
+-- What calls took for granted that failed in several sessions since and never passed, those first that cost most.
+select p.digest, p.template, p.words, g.sessions, g.calls, g.failed
+from (
+  select tenant, project, digest, count(*) as sessions, sum(calls) as calls, max(failed) as failed
+  from blame where tenant = :tenant and project = :project and at >= :since
+  group by tenant, project, digest having count(*) > 1) as g
+join precondition p on p.tenant = g.tenant and p.project = g.project and p.digest = g.digest
+where p.passed = 0
+order by g.calls desc, g.sessions desc, p.digest limit :limit;
 
 -- name: read_marks
 select mark from session_mark

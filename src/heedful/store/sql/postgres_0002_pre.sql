@@ -104,7 +104,7 @@ create policy of_tenant on precondition using (tenant = (select current_setting(
 with check (tenant = (select current_setting('heedful.tenant')));
 
 -- A run in which a call failed because of what it took for granted: the last `error`, the lesson about it, if any, and the
--- `state` in which it failed. `source` names the run.
+-- `state` in which it failed. `source` names the run. The run lost so many `calls`; `at` is the time of storing.
 create table blame (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
   project text collate "C" not null,
@@ -114,12 +114,33 @@ create table blame (
   error text collate "C" not null,
   state text collate "C" not null,
   failed double precision not null,
+  calls bigint not null,
+  at double precision not null,
   primary key (tenant, project, digest, source)
 );
 create index blame_lesson on blame (lesson_id);
 create index blame_source on blame (tenant, project, source);
+create index blame_at on blame (tenant, project, at);
 alter table blame enable row level security;
 create policy of_tenant on blame using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- How many calls an error, by the `signature` of its line, cost a run: those that failed, and those until such a call
+-- passed. `failed` is the time of the last failure, and `at` that at which it was stored.
+create table loss (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  signature text collate "C" not null,
+  source text collate "C" not null,
+  calls bigint not null,
+  failed double precision not null,
+  at double precision not null,
+  primary key (tenant, project, signature, source)
+);
+create index loss_at on loss (tenant, project, at);
+create index loss_source on loss (tenant, project, source);
+alter table loss enable row level security;
+create policy of_tenant on loss using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
 -- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
@@ -136,14 +157,16 @@ alter table precondition_test enable row level security;
 create policy of_tenant on precondition_test using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
--- How many steps of a run are counted in these tables.
+-- How many steps of a run are counted in these tables, first at the time `at`.
 create table replayed (
   tenant text collate "C" not null default current_setting('heedful.tenant'),
   project text collate "C" not null,
   source text collate "C" not null,
   steps bigint not null,
+  at double precision not null,
   primary key (tenant, project, source)
 );
+create index replayed_at on replayed (tenant, project, at);
 alter table replayed enable row level security;
 create policy of_tenant on replayed using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));

@@ -144,7 +144,7 @@ create table precondition (
 ) without rowid;
 
 -- A run in which a call failed because of what it took for granted: the last `error`, the lesson about it, if any, and the
--- `state` in which it failed. `source` names the run.
+-- `state` in which it failed. `source` names the run. The run lost so many `calls`; `at` is the time of storing.
 create table blame (
   tenant text not null,
   project text not null,
@@ -154,10 +154,28 @@ create table blame (
   error text not null,
   state text not null,
   failed real not null,
+  calls integer not null,
+  at real not null,
   primary key (tenant, project, digest, source)
 ) without rowid;
 create index blame_lesson on blame (lesson_id);
 create index blame_source on blame (tenant, project, source);
+create index blame_at on blame (tenant, project, at);
+
+-- How many calls an error, by the `signature` of its line, cost a run: those that failed, and those until such a call
+-- passed. `failed` is the time of the last failure, and `at` that at which it was stored.
+create table loss (
+  tenant text not null,
+  project text not null,
+  signature text not null,
+  source text not null,
+  calls integer not null,
+  failed real not null,
+  at real not null,
+  primary key (tenant, project, signature, source)
+) without rowid;
+create index loss_at on loss (tenant, project, at);
+create index loss_source on loss (tenant, project, source);
 
 -- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
 -- sessions that had ended, so many `held`.
@@ -170,14 +188,16 @@ create table precondition_test (
   primary key (tenant, project, form)
 ) without rowid;
 
--- How many steps of a run are counted in these tables.
+-- How many steps of a run are counted in these tables, first at the time `at`.
 create table replayed (
   tenant text not null,
   project text not null,
   source text not null,
   steps integer not null,
+  at real not null,
   primary key (tenant, project, source)
 ) without rowid;
+create index replayed_at on replayed (tenant, project, at);
 
 -- What has happened in the session of an agent that has not ended: 'read …', a file; 'passed …' and 'told …', a
 -- precondition. All of them are digests.

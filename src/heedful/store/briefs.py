@@ -1,0 +1,121 @@
+"""Briefs: what most often costs the sessions of a project calls.
+
+Only what failed in several of the newest sessions qualifies. What a lesson says that
+waits in quarantine is not told; the contract of a tool and the words of a call that
+never worked may be, since they are not those of another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.contracts import contract_of
+from heedful.lessons.lesson import Scope
+from heedful.lessons.preconditions import Precondition, describe
+from heedful.sanitize import clean
+from heedful.store import aging
+from heedful.store.connection import Db, Row
+
+# A brief has at most so many lines, and looks at so many of the newest sessions.
+MAX_BRIEF_LINES = 10
+BRIEF_SESSIONS = 40
+MAX_LINE_CHARS = 280
+# More candidates than lines: several errors may break the same contract.
+MAX_CANDIDATES = 40
+# What a call takes for granted that an agent can be told before it makes the call.
+BRIEF_TEMPLATES = frozenset({"path", "folder", "word", "shape", "options", "argument"})
+
+
+@dataclass(frozen=True, slots=True)
+class BriefLine:
+    """A line of a brief: what to do, and how often it was not done.
+
+    `calls` were lost in `sessions` of the newest `of` sessions, last at the time
+    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one;
+    `digest` is that of what a call takes for granted, "" if the line is about an error.
+    """
+
+    text: str
+    _: KW_ONLY
+    sessions: int
+    of: int
+    calls: int
+    failed: float
+    lesson: int = 0
+    digest: str = ""
+
+    def __str__(self) -> str:
+        day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
+        often = f"{self.sessions} of {self.of} sessions, {self.calls} calls lost"
+        return f"- {self.text} ({often}, last {day})"
+
+
+def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
+    """Return the lines of a brief, those first that save most calls."""
+    window = db.one("brief_since", scope, sessions=BRIEF_SESSIONS)
+    if window is None or not window["sessions"]:
+        return ()
+
+    lines = [*_error_lines(db, scope, window), *_precondition_lines(db, scope, window)]
+    lines.sort(key=lambda line: line.calls, reverse=True)
+    return tuple(lines[:MAX_BRIEF_LINES])
+
+
+def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
+    """Yield a line for each error that came back; one for all of a contract."""
+    by_text: dict[str, list[Row]] = {}
+    since = {"since": window["since"], "limit": MAX_CANDIDATES}
+    for row in db.all("brief_errors", scope, **since):
+        text = _line_of(db, scope, row)
+        if text:
+            by_text.setdefault(text, []).append(row)
+
+    for text, rows in by_text.items():
+        lessons = [row["id"] for row in rows if row["state"] != "quarantined"]
+        yield BriefLine(
+            text,
+            sessions=max(row["sessions"] for row in rows),
+            of=window["sessions"],
+            calls=sum(row["calls"] for row in rows),
+            failed=max(row["failed"] for row in rows),
+            lesson=lessons[0] if lessons else 0,
+        )
+
+
+def _line_of(db: Db, scope: Scope, row: Row) -> str:
+    """Return what a brief says about an error; "" if nothing may be told."""
+    contract = contract_of(row["text"] or row["pattern"])
+    if contract:
+        return contract
+    if row["state"] not in ("unverified", "verified"):
+        return ""
+
+    failure, _, mend = row["text"].partition(f"\n{MEND_HEADING}\n")
+    if mend and aging.has_failed_remedy(db, scope, row["id"]):
+        mend = ""
+    text = failure.partition("\n")[0]
+    if mend and "\n" not in mend:
+        text = f"{text} What put it right: {mend}"
+    return clean(text, MAX_LINE_CHARS)
+
+
+def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
+    """Yield a line for each thing that calls took for granted and that never worked."""
+    since = {"since": window["since"], "limit": MAX_CANDIDATES}
+    for row in db.all("brief_preconditions", scope, **since):
+        words: tuple[Any, ...] = tuple(json.loads(row["words"]))
+        if row["template"] in BRIEF_TEMPLATES:
+            about = describe(Precondition(row["template"], words))
+            yield BriefLine(
+                clean(f"{about} never worked.", MAX_LINE_CHARS),
+                sessions=row["sessions"],
+                of=window["sessions"],
+                calls=row["calls"],
+                failed=row["failed"],
+                digest=row["digest"],
+            )
