@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from bench.quality import recordings, relevance, sessions
+from bench.quality import priors, recordings, relevance, sessions
 from bench.quality.recordings import Mend, Session
+from heedful.lessons.reliability import Form, FormTests
+from heedful.store import preconditions
 
 MAKE = ("Bash", "make build", "make: *** No rule to make target 'lib'", "environment")
 MAKE_PASSED = ("Bash", "make build", "built", "")
@@ -308,7 +310,7 @@ def test_a_session_with_a_failure_seen_before_is_not_quiet():
 
 def test_the_longest_brief_of_a_session_counts():
     (session,) = make_sessions([READ])
-    course = sessions.SessionCourse()
+    course = sessions.SessionCourse(session=make_sessions(())[0])
     for text in ("one", "one\ntwo"):
         brief = sessions.AgentText(moment="start", text=text, session=session)
         course.texts.append(brief)
@@ -322,6 +324,7 @@ def test_the_rows_say_what_is_expected():
     assert rows["sessions.coding.passed"].ours == 0.25
     assert "expected at most 0.12" in rows["sessions.coding.passed"].anchor
     assert set(sessions.EXPECTED) - set(rows) == {
+        "sessions.coding.quiet_lines",
         "sessions.sql.announced_of_all",
         "sessions.sql.passed",
         "sessions.sql.known_after",
@@ -329,6 +332,24 @@ def test_the_rows_say_what_is_expected():
         "sessions.bash.passed",
         "sessions.minutes",
     }
+
+
+def test_quiet_sessions_are_replayed_by_themselves():
+    tally = replay([TEST], [READ, UNREAD], [TEST], [MAKE])
+    row = sessions.replay_quiet("sessions.coding", tally)
+    assert row.ours == 0
+    assert row.anchor.startswith("lines in 3 of 3 sessions")
+
+
+def test_the_tests_of_the_replayed_environment_are_no_prior():
+    form = Form("word", 1)
+    tests = {name: {form: FormTests(1, 2)} for name in ("shop", "bank", "farm")}
+    assert priors.pool(tests, without="shop")[form] == FormTests(2, 4)
+    own = priors.learn_tests("shop", make_sessions([ABSENT], [ABSENT], [READ]))
+    assert own[Form("path", 1)] == FormTests(1, 1)
+    with priors.shipped(own):
+        assert own == preconditions.SHIPPED_TESTS
+    assert own != preconditions.SHIPPED_TESTS
 
 
 def test_a_dump_has_the_texts_with_their_calls(tmp_path):

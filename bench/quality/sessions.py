@@ -25,7 +25,8 @@ it, stands in `relevance`; what counts as a mend, in `recordings`.
   share of those of the best ten lines by hindsight. Only failures count of which two
   other sessions had failed before; a line of hindsight is a kind of failure.
 - quiet_lines: the lines told in all in 30 sessions, drawn by a seed, in which no
-  failure is of a kind that was seen before.
+  failure is of a kind that was seen before, in a memory of their own. quiet_among: the
+  lines that all such sessions were told among the others, beside their briefs.
 
 The recordings do not show when an agent compacts its context, so a session is told to
 have been compacted only where its messages say so. There is no disk behind the paths.
@@ -45,6 +46,7 @@ from typing import Any, Literal
 
 import heedful
 from bench.quality.answers import say
+from bench.quality.priors import learn_tests, pool, shipped
 from bench.quality.recordings import (
     Action,
     Prompt,
@@ -121,6 +123,7 @@ class HookAnswer:
 class SessionCourse:
     """What happened in a session; quiet means that no failure is of an old kind."""
 
+    session: Session = field(repr=False)
     texts: list[AgentText] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     calls: dict[tuple[str, str], Action] = field(default_factory=dict)
@@ -182,10 +185,11 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
 
     start = time.monotonic()
     environments = by_environment(list(read(data, "agent_sessions", split)))
+    tests = {name: learn_tests(name, own) for name, own in environments.items()}
     tallies: dict[str, Tally] = {}
     for name, sessions in environments.items():
-        others = {key: value for key, value in environments.items() if key != name}
-        replay = asyncio.run(replay_environment(name, sessions, priors_of(others)))
+        with shipped(pool(tests, without=name)):
+            replay = asyncio.run(replay_environment(name, sessions))
         source = sessions[0].source
         keys = [source, name] if source == "coding" else [source]
         for key in keys:
@@ -195,20 +199,12 @@ def run(data: Path, split: str, dump: Path | None = None) -> Iterator[Row]:
 
     for source, tally in tallies.items():
         yield from list_rows(f"sessions.{source}", tally)
+        yield replay_quiet(f"sessions.{source}", tally)
     minutes = (time.monotonic() - start) / 60
     cpu_minutes = time.process_time() / 60
     yield _row("sessions.minutes", minutes, f"{cpu_minutes:.1f} minutes of CPU")
     if dump is not None:
         write_dump(dump, tallies)
-
-
-def priors_of(others: Mapping[str, Sequence[Session]]) -> Mapping[str, Any] | None:
-    """Return what memory may know of other environments before the first session.
-
-    `others` are all environments but the one that is replayed. Nothing yet: a memory
-    cannot take the records of others. Keys of calls never come from elsewhere.
-    """
-    return None
 
 
 def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
@@ -224,13 +220,8 @@ def state_trust(sessions: Sequence[Session]) -> Mapping[str, Trust]:
     return {"user": "operator", **dict.fromkeys(trusted, "measured")}
 
 
-async def replay_environment(
-    name: str, sessions: Sequence[Session], priors: Mapping[str, Any] | None = None
-) -> Tally:
-    """Replay the sessions of one environment against one memory.
-
-    `priors` is what `priors_of` returns; a memory that can take them gets them here.
-    """
+async def replay_environment(name: str, sessions: Sequence[Session]) -> Tally:
+    """Replay the sessions of one environment against one memory."""
     memory = heedful.Memory(
         ":memory:",
         heedful.Scope(project=name),
@@ -275,7 +266,7 @@ class _Replay:
         """Hand a step to the hooks; a session begins with its first step."""
         session = step.session
         if session.number not in self.courses:
-            self.courses[session.number] = SessionCourse()
+            self.courses[session.number] = SessionCourse(session=session)
             await self._start(session, session.begins)
         if isinstance(step, Action):
             if step.failed is not None:
@@ -293,7 +284,8 @@ class _Replay:
     async def end(self, session: Session) -> None:
         """Let memory learn a finished session."""
         await self._ask("SessionEnd", session, {})
-        course = self.courses.pop(session.number, SessionCourse())
+        new_course = SessionCourse(session=session)
+        course = self.courses.pop(session.number, new_course)
         self.tally.courses.append(course)
         self.counts["sessions"] += 1
         if course.brief:
@@ -552,13 +544,22 @@ def _list_brief(key: str, tally: Tally) -> Iterator[Row]:
     yield _share(f"{key}.brief_none", none, n["sessions"], counts)
 
     quiet = [course for course in tally.courses if course.is_quiet]
+    lines = sum(course.lines - course.brief_lines for course in quiet)
+    counts = f"lines beside the briefs in {len(quiet)} quiet sessions among the others"
+    yield _row(f"{key}.quiet_among", lines, counts)
+
+
+def replay_quiet(key: str, tally: Tally) -> Row:
+    """Return the row about quiet sessions that have a memory of their own.
+
+    None of them repeats a failure of another, so that no rule qualifies for a brief.
+    """
+    quiet = [course.session for course in tally.courses if course.is_quiet]
     drawn = random.Random(SEED).sample(quiet, min(QUIET_SESSIONS, len(quiet)))
-    lines = sum(course.lines for course in drawn)
-    counts = (
-        f"lines in {len(drawn)} of {len(quiet)} sessions; "
-        f"{sum(course.lines for course in quiet)} in all of these"
-    )
-    yield _row(f"{key}.quiet_lines", lines, counts)
+    alone = asyncio.run(replay_environment("quiet", drawn))
+    lines = sum(course.lines for course in alone.courses)
+    counts = f"lines in {len(drawn)} of {len(quiet)} sessions, replayed by themselves"
+    return _row(f"{key}.quiet_lines", lines, counts)
 
 
 def _share(key: str, part: int, total: int, anchor: str) -> Row:
