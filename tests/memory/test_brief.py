@@ -99,17 +99,16 @@ async def test_a_line_says_what_put_it_right(memory: heedful.Memory) -> None:
     )
 
 
-async def test_what_the_brief_says_is_not_said_again_before_a_call(
+async def test_a_call_against_the_brief_is_told_of_it_once_more(
     memory: heedful.Memory,
 ) -> None:
-    broken = step("Bash", "uv lint src", "error: unrecognized subcommand 'lint'")
+    broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
     for number in range(2):
         await learn(memory, f"s{number}", broken)
     run = Host(memory=memory, strict=True).run("new")
-    assert await run.before("Bash", "uv lint src")
-    other = Host(memory=memory, strict=True).run("other")
-    assert await other.opening()
-    assert not await other.before("Bash", "uv lint src")
+    assert await run.opening()
+    assert await run.before("Bash", "npm run bundle")
+    assert not await run.before("Bash", "npm run bundle")
 
 
 async def test_only_a_contract_is_told_of_what_waits(store: Any) -> None:

@@ -36,8 +36,7 @@ class BriefLine:
     """A line of a brief: what to do, and how often it was not done.
 
     `calls` were lost in `sessions` of the newest `of` sessions, last at the time
-    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one;
-    `digest` is that of what a call takes for granted, "" if the line is about an error.
+    `failed`, in seconds since 1970. `lesson` is the id of its lesson, 0 without one.
     """
 
     text: str
@@ -47,7 +46,6 @@ class BriefLine:
     calls: int
     failed: float
     lesson: int = 0
-    digest: str = ""
 
     def __str__(self) -> str:
         day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
@@ -117,5 +115,4 @@ def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine
                 of=window["sessions"],
                 calls=row["calls"],
                 failed=row["failed"],
-                digest=row["digest"],
             )
