@@ -15,7 +15,7 @@ import pytest
 from bench.quality import priors, recordings, relevance, sessions
 from bench.quality.recordings import Mend, Session
 from heedful.lessons.reliability import Form, FormTests
-from heedful.store import preconditions
+from heedful.lessons.shipped_tests import SHIPPED_TESTS
 
 MAKE = ("Bash", "make build", "make: *** No rule to make target 'lib'", "environment")
 MAKE_PASSED = ("Bash", "make build", "built", "")
@@ -345,11 +345,11 @@ def test_the_tests_of_the_replayed_environment_are_no_prior():
     form = Form("word", 1)
     tests = {name: {form: FormTests(1, 2)} for name in ("shop", "bank", "farm")}
     assert priors.pool(tests, without="shop")[form] == FormTests(2, 4)
-    own = priors.learn_tests("shop", make_sessions([ABSENT], [ABSENT], [READ]))
-    assert own[Form("path", 1)] == FormTests(1, 1)
-    with priors.shipped(own):
-        assert own == preconditions.SHIPPED_TESTS
-    assert own != preconditions.SHIPPED_TESTS
+    shop_tests = priors.learn_tests("shop", make_sessions([ABSENT], [ABSENT], [READ]))
+    assert shop_tests[Form("path", 1)] == FormTests(1, 1)
+    with priors.shipped(shop_tests):
+        assert shop_tests == SHIPPED_TESTS
+    assert shop_tests != SHIPPED_TESTS
 
 
 def test_a_dump_has_the_texts_with_their_calls(tmp_path):

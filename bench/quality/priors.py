@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import heedful
 from bench.quality.recordings import Session
 from heedful.lessons.reliability import Form, FormTests
-from heedful.lessons.shipped_tests import CONTRACT_TESTS
+from heedful.lessons.shipped_tests import CONTRACT_TESTS, SHIPPED_TESTS
 from heedful.store import preconditions
 
 TestsByForm = Mapping[Form, FormTests]
@@ -51,9 +51,11 @@ def pool(tests: Mapping[str, TestsByForm], without: str) -> TestsByForm:
 @contextmanager
 def shipped(tests: TestsByForm) -> Iterator[None]:
     """Let heedful ship these tests."""
-    usual = preconditions.SHIPPED_TESTS
-    preconditions.SHIPPED_TESTS = dict(tests)
+    usual = dict(SHIPPED_TESTS)
+    SHIPPED_TESTS.clear()
+    SHIPPED_TESTS.update(tests)
     try:
         yield
     finally:
-        preconditions.SHIPPED_TESTS = usual
+        SHIPPED_TESTS.clear()
+        SHIPPED_TESTS.update(usual)

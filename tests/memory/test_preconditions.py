@@ -98,8 +98,8 @@ async def test_a_mistake_of_the_contract_is_told_before_anything_is_learnt(
     memory: heedful.Memory,
 ) -> None:
     edit = {"file_path": "/r/a.py", "old_string": "x = 1\n", "new_string": "x = 1\n"}
-    (about,) = await announced(memory, "Edit", edit)
-    assert about == "Edit with two equal texts"
+    [subject] = await announced(memory, "Edit", edit)
+    assert subject == "Edit with two equal texts"
 
 
 class Session:

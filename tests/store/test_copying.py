@@ -56,6 +56,9 @@ insert into cause
 insert into trace values ('two', 'p', 't', 'tool', 'open', 1, 10, 1, 'key:1f', 3.5);
 insert into event (tenant, project, session, record, via, at)
   values ('two', 'p', 's', '{}', 'key:1f', 3.5);
+insert into precondition (tenant, project, digest) values ('two', 'p', '1f');
+insert into blame (tenant, project, digest, source, error, state, failed, calls, at)
+  values ('two', 'p', '1f', 'episode:s', 'no x', '', 1.5, 1, 2.5);
 insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1, 2);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);

@@ -39,7 +39,7 @@ _ERRORS = {
         r"|\bno such (?:file|directory|path)\b"
     ),
 }
-_ERROR_PATTERNS = {
+_CONTRACT_PATTERNS = {
     contract: re.compile(error, re.IGNORECASE) for contract, error in _ERRORS.items()
 }
 
@@ -52,7 +52,7 @@ def contract_of(error: str) -> str:
     >>> contract_of("2 tests failed")
     ''
     """
-    for contract, pattern in _ERROR_PATTERNS.items():
+    for contract, pattern in _CONTRACT_PATTERNS.items():
         if pattern.search(error):
             return contract
     return ""

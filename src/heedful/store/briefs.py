@@ -24,7 +24,7 @@ from heedful.store.connection import Db, Row
 # A brief has at most so many lines, and looks at so many of the newest sessions.
 MAX_BRIEF_LINES = 10
 BRIEF_SESSIONS = 40
-MAX_LINE_CHARS = 280
+MAX_BRIEF_LINE_CHARS = 280
 # More candidates than lines: several errors may break the same contract.
 MAX_CANDIDATES = 40
 # What a call takes for granted that an agent can be told before it makes the call.
@@ -99,7 +99,7 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
     text = failure.partition("\n")[0]
     if mend and "\n" not in mend:
         text = f"{text} What put it right: {mend}"
-    return clean(text, MAX_LINE_CHARS)
+    return clean(text, MAX_BRIEF_LINE_CHARS)
 
 
 def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
@@ -108,9 +108,9 @@ def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine
     for row in db.all("brief_preconditions", scope, **since):
         words: tuple[Any, ...] = tuple(json.loads(row["words"]))
         if row["template"] in BRIEF_TEMPLATES:
-            about = describe(Precondition(row["template"], words))
+            name = describe(Precondition(row["template"], words))
             yield BriefLine(
-                clean(f"{about} never worked.", MAX_LINE_CHARS),
+                clean(f"{name} never worked.", MAX_BRIEF_LINE_CHARS),
                 sessions=row["sessions"],
                 of=window["sessions"],
                 calls=row["calls"],
