@@ -55,7 +55,7 @@ async def test_there_is_no_brief_until_a_failure_came_back(
 ) -> None:
     opening = await Host(memory=memory, strict=True).run("s0").opening()
     assert not opening
-    assert opening.silence == "nothing came back"
+    assert opening.silence == "nothing is known"
     await learn(memory, "s1", edit("a.py", UNREAD), edit("b.py", UNREAD))
     assert await lines_of(memory) == []
 

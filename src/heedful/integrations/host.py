@@ -219,11 +219,10 @@ class HostRun:
         text = opening_text(rule_texts, [str(line) for line in told_lines])
         if not text:
             is_withheld = bool(rules or present)
-            return Advice(silence=WITHHELD_SILENCE if is_withheld else "nothing is known")
-        told = {line.lesson for line in told_lines} | set(rules)
-        return Advice(
-            text=facts([text], label="brief"), lessons=frozenset(told & announced)
-        )
+            return Advice(
+                silence=WITHHELD_SILENCE if is_withheld else "nothing is known"
+            )
+        return Advice(text=facts([text], label="brief"), lessons=announced)
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
