@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -112,6 +113,17 @@ def test_a_file_that_is_gone_takes_its_rules_along_once_approved(home: Home) -> 
     _, screen = answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
     assert "- Use pnpm, never npm." in screen
     assert home.event("SessionStart", source="startup")[1] == ""
+
+
+def test_approved_rules_come_back_if_the_memory_was_deleted(home: Home) -> None:
+    bring(home, [PNPM])
+    answer_at_terminal(home.clone, home.home, "hook approve", ["y"])
+    shutil.rmtree(home.clone / ".git" / "heedful")
+    (home.clone / "heedful.db").unlink()
+    assert told_at_start(home) == ""
+    assert "as approved: 1 rule" in run_command(home, "hook approve")
+    assert "Use pnpm" in told_at_start(home)
+    assert "as approved" not in run_command(home, "hook approve")
 
 
 def test_an_approval_is_for_what_was_shown(home: Home) -> None:

@@ -255,8 +255,9 @@ def approve() -> int:
     it: commands, trust, databases. It asks on a terminal only.
     """
     ignored: Sequence[process.Ignored] = _checked_settings()["ignored"]
+    restored = team_rules.restore(Path.cwd())
     if not ignored:
-        return answer({"approved": []}, "there is nothing to approve")
+        return answer({"approved": []}, "there is nothing to approve", restored)
     if not _is_terminal():
         _show_all(ignored)
         raise UsageError(

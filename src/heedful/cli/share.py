@@ -39,6 +39,7 @@ from heedful.lessons.shared import (
 from heedful.memory.shared import follow_rules, rules_to_share
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
+from heedful.store.shared import FollowedRules
 from heedful.store.workspace import Repository, find_repository
 
 UNREADABLE_RULES = "hooks cannot follow it; correct it, or remove it"
@@ -185,18 +186,40 @@ def follow(item: Ignored) -> bool:
     if not confirm(question, default=False, err=True):
         return False
 
-    followed = ask(
+    followed = _store_rules(rules, Path(item.path).parent.parent)
+    record_approval(item.name, item.values["content"])
+    new = counted(followed.new, "new rule")
+    say(f"  {new}, {followed.known} known, {followed.gone} gone")
+    return True
+
+
+def restore(folder: Path) -> list[str]:
+    """Store the rules that the user approved, if the memory has lost them.
+
+    Returns how many, as a line, or [].
+    """
+    file = find_rules(folder)
+    if file is None or file.is_empty or file.problem:
+        return []
+    if approvals()["files"].get(_name_of(file.path)) != file.digest:
+        return []
+
+    followed = _store_rules(read_rules(file.content, SHARED_FILE), file.root)
+    if not followed.new:
+        return []
+    return [f"stored from {SHARED_FILE}, as approved: {counted(followed.new, 'rule')}"]
+
+
+def _store_rules(rules: Sequence[SharedRule], root: Path) -> FollowedRules:
+    """Store rules that the user approved in the memory that hooks follow."""
+    return ask(
         lambda memory: follow_rules(
             memory,
             rules,
             by=getuser(),
             why=f"approved {SHARED_FILE}",
-            root=str(Path(item.path).parent.parent),
+            root=str(root),
         ),
         new=True,
         approved_only=True,
     )
-    record_approval(item.name, item.values["content"])
-    new = counted(followed.new, "new rule")
-    say(f"  {new}, {followed.known} known, {followed.gone} gone")
-    return True
