@@ -311,7 +311,8 @@ class _Replay:
         }
         if session.root:
             payload["cwd"] = session.root
-        host = Host(memory=self.memory, strict=True, root=session.root)
+        # However busy the machine is, what is told must not depend on it.
+        host = Host(memory=self.memory, strict=True, root=session.root, seconds=3_600.0)
         reply = await hooks.reply(event, payload, host)
         if reply.work:
             await hooks.work(host, reply.session, reply.work)
