@@ -5,6 +5,7 @@ lessons.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from statistics import median, quantiles
@@ -13,7 +14,11 @@ from bench.recall import letters
 from bench.rows import Figure
 from heedful import Memory
 from heedful.lessons.lesson import Lesson, Scope
-from heedful.lessons.preconditions import Surroundings, preconditions_of
+from heedful.lessons.preconditions import (
+    Precondition,
+    Surroundings,
+    preconditions_of,
+)
 from heedful.lessons.reliability import Step
 from heedful.lessons.signature import signature
 from heedful.store import lessons, preconditions
@@ -27,6 +32,9 @@ CALLS = 1_000
 # merges them.
 MERGED = 8_000
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+KEYS = 100_000
+# MB
+KEYS_SIZE = 50.0
 # ms
 MEDIAN = 5.0
 HIGH = 10.0
@@ -82,11 +90,32 @@ def figures(folder: str) -> Iterable[Figure]:
             unit="ms",
         )
     asyncio.run(memory.store.close())
+    yield from _size_of_keys(f"{folder}/keys.db")
+
+
+def _size_of_keys(path: str) -> Iterable[Figure]:
+    """Measure the file of a memory that knows what 100,000 calls took for granted."""
+    asyncio.run(_fill_keys(path))
+    size = os.path.getsize(path) / 1e6
+    yield Figure(name="before, 100,000 keys", value=size, unit="MB", most=KEYS_SIZE)
+
+
+async def _fill_keys(path: str) -> None:
+    """Store keys of sessions, of which one in twenty has failed, as in recordings."""
+    store = in_file(path)
+    for begin in range(0, KEYS, BATCH):
+        steps = []
+        for number in range(begin, begin + BATCH):
+            key = Precondition("path", (f"src/{letters(number)}/{letters(number)}.py",))
+            errors = ("File does not exist.",) if number % 20 == 0 else ()
+            steps.append(Step((key,), errors))
+        await store.write(Scope(), preconditions.record_steps, f"s{begin}", steps)
+    await store.close()
 
 
 def error(n: int) -> str:
     """Return the error of lesson `n`."""
-    return f"error: cannot resolve module {letters(n)} from parcel {letters(n * 7)}"
+    return f"error: cannot resolve module {letters(n)}-kit from parcel {letters(n * 7)}"
 
 
 def kind(n: int) -> str:
@@ -96,7 +125,7 @@ def kind(n: int) -> str:
 
 def command(n: int) -> str:
     """Return the command that failed with `error(n)`."""
-    return f"build --module {letters(n)} --port {n}"
+    return f"build --module {letters(n)}-kit --port {n}"
 
 
 def output(size: int) -> str:
