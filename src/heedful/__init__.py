@@ -31,7 +31,9 @@ _NAMES = {
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof TrialProof",
     "lessons.signature": "signature",
+    "lessons.stated_rule": "StatedRule",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult",
+    "lessons.user_rules": "UserRule",
     "loop.decide": (
         "Again Decision Done Policy Reasoning Standing Trigger decide reasoning"
     ),
@@ -58,6 +60,7 @@ _NAMES = {
     "memory.reflect": "Reflected reflect reflect_waiting",
     "memory.sessions": "Learned Mistake learn_session",
     "memory.transfer": "Exported Imported",
+    "memory.user_rules": "UserRules",
     "memory.trial": "Trial",
     "memory.vectors": "Spaces",
     "models": "open_model",

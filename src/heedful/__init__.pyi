@@ -16,7 +16,9 @@ from heedful.lessons.links import Cluster, Clusters, Link, LinkedLesson, Related
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.proof import Comparison, Effect, Proof, TrialProof
 from heedful.lessons.signature import signature
+from heedful.lessons.stated_rule import StatedRule
 from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult
+from heedful.lessons.user_rules import UserRule
 from heedful.loop import policies as policies
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, Standing, Trigger, decide, reasoning
 from heedful.loop.explain import Change, Explanation, explain
@@ -39,6 +41,7 @@ from heedful.memory.reflect import Reflected, reflect, reflect_waiting
 from heedful.memory.sessions import Learned, Mistake, learn_session
 from heedful.memory.transfer import Exported, Imported
 from heedful.memory.trial import Trial
+from heedful.memory.user_rules import UserRules
 from heedful.memory.vectors import Spaces
 from heedful.models import open_model
 from heedful.models.contract import Answer, Embedder, Message, Model
@@ -48,5 +51,5 @@ from heedful.store import open_store
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Event, Fault
 from heedful.traces.signals import Signal, repeated_step, signals
-__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Practice', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Rung', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'Stop', 'StopRule', 'Store', 'Templates', 'Trial', 'TrialProof', 'Trigger', 'Usage', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
+__all__ = ['Action', 'ActionHistory', 'Again', 'All', 'Answer', 'Attempt', 'AttemptReport', 'Briefing', 'Budget', 'Candidate', 'Change', 'CheckResult', 'Claim', 'Client', 'Cluster', 'Clusters', 'Comparison', 'Context', 'Decision', 'Done', 'Draft', 'Dream', 'Dreams', 'Echo', 'Effect', 'Embedder', 'Episode', 'Evaluation', 'Event', 'Example', 'Explanation', 'Exported', 'Exposure', 'Fatigue', 'Fault', 'Figures', 'Filter', 'Finding', 'Goal', 'Guardrails', 'HeedfulError', 'Imported', 'Improvement', 'KnownFailure', 'Learned', 'Lesson', 'LessonCheck', 'LessonChecks', 'Link', 'LinkedLesson', 'Loop', 'Match', 'MaxAttempts', 'Memory', 'Merge', 'Message', 'Mistake', 'Model', 'NotPassed', 'NothingMet', 'Outcome', 'Override', 'Pipeline', 'Plateau', 'Policy', 'Practice', 'Proof', 'Proposal', 'Provenance', 'Quarantine', 'QuarantinedLesson', 'Reach', 'Reasoning', 'RecordedLoop', 'Reflected', 'Related', 'RelatedLesson', 'Remembered', 'Repeat', 'ReplayResult', 'Report', 'ReportedLoop', 'Result', 'RevocationResult', 'Run', 'Rung', 'Scope', 'Seen', 'Signal', 'Signature', 'Spaces', 'StageAttempt', 'StageReport', 'Standing', 'StatedRule', 'Stop', 'StopRule', 'Store', 'Templates', 'Trial', 'TrialProof', 'Trigger', 'Usage', 'UserRule', 'UserRules', 'Writer', 'appraise', 'compare', 'consolidate', 'context', 'decide', 'episode_of', 'explain', 'learn', 'learn_session', 'open_loop', 'open_model', 'open_store', 'override', 'policy', 'reach', 'reasoning', 'reflect', 'reflect_waiting', 'repeated_step', 'replay', 'run', 'run_sync', 'self_correcting', 'signals', 'signature', 'targeted']
 __version__: str

@@ -436,8 +436,8 @@ async def test_what_may_be_the_work_itself_is_recalled_after_it_came_back(memory
             [OTHER],
             "No, we use pnpm, never npm.",
             OWN,
-            [],
-            id="a correction without a mistake",
+            ["unverified"],
+            id="a rule without a mistake",
         ),
         pytest.param(
             [FAILED, OTHER],
@@ -471,7 +471,7 @@ async def test_a_prompt_gets_a_trusted_correction_and_no_other_lesson_of_a_sessi
     for source, trust in OWN.items():
         await memory.set_trust(source, trust, by="ann", waiting=True)
     [advice] = (await memory.brief(task, "l")).advice
-    assert advice.lesson == message
+    assert advice.lesson == "we use pnpm, never npm"
     assert advice.verified is False
     matches = await memory.recall(task)
     choices = (await memory.brief(task, "", every=True)).choices

@@ -57,6 +57,15 @@ def over_http(test):
 
 
 @over_http
+async def test_rule_that_a_call_breaks_is_named_as_by_the_library(place, client):
+    await place.memory.user_rules.state("we use pnpm, never npm", by="ann")
+
+    history = await client.before("Bash", "npm install zod")
+    assert history == await place.memory.before("Bash", "npm install zod")
+    assert [rule.text for rule in history.rules] == ["we use pnpm, never npm"]
+
+
+@over_http
 async def test_what_is_remembered_is_seen_and_recalled_as_by_the_library(place, client):
     first = await client.remember("unit", "no unit", lesson="Write kg.", example=PAIR)
     again = await client.remember("unit", "no unit", example=PAIR)

@@ -63,6 +63,10 @@ COMMAND_GROUPS = {
             "sessions:learn_sessions",
             "Learn from sessions of coding agents.",
         ),
+        "rules": (
+            "rules:rules",
+            "List your rules for agents; state, move, retire them.",
+        ),
         "trust": (
             "quarantine:trusts",
             "State how far programs, tools and the user are trusted.",

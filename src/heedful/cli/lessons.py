@@ -45,10 +45,12 @@ from heedful.cli.settings import (
     where,
 )
 from heedful.errors import InvalidInput, UsageError
+from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
+from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
@@ -292,9 +294,9 @@ def before(
     ] = "",
 ) -> int:
     """Say how a command or a call will fail, and what fixed that; nothing if such calls
-    worked.
+    worked. Also name the rules of yours that it goes against.
 
-    Ask before it runs. It exits with 0 if a failure is known, otherwise with 1.
+    Ask before it runs. It exits with 0 if there is something to say, otherwise with 1.
     """
     command_line = shlex.join(command) if len(command) > 1 else command[0]
     arguments = _read_arguments(command) if tool else command_line
@@ -303,14 +305,16 @@ def before(
     # A memory that tells the error comes before one in which it waits.
     known_answers.sort(key=lambda known: not any(f.what for f in known[1].failures))
     db, result = known_answers[0] if known_answers else answers[-1]
+    rules = _broken_rules(answers)
 
-    lines = []
+    lines = [clean(f"you said: {rule.text}", MAX_LINE_TEXT_CHARS) for rule in rules]
     for failure in result.failures:
         # Cleaned, but not cut: the fix may be a long command.
         lines += [clean(line, len(line)) for line in str(failure).splitlines()]
     for check in result.checks:
         warning = f"{check.about}: {check.text}"
         lines.append(clean(warning, len(warning)))
+    is_known = bool(lines)
     release = name_database(result.release, db)
     if release:
         lines.append(
@@ -321,11 +325,27 @@ def before(
         "failures": result.failures,
         "waiting": result.waiting,
         "checks": result.checks,
+        "rules": rules,
         "release": release,
     }
     no_failure = "no failure is known that this call will have"
     answer(document, lines or no_failure, _origin(db))
-    return 0 if result else 1
+    return 0 if is_known else 1
+
+
+def _broken_rules(answers: Sequence[tuple[str, ActionHistory]]) -> list[StatedRule]:
+    """Return the rules of the user that an action breaks.
+
+    Of those in the user's own memory, beside that of a project, only rules for all
+    projects count.
+    """
+    rules = []
+    for number, (db, history) in enumerate(answers):
+        is_beside = number > 0 and db == str(own_db())
+        rules += [
+            rule for rule in history.rules if rule.reach == "all" or not is_beside
+        ]
+    return rules
 
 
 def _read_arguments(words: Sequence[str]) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ from heedful.cli.settings import (
     states_db,
 )
 from heedful.errors import NotFound, UsageError
-from heedful.lessons.lesson import Trust
+from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
@@ -66,10 +66,8 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
     values = settings()
     dbs = [values.db]
 
-    own_file = own_db()
-    is_other = own_file != Path(values.db).absolute()
-    if own_file.exists() and is_other and not states_db():
-        dbs.append(str(own_file))
+    if has_own_memory() and not states_db():
+        dbs.append(str(own_db()))
 
     # If none exists, the first is asked all the same, for its error.
     existing = [db for db in dbs if db_exists(db)] or dbs[:1]
@@ -78,6 +76,24 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
         values_of_db = values.model_copy(update={"db": db})
         answers.append((db, _ask_memory(values_of_db, question)))
     return answers
+
+
+def ask_own(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) -> T:
+    """Open the user's own memory, and return the result of `question` about it.
+
+    With `new`, it is made if it does not exist. Raises NotFound, StoreError.
+    """
+    db = str(own_db())
+    if new:
+        prepare_database(db, is_followed=True)
+    own_settings = {"db": db, "project": Scope().project}
+    return _ask_memory(settings().model_copy(update=own_settings), question)
+
+
+def has_own_memory() -> bool:
+    """Return True if the user has a memory besides that of the settings."""
+    own_file = own_db()
+    return own_file.exists() and own_file != Path(settings().db).absolute()
 
 
 def _ask_memory(

@@ -46,6 +46,7 @@ from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX, QuarantinedLesson
+from heedful.lessons.user_rules import read_rules
 from heedful.memory.changes import (
     SUGGESTION_HEADING,
     LearnedChange,
@@ -110,6 +111,7 @@ class SessionSurvey:
     changes: int = 0
     remarks: int = 0
     corrections: list[str] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     waiting: dict[str, set[int]] = field(default_factory=dict)
     programs: dict[str, Counter[str]] = field(default_factory=dict)
@@ -121,7 +123,12 @@ class SessionSurvey:
         self.sessions += 1
         if learned.again:
             self.known += 1
-        self.corrections += learned.corrections
+        self.rules += [rule.text for rule in learned.rules if rule.reach != "session"]
+        self.corrections += [
+            correction
+            for correction in learned.corrections
+            if not read_rules(correction)
+        ]
 
         stored_lessons = learned.stored.values()
         entries = {lesson.entry for lesson in stored_lessons if lesson.entry}
@@ -268,6 +275,7 @@ def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
         join=shlex.join,
         ways={db: _review_commands(survey.programs[db]) for db in survey.waiting},
         corrections=Counter(survey.corrections).most_common(MAX_SHOWN_PROBLEMS),
+        rules=Counter(survey.rules).most_common(MAX_SHOWN_PROBLEMS),
     )
     answer(document, shorten(FAILURE_COLUMNS, failures, text_columns=3), text)
 

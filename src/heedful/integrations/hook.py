@@ -232,6 +232,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
         settings, prepare_database(settings["db"], is_followed=True), strict
     )
     host.root = str(project_top(folder))
+    host.everywhere = _own_database(settings["db"])
     if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
         _lift_time_limit(niceness=0)
 
@@ -264,6 +265,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
         settings, prepare_database(settings["db"], is_followed=True), strict
     )
     host.root = str(project_top(folder))
+    host.everywhere = _own_database(settings["db"])
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
@@ -543,6 +545,12 @@ def _ignored_database(path: str, doubt: str) -> Ignored:
     """Return a database that hooks do not follow; another one has another digest."""
     identity = identity_of(Path(path))
     return Ignored(path=path, reason=doubt, digest=f"{identity}: {doubt}")
+
+
+def _own_database(db: str) -> str:
+    """Return the user's own database, "" if hooks use it for the project, too."""
+    user_db = str(own_db())
+    return "" if os.path.realpath(db) == os.path.realpath(user_db) else user_db
 
 
 def _database_in(folder: Path, db: Any) -> str:

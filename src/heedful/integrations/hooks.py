@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
+from heedful.integrations.user_rules import move_rules
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import redact
@@ -363,6 +364,8 @@ async def work(host: Host, session: str, what: Work) -> None:
     else:
         await run.study()
         await host.sweep()
+    if host.own_memory is not None and host.everywhere:
+        await move_rules(host.own_memory, host.everywhere)
 
 
 def _cut_texts(value: Any, encoded: bool = False) -> Any:
@@ -500,12 +503,25 @@ async def _on_prompt(moment: _Moment) -> Reply:
 
     Words of a machine are left out, because those of the user are trusted.
     """
+    from heedful.lessons.user_rules import read_rules
+
     prompt = moment.text("prompt")
     if not prompt.strip() or moment.text("source") in MACHINE_PROMPT_SOURCES:
         return Reply()
 
+    # Not every agent has an event at the start that takes context.
+    rules = await moment.run.rules()
     advice = await moment.run.recall(prompt, moment.text("prompt_id"))
-    return moment.advise(advice)
+    is_rule = any(rule.reach != "session" for rule in read_rules(prompt))
+    return moment.advise(_with_rules(rules, advice), "study" if is_rule else "")
+
+
+def _with_rules(rules: str, advice: Advice) -> Advice:
+    """Return advice after the rules of the user."""
+    if not rules:
+        return advice
+    text = "\n".join(filter(None, [rules, advice.text]))
+    return replace(advice, text=text, silence="")
 
 
 async def _before_call(moment: _Moment) -> Reply:
@@ -557,7 +573,11 @@ async def _after_call(moment: _Moment) -> Reply:
     if tool.lower() in FILE_WRITING_TOOLS:
         text = _result_text(response)
     await run.learn(Event("tool_response", text, agent=agent, tool=tool, call=call))
-    return Reply(None, "study" if failed_last else "", run.id)
+    advice = Advice()
+    # What could not be told before the call is told after it.
+    if "before" not in moment.agent.takes and not moment.settings.deny:
+        advice = await run.broken_rules(tool, moment.arguments, call)
+    return moment.advise(advice, "study" if failed_last else "")
 
 
 def _error_text(response: Any) -> str:

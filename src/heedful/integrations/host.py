@@ -14,17 +14,24 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
+from heedful.integrations.user_rules import (
+    breach_text,
+    count_broken_rules,
+    rules_of_session,
+    rules_text,
+)
 from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
 from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
 from heedful.lessons.lesson import Outcome, Scope
 from heedful.lessons.patterns import Seen
+from heedful.lessons.stated_rule import StatedRule
 from heedful.loop.record import Candidate, Goal
 from heedful.memory.files import aged_text
 from heedful.memory.memory import Memory, log_failure
@@ -39,6 +46,7 @@ from heedful.store import (
     open_store,
     preconditions,
     shared,
+    user_rules,
 )
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
@@ -91,7 +99,9 @@ class Host:
     `memory_key`, `model` and `context` are those of `open_loop`; without checks and
     goals no run gets a verdict. A lookup takes at most `seconds`. Errors of heedful are
     logged and not raised, except with `strict`. `root` is the folder of the repository
-    in which the runs work, if any: lessons name files relative to it.
+    in which the runs work, if any: lessons name files relative to it. `everywhere` is
+    the database of the user's own memory, whose rules hold in all projects, if it is
+    not `memory`.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -105,6 +115,7 @@ class Host:
     seconds: float = 2.0
     strict: bool = False
     root: str = ""
+    everywhere: str = ""
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -214,15 +225,59 @@ class HostRun:
 
         announced = await memory.store.read(memory.scope, announce)
         ids = announced | {UNLEARNT}
-        rule_texts = [rules[id] for id in rules if id in announced]
+        stated = await rules_of_session(memory, self.id, self.host.everywhere)
+        rule_texts = [rule.words for rule in stated]
+        rule_texts += [rules[id] for id in rules if id in announced]
         told_lines = [line for line in lines if line.lesson in ids]
-        text = opening_text(rule_texts, [str(line) for line in told_lines])
+        text = opening_text(
+            list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
+        )
         if not text:
             is_withheld = bool(rules or present)
             return Advice(
                 silence=WITHHELD_SILENCE if is_withheld else "nothing is known"
             )
         return Advice(text=facts([text], label="brief"), lessons=announced)
+
+    async def rules(self) -> str:
+        """Return the rules of the user that hold in this run, as text; "" without any.
+
+        A run that was shown them, as its opening shows them, gets none.
+        """
+        memory = self.host.own_memory
+        if memory is None or not self.room:
+            return ""
+        everywhere = self.host.everywhere
+        work = rules_of_session(memory, self.id, everywhere, again=False)
+        rules = await self.host.guarded("read the rules of the user", work, ())
+        return rules_text(rules)
+
+    async def broken_rules(
+        self, tool: str, arguments: Mapping[str, Any] | str, call: str = ""
+    ) -> Advice:
+        """Return the rules of the user that a call goes against.
+
+        Each is told once in a run. `call` is the id of a call that is stored already.
+        """
+
+        async def look(memory: Memory) -> Advice:
+            rules = await memory.user_rules.broken_by(
+                tool, arguments, session=self.id, call=call, folder=self.host.root
+            )
+            return await self._tell_rules(memory, rules, Advice())
+
+        return await self._ask("ask about the rules of the user", look)
+
+    async def _tell_rules(
+        self, memory: Memory, rules: Sequence[StatedRule], advice: Advice
+    ) -> Advice:
+        """Return the advice with the rules that a call breaks, if there is room."""
+        if not rules or not self.room:
+            return advice
+        digests = [stated.digest for stated in rules]
+        await memory.store.write(memory.scope, user_rules.note_told, self.id, digests)
+        texts = [breach_text(rules), advice.text]
+        return replace(advice, text="\n".join(filter(None, texts)), silence="")
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.
@@ -244,6 +299,8 @@ class HostRun:
     ) -> Advice:
         """Return the failures that this call surely has, and what fixed them.
 
+        Also returns the rules of the user that it goes against.
+
         `call` is the id of the call, `agent` the name of the agent if the run has
         several. Each failure is told once in a run.
         """
@@ -259,7 +316,8 @@ class HostRun:
             """Return advice from earlier failures of this call."""
             history = await memory.store.read(memory.scope, read)
             marks = [f"told {failure.digest}" for failure in history.failures]
-            return await self._offer(history, history.warnings, event, marks)
+            advice = await self._offer(history, history.warnings, event, marks)
+            return await self._tell_rules(memory, history.rules, advice)
 
         return await self._ask("ask about an action", look, call)
 
@@ -657,6 +715,13 @@ class HostRun:
         """Store what the run taught and whether lessons helped; forget its events."""
         await self.settle()
         await self._measure_checks(memory)
+        await count_broken_rules(
+            memory,
+            self.id,
+            await self.events(),
+            everywhere=self.host.everywhere,
+            folder=self.host.root,
+        )
         learned = await self.study(ends=True)
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned

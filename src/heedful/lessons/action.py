@@ -14,6 +14,7 @@ from typing import Any
 
 from heedful.lessons.lesson import State, Trust, digest_of, release_command
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.stated_rule import StatedRule
 from heedful.redact import redact
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
@@ -129,15 +130,17 @@ class ActionHistory:
 
     `failures` are the known failures, most frequent first. `waiting` are the ids of
     lessons about the action that wait in quarantine; their texts are not shown.
-    `checks` are the checks of lessons that find something in the action.
+    `checks` are the checks of lessons that find something in the action, and `rules`
+    the rules of the user that it breaks.
     """
 
     failures: tuple[KnownFailure, ...] = ()
     waiting: tuple[int, ...] = ()
     checks: tuple[LessonCheck, ...] = ()
+    rules: tuple[StatedRule, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.failures or self.checks)
+        return bool(self.failures or self.checks or self.rules)
 
     @property
     def warnings(self) -> Mapping[int, str]:

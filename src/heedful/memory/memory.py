@@ -97,6 +97,7 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
     from heedful.lessons.proof import Proof
     from heedful.memory.hardening import LessonChecks
     from heedful.memory.practice import Practice
+    from heedful.memory.user_rules import UserRules
 
 _log = logging.getLogger("heedful")
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
@@ -258,6 +259,13 @@ class Memory:
         from heedful.memory.hardening import LessonChecks
 
         return LessonChecks(self.store, self.scope)
+
+    @property
+    def user_rules(self) -> UserRules:
+        """The rules that the user gave agents in this project or in all projects."""
+        from heedful.memory.user_rules import UserRules
+
+        return UserRules(self)
 
     async def stated_trust(self) -> Mapping[str, Trust]:
         """Return the trust of sources: as `set_trust` states it, or else `trust`."""

@@ -1,8 +1,9 @@
 """Lessons from sessions of coding agents: what failed, and what put it right.
 
 `learn_session` studies a session by program, without a model. A failed step with what
-was tried in vain and what put it right is a `Mistake`, and a message of the user that
-forbids a step is a correction; each is a lesson. A lesson is trusted no more than the
+was tried in vain and what put it right is a `Mistake`, a message of the user that
+forbids a step is a correction, and an order of the user for more than one task is a
+rule; each is a lesson. A lesson is trusted no more than the
 sources of the texts that it is drawn from.
 """
 
@@ -27,12 +28,14 @@ from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
 from heedful.lessons.preconditions import PATH_ARGUMENTS, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
+from heedful.lessons.user_rules import UserRule, read_rules
 from heedful.lessons.words import count_common
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
 from heedful.memory.study import remove_lessons
+from heedful.memory.user_words import find_rules, rule_lesson, sources_of_words
 from heedful.redact import mask_personal, redact
 from heedful.store import episodes
 from heedful.store.aging import FILES_META, REMEDY_META
@@ -40,7 +43,7 @@ from heedful.store.store import Store
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
 from heedful.traces.comparison import likeness
-from heedful.traces.episode import MODEL_WORD_EVENTS, Episode, Event, failure
+from heedful.traces.episode import Episode, Event, failure
 from heedful.traces.error_lines import is_of_work, named_errors
 from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
 from heedful.validation import require
@@ -154,10 +157,12 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a session taught: mistakes, corrections by its user, and what was stored.
+    """What a session taught, and what was stored of it.
 
-    `stored` maps the digests of signatures to stored lessons. If the session was learnt
-    before, `again` is true and the other fields are empty.
+    That is mistakes, and corrections and rules of the user. A correction that has a
+    rule is stored as the rule only. `stored` maps the digests of signatures to stored
+    lessons. If the session was learnt before, `again` is true and the other fields are
+    empty.
     """
 
     mistakes: tuple[Mistake, ...] = ()
@@ -165,6 +170,7 @@ class Learned:
     _: KW_ONLY
     stored: Mapping[str, Remembered] = field(default_factory=dict)
     again: bool = False
+    rules: tuple[UserRule, ...] = ()
 
 
 async def learn_session(
@@ -209,6 +215,7 @@ async def learn_session(
         tuple(case.mistake for case in study.cases),
         study.corrections,
         stored=dict(zip(digests, answers, strict=False)),
+        rules=tuple(study.rules),
     )
 
 
@@ -273,6 +280,7 @@ class _SessionStudy:
             for n, text in self.failures.items()
         }
         self.corrections, self.forbidden = self._find_corrections()
+        self.rules = find_rules(self.events)
 
         worked = [n for n in self.steps if not trace.call_failed(self.run, n)]
         self.good = [n for n in worked if n not in self.forbidden]
@@ -581,7 +589,7 @@ class _SessionStudy:
         mistakes = self._mistake_lessons()
         corrections = self._correction_lessons()
         lessons: dict[str, Lesson] = {}
-        for lesson in chain(mistakes, corrections):
+        for lesson in chain(mistakes, corrections, self._rule_lessons()):
             sources = {*lesson.sources, *common}
             source_trusts = [trusts.source_trust(source, stated) for source in sources]
             trust = trusts.lowest_trust([lesson.trust, *source_trusts])
@@ -666,33 +674,38 @@ class _SessionStudy:
         return sources
 
     def _correction_lessons(self) -> Iterator[Lesson]:
-        """Yield a lesson with each message of the user that forbids a step.
-
-        A message that repeats what a tool said depends on all sources; one of several
-        lines may be pasted, so it depends on the network, too.
-        """
-        surroundings = trace.SURROUNDING_EVENTS | MODEL_WORD_EVENTS
-        results = [e for e in self.events if e.type not in surroundings]
-        quoted = trusts.find_quotations(
-            self.corrections, map(trace.event_text, results)
-        )
-        for text in self.corrections:
-            sources: Set[str] = {"user"}
-            if text in quoted:
-                positions = range(len(self.events))
-                sources = set(chain.from_iterable(map(self.origins.at, positions)))
-            elif "\n" in text:
-                sources = {"user", trusts.NETWORK_SOURCE}
-
-            masked = mask_personal(text)
+        """Yield a lesson with each message that forbids a step, and has no rule."""
+        masked = {text: mask_personal(text) for text in self.corrections}
+        messages = {text: text for text in masked if not read_rules(masked[text])}
+        sources = sources_of_words(self.events, self.origins, messages)
+        for text in messages:
             yield self._lesson(
-                masked,
-                masked,
-                sources=sources,
+                masked[text],
+                masked[text],
+                sources=sources[text],
                 trust="operator",
                 importance=FAILURE_IMPORTANCE,
                 meta={"correction": True},
             )
+
+    def _rule_lessons(self) -> Iterator[Lesson]:
+        """Yield a lesson with each rule of the user that outlasts the session."""
+        rules = [rule for rule in self.rules if rule.reach != "session"]
+        sources = sources_of_words(
+            self.events,
+            self.origins,
+            messages={rule.text: self.rules[rule] for rule in rules},
+        )
+        for rule in rules:
+            lesson = self._lesson(
+                rule.text,
+                rule.text,
+                sources=sources[rule.text],
+                trust="operator",
+                importance=FAILURE_IMPORTANCE,
+                meta={"correction": True},
+            )
+            yield rule_lesson(rule, lesson)
 
     def _lesson(
         self,

@@ -19,7 +19,7 @@ from heedful.lessons.action import MEND_HEADING, Action, action
 from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust, source_of
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
-from heedful.store import lessons, preconditions
+from heedful.store import lessons, preconditions, user_rules
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -295,6 +295,7 @@ def _record_session_lesson(
     waiting = [row for row in lesson_rows if _replaces(lesson, row)]
 
     if db.one("seen_in", scope, **name, source=source) is None:
+        user_rules.say_again(db, scope, lesson)
         written = _write_lesson(db, scope, lesson, waiting, now=now, quota=quota)
         answers = written or [lessons.UNSTORED_LESSON]
         if answers[-1].seen > 1:
@@ -633,6 +634,9 @@ def append_events(
     for event in events:
         db.insert("event", {**key, **event, "via": db.actor.via, "at": time.time()})
         preconditions.follow(db, scope, session, event, folder=root)
+        if event["type"] == "user_message":
+            content = json.loads(event["record"])["content"]
+            user_rules.hear(db, scope, session, content)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
         db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})

@@ -44,7 +44,7 @@ from heedful.lessons.reliability import (
 from heedful.lessons.shipped_tests import SHIPPED_TESTS
 from heedful.lessons.signature import signature
 from heedful.redact import redact
-from heedful.store import aging, exposures
+from heedful.store import aging, exposures, user_rules
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
@@ -230,6 +230,9 @@ def history_of(
         tuple(failures),
         tuple(sorted(waiting)),
         checks=_checks_of(db, scope, action(tool, arguments)),
+        rules=user_rules.broken_by(
+            db, scope, tool, arguments, session=session, folder=folder
+        ),
     )
 
 

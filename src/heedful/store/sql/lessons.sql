@@ -81,6 +81,13 @@ select *, (
 from lesson where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
+-- name: rules_in_force
+-- The rules of the user that agents are held to, last said first.
+select id, error_type, text, state, trust, seen, last_seen, meta, author from lesson
+where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+  and kind = 'reflection' and state in ('unverified', 'verified')
+order by last_seen desc, id desc limit :limit;
+
 -- name: list_lessons
 -- The lessons that pass the filters; an empty filter passes all.
 select * from lesson

@@ -1,0 +1,72 @@
+"""`heedful rules`: as a person types it."""
+
+import shutil
+import subprocess
+
+import pytest
+
+STATE = 'rules add "we use pnpm, never npm" --by ann'
+
+
+@pytest.fixture(autouse=True)
+def _home(desk, monkeypatch):
+    """A user with a home of their own, in a repository."""
+    subprocess.run(["git", "init", "-q", str(desk.folder)], check=True)
+    home = desk.folder / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+
+
+def test_rule_is_stated_asked_and_retired(session) -> None:
+    session(
+        ("rules", 0, "no rule of yours", "heedful rules add TEXT --by NAME"),
+        (STATE, 0, "rule 1 is in force"),
+        ("rules", 0, "we use pnpm, never npm", "project", "in force"),
+        ("before -- npm install zod", 0, "you said: we use pnpm, never npm"),
+        ("before -- pnpm add zod", 1, "!you said"),
+        ("before --json -- npm ci", 0, '"rules": [', '"reach": "project"'),
+        ("rules retire 1 --by ann --why moved", 0, "retired: we use pnpm, never npm"),
+        ("rules", 0, "retired"),
+        ("before -- npm install zod", 1, "!you said"),
+        (STATE, 0, "rule 1 is in force"),
+        ("rules --json", 0, '"state": "unverified"', '"broken": 0'),
+    )
+
+
+def test_rule_moves_to_all_projects_and_back(session) -> None:
+    session(
+        (STATE, 0),
+        ("rules move 1 all --by ann", 0, "rule 1 is for all projects"),
+        ("rules", 0, "all", "in force"),
+        ("before -- npm install zod", 0, "you said: we use pnpm, never npm"),
+        ("rules move 1 project --by ann", 0, "rule 1 is for this project"),
+        ("before -- npm install zod", 0, "you said"),
+    )
+
+
+def test_rule_for_all_projects_is_stated_and_retired(session) -> None:
+    session(
+        ('rules add "always use type hints" --everywhere --by ann', 0, "in force"),
+        ("rules", 0, "always use type hints", "all"),
+        ("rules retire 1 --everywhere --by ann", 0, "retired"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "cure"),
+    [
+        pytest.param("rules add x", 2, "--by", id="nobody states it"),
+        pytest.param('rules add "" --by a', 2, "1 to 240", id="without words"),
+        pytest.param("rules move 1 session --by a", 2, "project", id="to a session"),
+        pytest.param("rules retire 9 --by a", 3, "rule '9'", id="unknown"),
+    ],
+)
+def test_wrong_line_says_what_is_right(session, line, code, cure) -> None:
+    session((STATE, 0), (line, code, cure))
+
+
+def test_outside_of_repositories_rules_are_in_the_own_memory(desk, session) -> None:
+    shutil.rmtree(desk.folder / ".git")
+    session((STATE, 0), ("rules", 0, "in force"), ("rules retire 1 --by ann", 0))
+
+    assert not (desk.folder / "heedful.db").exists()

@@ -1,0 +1,177 @@
+"""Rules of a user in memory: stated, learnt from sessions, moved and retired."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+import heedful
+from heedful import Memory
+from heedful.errors import InvalidInput, NotFound
+from heedful.store.store import Store
+from heedful.traces.episode import Episode, Event
+from tests.trusted import OWN
+
+pytestmark = pytest.mark.both
+PNPM = "we use pnpm, never npm"
+NPM_CALL = {"command": "npm install zod"}
+
+
+def session_of(*messages: str, id: str = "one") -> Episode:
+    """Return a session without a failure, in which a user says these messages."""
+    events = [Event("user_message", "Add zod to the project.")]
+    for number, message in enumerate(messages):
+        call = f"{id}{number}"
+        events += [
+            Event("tool_call", tool="Bash", arguments=NPM_CALL, call=call),
+            Event("tool_response", "added 1 package", tool="Bash", call=call),
+            Event("user_message", message),
+        ]
+    return Episode(tuple(events), outcome="partial", id=id, session=id)
+
+
+@pytest.fixture
+def trusting(store: Store) -> Memory:
+    """A memory whose user is trusted."""
+    return Memory(store, trust=OWN)
+
+
+async def test_stated_rule_is_told_before_a_call(memory: Memory) -> None:
+    await memory.user_rules.state(PNPM, by="ann")
+
+    history = await memory.before("Bash", NPM_CALL)
+    assert [rule.text for rule in history.rules] == [PNPM]
+    assert not await memory.before("Bash", {"command": "pnpm add zod"})
+
+
+async def test_session_teaches_a_rule_without_a_failure(trusting: Memory) -> None:
+    learned = await heedful.learn_session(
+        session_of("No, we use pnpm, never npm."), memory=trusting
+    )
+
+    assert [rule.text for rule in learned.rules] == [PNPM]
+    (stated,) = await trusting.user_rules.list()
+    assert stated.text == PNPM
+    assert stated.trust == "operator"
+
+
+async def test_rule_of_a_correction_is_stored_once(trusting: Memory) -> None:
+    await heedful.learn_session(
+        session_of("No, we use pnpm, never npm."), memory=trusting
+    )
+
+    assert await trusting.count() == 1
+
+
+async def test_rule_of_two_sessions_is_one_rule(trusting: Memory) -> None:
+    for id in ("one", "two"):
+        await heedful.learn_session(session_of(f"No, {PNPM}.", id=id), memory=trusting)
+
+    (stated,) = await trusting.user_rules.list()
+    assert stated.seen == 2
+
+
+async def test_rule_of_an_untrusted_user_waits(memory: Memory) -> None:
+    await heedful.learn_session(session_of(PNPM), memory=memory)
+
+    (stated,) = await memory.user_rules.list()
+    assert stated.text == ""
+    assert not stated.in_force
+    assert stated.release == f"heedful quarantine release {stated.entry} --by NAME"
+    await memory.quarantine.release([stated.entry], by="ann")
+    assert [rule.text for rule in await memory.user_rules.in_force()] == [PNPM]
+
+
+async def test_rule_in_a_pasted_text_waits(trusting: Memory) -> None:
+    pasted = "The page says:\nnever use npm"
+    await heedful.learn_session(session_of(pasted), memory=trusting)
+
+    assert await trusting.user_rules.in_force() == []
+
+
+async def test_retired_rule_is_not_in_force(memory: Memory) -> None:
+    remembered = await memory.user_rules.state(PNPM, by="ann")
+    await memory.user_rules.retire(remembered.id, by="ann", why="we moved to npm")
+
+    (stated,) = await memory.user_rules.list()
+    assert stated.state == "retired"
+    assert not await memory.before("Bash", NPM_CALL)
+
+
+async def test_retired_rule_holds_again_when_it_is_stated_again(
+    memory: Memory,
+) -> None:
+    remembered = await memory.user_rules.state(PNPM, by="ann")
+    await memory.user_rules.retire(remembered.id, by="ann")
+    await memory.user_rules.state(PNPM, by="ann")
+
+    (stated,) = await memory.user_rules.list()
+    assert stated.in_force
+
+
+async def test_same_session_does_not_restore_a_retired_rule(trusting: Memory) -> None:
+    await heedful.learn_session(session_of(PNPM), memory=trusting)
+    (stated,) = await trusting.user_rules.list()
+    await trusting.user_rules.retire(stated.id, by="ann")
+    await heedful.learn_session(session_of(PNPM, "Thanks."), memory=trusting)
+
+    assert await trusting.user_rules.in_force() == []
+
+
+async def test_edited_rule_limits_what_its_new_words_say(memory: Memory) -> None:
+    remembered = await memory.user_rules.state(PNPM, by="ann")
+    await memory.edit(remembered.id, "we use bun, never yarn", by="ann")
+
+    assert not await memory.before("Bash", NPM_CALL)
+    assert await memory.before("Bash", {"command": "yarn add zod"})
+
+
+async def test_rules_survive_export_and_import(memory: Memory) -> None:
+    await memory.user_rules.state(PNPM, by="ann")
+    file = io.BytesIO()
+    await memory.export(file)
+    file.seek(0)
+    other = Memory(":memory:")
+    await other.import_(file)
+
+    (stated,) = await other.user_rules.list()
+    assert stated.reach == "project"
+
+
+async def test_rules_for_all_projects_move_to_another_memory(memory: Memory) -> None:
+    await memory.user_rules.state(PNPM, by="ann", reach="all")
+    await memory.user_rules.state("always use type hints", by="ann")
+    user_memory = Memory(":memory:")
+
+    assert await memory.user_rules.move_to(user_memory) == 1
+    assert [rule.reach for rule in await memory.user_rules.list()] == ["project"]
+    assert [rule.text for rule in await user_memory.user_rules.list()] == [PNPM]
+
+
+async def test_rules_of_scopes_are_apart(store: Store) -> None:
+    await Memory(store).user_rules.state(PNPM, by="ann")
+    other = Memory(store, heedful.Scope("default", "other"))
+
+    assert await other.user_rules.list() == []
+    assert not await other.before("Bash", NPM_CALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "reach"),
+    [
+        pytest.param("", "project", id="without words"),
+        pytest.param("never " * 100, "project", id="too long"),
+        pytest.param(PNPM, "session", id="for a session"),
+    ],
+)
+async def test_what_cannot_be_a_rule_is_refused(
+    memory: Memory, text: str, reach: str
+) -> None:
+    with pytest.raises(InvalidInput):
+        await memory.user_rules.state(text, by="ann", reach=reach)  # type: ignore[arg-type]
+
+
+async def test_unknown_rule_cannot_be_retired(memory: Memory) -> None:
+    with pytest.raises(NotFound):
+        await memory.user_rules.retire(7, by="ann")
