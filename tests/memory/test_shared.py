@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
+from heedful.integrations import Host
 from heedful.lessons.lesson import TRUST_ORDER, Lesson
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.shared import read_rules, rule_of, write_rules
@@ -238,6 +239,22 @@ async def test_paths_of_the_repository_are_relative():
     memory = Memory(in_memory())
     await memory.remember("", "Run make in /srv/ann/shop/api first.")
     assert "make in api first" in await share(memory, "/srv/ann/shop")
+
+
+async def test_a_rule_of_a_user_is_shared_and_one_for_all_projects_is_not():
+    memory = Memory(in_memory())
+    rules = memory.user_rules
+    await rules.state("Never use npm here, use pnpm.", by="ann")
+    everywhere = await rules.state("Always use type hints.", by="ann", reach="all")
+    reviewed = await rules_to_share(memory)
+    assert [rule.text for rule in reviewed.rules] == ["Never use npm here, use pnpm."]
+    assert [rule.tool for rule in reviewed.rules] == [""]
+    assert reviewed.left_out == {everywhere.id: "it is a rule for all your projects"}
+
+    team = Memory(in_memory())
+    await follow(team, write_rules(reviewed.rules))
+    opening = await Host(memory=team, strict=True).run("s1").opening()
+    assert "- Rule: Never use npm here, use pnpm." in opening.text
 
 
 async def test_what_is_too_long_is_left_out_with_the_reason():
