@@ -32,7 +32,7 @@ def test_install_asks_for_what_a_clone_brings(home: Home) -> None:
     home.plant_database()
     plant_settings(home)
     code, screen = answer_at_terminal(
-        home.clone, home.home, "hook install", ["y", "n", "n", "none"]
+        home.clone, home.home, "hook install", ["y", "n", "n", "n"]
     )
     assert code == 0
     assert f"command 1 at each stop: {home.marker()}" in screen
@@ -125,8 +125,8 @@ def test_trust_is_recorded_where_hooks_look(home: Home) -> None:
     """Not in the project that a refused settings file names."""
     home.commit("heedful.toml", 'project = "p2"\n')
     home.take()
-    answer_at_terminal(home.clone, home.home, "hook install", ["y", "n", "make"])
-    assert "program:make is measured" in run_command(home, "hook status")
+    answer_at_terminal(home.clone, home.home, "hook install", ["y", "y", "n"])
+    assert "program is measured" in run_command(home, "hook status")
 
 
 def test_sessions_are_learnt_where_hooks_look(home: Home) -> None:
@@ -141,7 +141,7 @@ def test_sessions_are_learnt_where_hooks_look(home: Home) -> None:
     lines = [json.dumps({**row, "cwd": str(home.clone)}) for row in SESSION]
     (folder / "a.jsonl").write_text("\n".join(lines) + "\n")
 
-    answers = ["y", "n", "none", "y", "n"]
+    answers = ["y", "n", "n", "y", "n"]
     code, screen = answer_at_terminal(home.clone, home.home, "hook install", answers)
     assert code == 0
     assert "heedful.toml [memory] is ignored" in screen

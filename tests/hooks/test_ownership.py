@@ -284,7 +284,7 @@ def test_a_project_of_one_s_own_asks_nothing(home: Home) -> None:
     home.take()
     (home.clone / "heedful.toml").write_text(settings_of(home))
     code, screen = answer_at_terminal(
-        home.clone, home.home, "hook install", ["y", "y", "y", "none"]
+        home.clone, home.home, "hook install", ["y", "n", "y", "y"]
     )
     assert code == 0
     assert home.marker() in screen

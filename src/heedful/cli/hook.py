@@ -1,34 +1,34 @@
 """`heedful hook`: install the hooks of a coding agent, remove them, and answer events.
 
 `install` shows what it would write, and writes it only if the user agrees. What comes
-with a project - commands, statements of trust, databases - is shown and asked for by
-`install` and `approve`, on a terminal only: hooks follow it only as it was shown.
-What a program prints is trusted only if the user has said so.
+with a project - commands, statements of trust, databases, MCP servers, instructions -
+is shown and asked for by `install` and `approve`, on a terminal only: hooks follow it
+only as it was shown. Nobody is trusted unless the user has said so.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option, Typer, confirm, prompt
+from typer import Argument, Exit, Option, Typer, confirm
 
 from heedful.cli import share as team_rules
+from heedful.cli import vouch
 from heedful.cli.app import group
-from heedful.cli.output import answer, page, say
-from heedful.cli.resources import ask, state_trust
-from heedful.errors import NotFound, UsageError
+from heedful.cli.output import answer, counted, page, say
+from heedful.errors import UsageError
+from heedful.integrations import clone
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
+from heedful.integrations.clone import SHOWN_DIGEST_CHARS
 from heedful.integrations.hooks import follow
+from heedful.integrations.leftovers import leftovers
 from heedful.integrations.rules import RULES_PART
-from heedful.lessons.lesson import Trust
-from heedful.lessons.trust import LOCAL_TOOLS, check_statement
+from heedful.lessons.waiting import OWN_COMMAND
 from heedful.loop.policies import policy
-from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import visible
 from heedful.store.ownership import (
@@ -37,7 +37,6 @@ from heedful.store.ownership import (
     IS_NO_FILE,
     IS_TRACKED,
     adopt,
-    approvals,
 )
 from heedful.store.ownership import approve as approve_all
 from heedful.store.workspace import find_repository
@@ -71,17 +70,12 @@ def _write_if_agreed(changes: Sequence[plans.FileChange], yes: bool) -> list[str
 
     say("".join(change.diff for change in changes))
     if not yes:
-        agrees = _is_terminal() and confirm("Write this?", err=True)
+        agrees = vouch.is_terminal() and confirm("Write this?", err=True)
         if not agrees:
             raise UsageError("nothing was written; --yes writes it without a question")
 
     plans.apply_all(changes)
     return [str(change.path) for change in changes if change]
-
-
-def _is_terminal() -> bool:
-    """Return True if the user can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @hook.command("install")
@@ -95,14 +89,19 @@ def install(
         Path | None, Option(help="Write a plugin into this folder instead.")
     ] = None,
     trust: Annotated[
-        str, Option(help="Whose output is trusted: pytest,make,Read")
+        str,
+        Option(help="Whom to trust: own (your words, tools, programs), or names."),
     ] = "",
+    no_trust: Annotated[
+        bool, Option("--no-trust", help="Trust nobody, and do not ask.")
+    ] = False,
     yes: Yes = False,
 ) -> int:
     """Write the hooks into the settings of this project, after showing what changes.
 
-    On a terminal it asks whether hooks may follow what the project brings, once whom
-    you trust, and whether to learn from past sessions. --yes agrees to none of these.
+    On a terminal it asks once whom you trust: your own words, tools and programs by one
+    question, and each thing that came with the project by its own; then whether to
+    learn from past sessions. --yes agrees to none of these.
     """
     if agent != plans.INSTALL_AGENT:
         raise UsageError(
@@ -111,10 +110,13 @@ def install(
 
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
+    names = vouch.names_of(trust, no_trust)
     ignored: Sequence[process.Ignored] = ()
+    items: Sequence[clone.CloneItem] = ()
     if not everywhere:
-        items = _checked_settings()["ignored"]
-        ignored = [item for item in items if not item.is_refused]
+        settings = _checked_settings()
+        ignored = [item for item in settings["ignored"] if not item.is_refused]
+        items = [item for item in vouch.open_items(Path.cwd()) if not item.is_refused]
 
     events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
@@ -123,35 +125,51 @@ def install(
         changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
     written = _write_if_agreed(changes, yes)
 
-    may_ask = _is_terminal() and not yes
+    may_ask = vouch.is_terminal() and not yes
+    if may_ask and not names:
+        names = vouch.ask_own(everywhere)
     if may_ask:
         _decide_all(ignored)
+        vouch.decide_clone(items)
     else:
-        _leave(ignored)
+        _leave(ignored, items)
+    if names:
+        vouch.state_names(names, everywhere)
 
-    if may_ask and not trust and not _is_trust_stated(everywhere):
-        say(plans.TRUST_QUESTION)
-        trust = prompt("Trusted programs", default="none", err=True)
-    if trust:
-        _state_trust(trust.replace(",", " ").split(), everywhere)
-
-    lines = ["the hooks are installed already"]
-    if written:
-        lines = [f"wrote {', '.join(written)}"]
-    if trust:
-        lines += _describe_answer(trust)
-
+    lines = _describe_install(written, names, everywhere)
     past_sessions = plans.past_sessions()
     if past_sessions:
         lines += _offer_to_learn(past_sessions, may_ask, bool(written))
     return answer({"written": written}, lines)
 
 
-def _leave(ignored: Sequence[process.Ignored]) -> None:
+def _describe_install(
+    written: Sequence[str], names: Sequence[str], everywhere: bool
+) -> list[str]:
+    """Return what was written, who is trusted, and what waits and why."""
+    lines = ["the hooks are installed already"]
+    if written:
+        lines = [f"wrote {', '.join(written)}"]
+    if names:
+        lines += vouch.describe_names(names)
+
+    if not everywhere:
+        return lines + vouch.describe_waiting()
+    if not vouch.is_trust_stated(everywhere):
+        lines.append(f"lessons will wait: you trust nobody; next: {OWN_COMMAND} --user")
+    return lines
+
+
+def _leave(
+    ignored: Sequence[process.Ignored], items: Sequence[clone.CloneItem]
+) -> None:
     """Say what hooks go on to ignore, because nobody could be asked."""
     if ignored:
         _show_all(ignored)
         say("hooks ignore what is above until you run: heedful hook approve")
+    if items:
+        say("\n".join(vouch.describe_clone(items)))
+        say("to look at each and decide: heedful hook approve")
 
 
 def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[str]:
@@ -170,102 +188,69 @@ def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[st
     return []
 
 
-def _is_trust_stated(everywhere: bool) -> bool:
-    """Return True if the user has said before whom to trust.
-
-    The answer for all projects is in a file of heedful, that for one project in its
-    database.
-    """
-    if everywhere:
-        return bool(approvals()["trust"])
-    return bool(_stated_trust())
-
-
-def _stated_trust() -> Mapping[str, Trust]:
-    """Return the trust of each source in the database that hooks follow here.
-
-    It is {} if there is no such database yet.
-    """
-    try:
-        return ask(lambda memory: memory.stated_trust(), approved_only=True)
-    except NotFound:
-        return {}
-
-
-def _state_trust(names: Sequence[str], everywhere: bool) -> None:
-    """Record that the user's words and the output of the named programs are trusted.
-
-    If "none" is the only name, it is recorded that nothing is trusted.
-    """
-    trust_by_source: dict[str, Trust] = {"tool": "tool"}
-    if list(names) != ["none"]:
-        trust_by_source = dict.fromkeys(map(_source_of, names), "measured")
-        trust_by_source["user"] = "operator"
-
-    for source, trust in trust_by_source.items():
-        check_statement(source, trust)
-
-    async def state(memory: Memory) -> None:
-        why = "answered heedful hook install"
-        await state_trust(memory, trust_by_source, why=why, release=True)
-
-    if everywhere:
-        approve_all("trust", trust_by_source)
-    else:
-        ask(state, new=True, approved_only=True)
-
-
-def _describe_answer(trust: str) -> list[str]:
-    """Return the lines about the names that a user trusts."""
-    lines = [f"trusted: {trust}"]
-    if trust == "all":
-        lines.append("all covers no program: name yours, as --trust pytest,make")
-    return lines
-
-
-def _source_of(name: str) -> str:
-    """Return the source that a user means: `make` is program:make, `Read` tool:Read.
-
-    A name that is a source already stays; "all" means the tools of the agent that work
-    on this machine.
-    """
-    if name in ("tool", "user") or name.startswith(("tool:", "program:")):
-        return name
-    if name == "all":
-        return "tool"
-
-    kind = "tool" if name[:1].isupper() and name.lower() in LOCAL_TOOLS else "program"
-    return f"{kind}:{name}"
-
-
 @hook.command("uninstall")
 def uninstall(
     agent: Agent = plans.INSTALL_AGENT, user: User = False, yes: Yes = False
 ) -> int:
-    """Remove the hooks from the settings, which are then as they were before."""
+    """Remove the hooks from the settings, which are then as they were before; say what
+    stays, and how to remove it.
+    """
     path = plans.settings_path(user)
-    written = _write_if_agreed([plans.plan_uninstall(path)], yes)
-    words = f"wrote {path}" if written else f"no hooks in {path}"
-    return answer({"written": written}, words)
+    change = plans.plan_uninstall(path)
+    written = _write_if_agreed([change], yes)
+    lines = [f"no hooks in {path}"]
+    if written and change.after is None:
+        lines = [f"removed {path}"]
+    elif written:
+        lines = [f"wrote {path}"]
+
+    stays = leftovers(Path.cwd(), everywhere=user)
+    lines += [f"left behind: {line}" for line in stays]
+    return answer({"written": written, "left": stays}, lines)
+
+
+@hook.command("trust")
+def trust_sources(
+    names: Annotated[
+        list[str] | None,
+        Argument(help="own, none, pytest, Read, server:docs; own by default."),
+    ] = None,
+    user: User = False,
+) -> int:
+    """Say whom you trust. What waits only because of them is released.
+
+    own means your words, your agent's tools on this machine, and the programs that it
+    runs here, but none that fetches what others wrote, such as curl, gh and ssh.
+    """
+    words = vouch.names_of(",".join(names or [vouch.OWN]), no_trust=False)
+    released = vouch.state_names(words, everywhere=user)
+    lines = vouch.describe_names(words)
+    if released:
+        lines.append(f"released: {counted(released, 'text')}")
+    if not user:
+        lines += vouch.describe_waiting()
+    return answer({"trusted": words, "released": released}, lines)
 
 
 @hook.command("approve")
 def approve() -> int:
-    """Show what hooks ignore in this project, and ask for each whether they may follow
-    it: commands, trust, databases. It asks on a terminal only.
+    """Show what came with this project, and ask for each whether hooks may follow it:
+    commands, trust, databases, MCP servers, instructions. It asks on a terminal only.
     """
     ignored: Sequence[process.Ignored] = _checked_settings()["ignored"]
     restored = team_rules.restore(Path.cwd())
-    if not ignored:
+    items = vouch.open_items(Path.cwd())
+    if not ignored and not items:
         return answer({"approved": []}, "there is nothing to approve", restored)
-    if not _is_terminal():
+    if not vouch.is_terminal():
         _show_all(ignored)
+        say("\n".join(vouch.describe_clone(items)))
         raise UsageError(
             "nothing was approved: only a person at a terminal can approve what is "
             "above; run heedful hook approve there"
         )
 
-    approved = _decide_all(ignored)
+    approved = [*_decide_all(ignored), *vouch.decide_clone(items)]
     # What is shown now is what hooks follow from now on.
     settings = process.read_settings(Path.cwd())
     return answer({"approved": approved}, [*approved, *_describe_effects(settings)])
@@ -286,6 +271,8 @@ def _show(item: process.Ignored) -> None:
         lines = _describe_part(item.values)
     for line in lines:
         say(f"  {line}")
+    if item.values:
+        say(f"  digest {item.digest[:SHOWN_DIGEST_CHARS]}")
 
 
 def _describe_part(values: Mapping[str, Any]) -> list[str]:
@@ -377,7 +364,7 @@ def _describe_effects(settings: Mapping[str, Any]) -> list[str]:
     rules, _ = follow(settings, ":memory:")
     commands = "; ".join(rules.stop) or "nothing"
 
-    trust_by_source = {**settings["trust"], **_stated_trust()}
+    trust_by_source = {**settings["trust"], **vouch.stated_trust()}
     statements = [
         f"{source} is {trust}" for source, trust in sorted(trust_by_source.items())
     ]
@@ -411,6 +398,8 @@ def status() -> int:
         for item in settings["ignored"]:
             say(f"{item}; heedful hook approve shows it and asks")
         lines += _describe_effects(settings)
+        lines += vouch.describe_clone(vouch.open_items(Path.cwd()))
+        lines += vouch.describe_waiting()
     except UsageError as error:
         say(f"the hooks do nothing: {error}")
 

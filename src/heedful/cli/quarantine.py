@@ -20,15 +20,17 @@ from heedful.cli.output import answer, columns, counted, emit, following, page
 from heedful.cli.resources import ask, read
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
-from heedful.lessons.lesson import TRUST_ORDER, Scope
+from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     SOURCE_FORMS,
+    QuarantinedLesson,
     RevocationResult,
     is_statable,
     own_trust,
     untrusted_sources,
 )
+from heedful.lessons.waiting import explain_wait
 from heedful.memory.memory import Memory
 from heedful.memory.quarantine import Quarantine
 from heedful.sanitize import clean
@@ -46,7 +48,7 @@ Ids = Annotated[
 ]
 quarantine: Typer = group()
 QUARANTINE_COLUMNS = columns(
-    "lesson source id of_lesson trust seen since", since="at", of_lesson="of"
+    "lesson source reason id of_lesson trust seen since", since="at", of_lesson="of"
 )
 
 
@@ -56,11 +58,18 @@ def list_waiting(limit: Limit = 50) -> int:
     release.
     """
     lesson_ids = read(quarantine_store.lessons_of_waiting)
-    waiting = ask(lambda memory: memory.quarantine.waiting(limit))
 
+    async def look(
+        memory: Memory,
+    ) -> tuple[list[QuarantinedLesson], Mapping[str, Trust]]:
+        waiting = await memory.quarantine.waiting(limit)
+        return waiting, await memory.stated_trust()
+
+    waiting, stated = ask(look)
     rows = []
     for entry in waiting:
         row = asdict(entry)
+        row["reason"] = str(explain_wait([entry.source], stated))
         # Only `show` prints where a text comes from.
         del row["provenance"]
         row["of"] = lesson_ids.get(entry.id, 0)
@@ -69,7 +78,7 @@ def list_waiting(limit: Limit = 50) -> int:
     then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = f"nothing waits in the quarantine of {where()}"
     return emit(
-        rows, QUARANTINE_COLUMNS, key="waiting", text_columns=2, empty=empty, then=then
+        rows, QUARANTINE_COLUMNS, key="waiting", text_columns=3, empty=empty, then=then
     )
 
 
@@ -78,11 +87,18 @@ def show_waiting(id: Id) -> int:
     """Show one lesson in quarantine: its texts, where they come from, and its
     reviews.
     """
-    entry = ask(lambda memory: memory.quarantine.show(id))
+
+    async def look(memory: Memory) -> tuple[QuarantinedLesson, Mapping[str, Trust]]:
+        return await memory.quarantine.show(id), await memory.stated_trust()
+
+    entry, stated = ask(look)
     then = ""
+    document = asdict(entry)
     if entry.state == "quarantined":
         then = following("quarantine", "release", id, by="NAME")
-    return answer(entry, page("quarantined", held=entry), then)
+        document["reason"] = str(explain_wait(entry.provenance.sources, stated))
+    text = page("quarantined", held=entry, reason=document.get("reason", ""))
+    return answer(document, text, then)
 
 
 @quarantine.command()

@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import IO, Any, cast
 
 from heedful.errors import HeedfulError, UsageError
+from heedful.integrations.clone import foreign_instructions, server_trust
 from heedful.integrations.rules import RULES_PART, find_rules
 from heedful.redact import redact
 from heedful.sanitize import visible
@@ -266,6 +267,7 @@ def _do_work(event: str, session: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
+    host.foreign = foreign_instructions(folder)
     _lift_time_limit(niceness=10)
     work: hooks.Work = "end" if event == "end" else "study"
     asyncio.run(hooks.work(host, session, work))
@@ -409,7 +411,11 @@ def read_settings(folder: Path, every: bool = False) -> dict[str, Any]:
     settings |= _read_environment()
     policy = settings.pop("policy", "default")
     settings["hook"] = {"policy": policy, **settings["hook"]}
-    settings["trust"] = {**approvals()["trust"], **settings["trust"]}
+    settings["trust"] = {
+        **approvals()["trust"],
+        **server_trust(folder),
+        **settings["trust"],
+    }
 
     stated = _database_in(folder, settings["db"])
     settings["db"] = _followed_database(stated, folder, ignored)

@@ -23,6 +23,7 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.lesson import Scope
+from heedful.lessons.waiting import explain_wait
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
@@ -491,9 +492,11 @@ async def _on_start(moment: _Moment) -> Reply:
     if not quarantined:
         return opening
 
+    stated = await host.guarded("read the trust", memory.stated_trust(), {})
+    reason = explain_wait((entry.source for entry in quarantined), stated)
     note = (
         f"heedful: lessons that wait for your ruling: {len(quarantined)}; "
-        "heedful quarantine list"
+        f"{reason}: {reason.command}"
     )
     return replace(opening, answer={**(opening.answer or {}), "systemMessage": note})
 

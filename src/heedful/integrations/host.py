@@ -101,7 +101,8 @@ class Host:
     logged and not raised, except with `strict`. `root` is the folder of the repository
     in which the runs work, if any: lessons name files relative to it. `everywhere` is
     the database of the user's own memory, whose rules hold in all projects, if it is
-    not `memory`.
+    not `memory`. `foreign` are texts that no person vouches for, by their sources: what puts a failure right in
+    their words depends on them.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -116,6 +117,7 @@ class Host:
     strict: bool = False
     root: str = ""
     everywhere: str = ""
+    foreign: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -488,7 +490,11 @@ class HostRun:
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
         return await learn_session(
-            session, memory=memory, sources=keys, root=self.host.root
+            session,
+            memory=memory,
+            sources=keys,
+            root=self.host.root,
+            foreign=self.host.foreign,
         )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:

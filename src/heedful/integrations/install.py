@@ -55,18 +55,17 @@ HOOK_LIMIT_SECONDS = 10
 STOP_HOOK_LIMIT_SECONDS = 3_600
 # The environment variable with the key of the service.
 SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
-TRUST_QUESTION = (
-    "\nWhich programs do you trust? What a trusted program prints teaches your agent "
-    "at once. What others\n"
-    "print waits until you release it: heedful quarantine list. MCP servers always "
-    "wait.\n"
-    "Answer with names (pytest,make,tail); Enter means none. A name vouches for all "
-    "that the program prints,\n"
-    "also for what it fetches, and covers no other program. all adds the agent's own "
-    "tools for files,\n"
-    "as Read, but no program and no page. With a name, your own words to the agent are "
-    "trusted, too.\n"
-    "Add names later: heedful hook install --trust NAMES (and --user, if used now)."
+OWN_QUESTION = (
+    "\nWhom do you trust? A lesson waits, and your agent is not told, while nobody "
+    "vouches for its sources.\n"
+    "Your own words, your agent's tools on this machine, and the programs that it runs "
+    "here:\n"
+    "  yes: what failed and was fixed today is told tomorrow. This leaves out programs "
+    "that fetch\n"
+    "  what others wrote (curl, gh, ssh, ...), what comes from an address, and MCP "
+    "servers.\n"
+    "  no: each lesson waits until you release it; names are possible later: heedful "
+    "hook trust pytest,make"
 )
 
 

@@ -34,8 +34,13 @@ QUARANTINE_TRUST = frozenset(TRUST_ORDER[3:])
 # The source of all that comes from other computers; its trust is always "external".
 NETWORK_SOURCE = "network"
 # A source whose trust may be stated: "user", "tool:Read", "program:make".
-_SOURCE_PATTERN = re.compile(r"user|tool|(?:tool|program|reviewer|key):\S{1,150}")
-SOURCE_FORMS = "user, tool, tool:NAME, program:NAME, reviewer:LOGIN or key:ID"
+_SOURCE_PATTERN = re.compile(
+    r"user|tool|program|(?:tool|program|server|reviewer|key):\S{1,150}"
+)
+SOURCE_FORMS = (
+    "user, tool, tool:NAME, program, program:NAME, server:NAME, reviewer:LOGIN or "
+    "key:ID"
+)
 # The beginnings of the source of what a reviewer said, and of the lessons that come
 # from what was said about a change.
 REVIEWER_SOURCE_PREFIX = "reviewer:"
@@ -52,8 +57,25 @@ LOCAL_TOOLS = SHELL_TOOLS | frozenset(
     "read read_file replace search_file_content taskcreate tasklist taskupdate "
     "todowrite write write_file".split()
 )
-# The beginning of the names of tools of MCP servers, which are programs of others.
+# A tool of an MCP server, which is a program of others: "mcp__docs__search".
 _SERVER_TOOL_PREFIX = "mcp__"
+_SERVER_TOOL_PATTERN = re.compile(r"mcp__(?P<server>\S{1,100}?)__\S+")
+# A statement about one of these covers several sources.
+GROUP_SOURCES = frozenset(("tool", "program"))
+# What a person vouches for who trusts the own words, the agent's tools on this machine
+# and the programs that it runs.
+OWN_TRUST: Mapping[str, Trust] = {
+    "user": "operator",
+    "tool": "measured",
+    "program": "measured",
+}
+# Programs that print what is on other computers, also without an address in their
+# command. A statement about "program" does not cover them.
+FETCHING_PROGRAMS = frozenset(
+    "aws az curl dig docker ftp gcloud gh glab helm http https kubectl lftp links lynx "
+    "mail mosh mutt nc ncat netcat nslookup podman psql mysql redis-cli rsh rsync scp "
+    "sftp ssh telnet w3m wget whois".split()
+)
 # The beginning of the source of all that came through a key of a service.
 KEY_SOURCE_PREFIX = "key:"
 # Words in a row that make a quotation. On recorded runs no word of a model shares 8
@@ -283,23 +305,39 @@ def _runs(words: list[str], size: int) -> Iterator[str]:
 def source_trust(source: str, stated: Mapping[str, Trust]) -> Trust:
     """Return the trust of a source: the stated one, or else a default.
 
-    By default, the user is "external", a local tool of a coding agent has the trust
-    stated for `tool`, and any other tool, a program and a key of a service are trusted
-    as a tool without a statement. A reviewer is "external".
+    By default, the user, a reviewer and an MCP server are "external", a local tool of a
+    coding agent has the trust stated for `tool`, a program that fetches nothing that
+    for `program`, and a tool of a server that of the server. Any other tool, any other
+    program and a key of a service are trusted as a tool without a statement.
     """
     if not _SOURCE_PATTERN.fullmatch(source):
         return "external"
 
-    if source == "user" or source.startswith(REVIEWER_SOURCE_PREFIX):
+    kind, _, name = source.partition(":")
+    if source == "user" or kind in ("server", "reviewer"):
         return stated.get(source, "external")
-    if source == "tool":  # a tool without a name, about which nobody can say anything
+    if source in GROUP_SOURCES:  # without a name nobody can say anything of it
         return "tool"
 
     default: Trust = "tool"
-    kind, _, name = source.partition(":")
-    if kind == "tool" and name.casefold() in LOCAL_TOOLS:
+    server = server_of(name) if kind == "tool" else ""
+    if server:
+        default = stated.get(server, default)
+    elif kind == "tool" and name.casefold() in LOCAL_TOOLS:
         default = stated.get("tool", default)
+    elif kind == "program" and name.casefold() not in FETCHING_PROGRAMS:
+        default = stated.get("program", default)
     return stated.get(source, default)
+
+
+def server_of(tool: str) -> str:
+    """Return the source of the MCP server of a tool, "" if it is of none.
+
+    >>> server_of("mcp__docs__search")
+    'server:docs'
+    """
+    match = _SERVER_TOOL_PATTERN.fullmatch(tool)
+    return f"server:{match['server']}" if match else ""
 
 
 def trust_hint(untrusted: Sequence[str], argument: str = MEMORY_TRUST_ARGUMENT) -> str:
@@ -340,9 +378,9 @@ def sources_of(
 
     Only the tools of coding agents that run a shell (`SHELL_TOOLS`) are read this way.
     The network is a source, too, if it is unclear which programs the command runs,
-    if there is no command, if the command or one of the tool's other `arguments` has an
-    address, or if the tool is one of an MCP server. heedful cannot see what a program
-    itself fetches.
+    if there is no command, or if the command or one of the tool's other `arguments` has
+    an address. A tool of an MCP server depends on the server, too. heedful cannot see
+    what a program itself fetches.
 
     >>> sorted(sources_of("Bash", "cd app && curl -s a.test/x | python -m app -q 2>&1"))
     ['program:curl', 'program:python']
@@ -351,8 +389,11 @@ def sources_of(
     if name not in SHELL_TOOLS:
         sources = {f"tool:{tool[:150]}".removesuffix(":")}
         has_address = any(map(ADDRESS_PATTERN.search, arguments))
-        is_foreign = has_address and name not in LOCAL_TOOLS
-        if is_foreign or name.startswith(_SERVER_TOOL_PREFIX):
+        server = server_of(tool)
+        if server:
+            sources.add(server)
+        is_foreign = name.startswith(_SERVER_TOOL_PREFIX) and not server
+        if is_foreign or (has_address and name not in LOCAL_TOOLS):
             sources.add(NETWORK_SOURCE)
         return frozenset(sources)
 

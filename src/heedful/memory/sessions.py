@@ -180,6 +180,7 @@ async def learn_session(
     digest: str = "",
     sources: Set[str] = frozenset(),
     root: str = "",
+    foreign: Mapping[str, str] = {},
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
@@ -188,8 +189,9 @@ async def learn_session(
     waits in quarantine; see `Memory.set_trust`. `digest` identifies the session, by
     default by all its events. All lessons depend on `sources`, too, such as the key of
     a service. `root` is the folder of the repository, by default the one that the paths
-    of the session have in common: lessons name paths relative to it. Raises
-    InvalidInput, QuotaExceeded, StoreError.
+    of the session have in common: lessons name paths relative to it. `foreign` are
+    texts that the agent had from elsewhere, by their sources: a remedy in their words
+    depends on them. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = Memory.of(memory, None)
@@ -197,7 +199,7 @@ async def learn_session(
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
 
-    study = await asyncio.to_thread(_SessionStudy, episode, root)
+    study = await asyncio.to_thread(_SessionStudy, episode, root, foreign)
     lessons = study.lessons(await memory.stated_trust(), sources)
 
     head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
@@ -259,7 +261,10 @@ class _SessionStudy:
     `cases` are the mistakes in their order, and `actions` the steps to be stored.
     """
 
-    def __init__(self, episode: Episode, root: str = "") -> None:
+    def __init__(
+        self, episode: Episode, root: str = "", foreign: Mapping[str, str] = {}
+    ) -> None:
+        self.foreign = foreign
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
         self.source = source_of(self.name)
@@ -634,6 +639,7 @@ class _SessionStudy:
                 if prompt_at.get(text, mistake.end) < mistake.end:
                     sources.add(trusts.NETWORK_SOURCE)
 
+            sources |= self._foreign_sources(case)
             for word, step in case.new_words.items():
                 first, first_sources = first_at.get(word, (step, frozenset()))
                 if first < step and first_sources:
@@ -661,6 +667,26 @@ class _SessionStudy:
                 importance=importance,
                 meta=meta,
             )
+
+    def _foreign_sources(self, case: _MistakeCase) -> set[str]:
+        """Return the sources of the foreign texts that a remedy quotes.
+
+        A call that fails may be in them, as in instructions for a project.
+        """
+        if not case.mistake.mends:
+            return set()
+        failed = min(case.steps)
+        texts = set(origins.words_of(self.run, [failed]))
+        texts.update(origins.lines_of(self.run, failed))
+        remedies = case.edits or {max(case.steps)}
+        said = {
+            text
+            for text, step in chain(case.words.items(), case.lines.items())
+            if step in remedies and text not in texts
+        }
+        others = [(text, frozenset({name})) for name, text in self.foreign.items()]
+        found = trusts.quotations(said, others)
+        return {source for sources in found.values() for source in sources}
 
     def _sources_before(self, end: int) -> set[str]:
         """Return the user if a prompt is before `end`, the network if a gap is."""

@@ -20,6 +20,7 @@ from heedful.lessons import trust as trusts
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
 from heedful.lessons.trust import (
     CHANGE_SOURCE_PREFIX,
+    GROUP_SOURCES,
     KEY_SOURCE_PREFIX,
     QUARANTINE_TRUST,
     Action,
@@ -207,7 +208,8 @@ def _is_trusted_now(
     """Return True if a session's example depends on `source`, and may be released.
 
     This is so if each tool or document whose text it has is trusted now, and each key
-    of a service through which it came. The source "tool" stands for all local tools.
+    of a service through which it came. The sources "tool" and "program" stand for all
+    local tools and for programs.
     """
     rows = db.select("source", "origin", {"example": example})
     names = {row["source"] for row in rows}
@@ -217,7 +219,7 @@ def _is_trusted_now(
 
     # A caller may name a single source as it likes; only a session has several.
     of_session = len(sources) > len(tools) > 0
-    if not of_session or (source != "tool" and source not in tools | keys):
+    if not of_session or source not in GROUP_SOURCES | tools | keys:
         return False
     # A person decides about what was derived from another example.
     if db.select("parent", "lineage", {"child": example}):

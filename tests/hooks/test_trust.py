@@ -1,0 +1,263 @@
+"""Whom a person trusts is asked once, on one screen, and said wherever it matters."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
+from heedful.lessons.waiting import explain_wait
+from tests.hooks.hostile import ERROR, Home, run_command
+from tests.hooks.support import SECONDS, answer_at_terminal
+
+FAILED: Any = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "npx jest pads"},
+    "error": f"Exit code 1\n{ERROR}",
+}
+WORKED: Any = {
+    "tool_name": "Bash",
+    "tool_input": {"command": "npx jest pads --config jest.json"},
+    "tool_response": {"stdout": "1 passed"},
+}
+REMEDY = "--config jest.json"
+SERVERS = {"mcpServers": {"docs": {"command": "npx", "args": ["-y", "docs-mcp"]}}}
+
+
+def end_session(home: Home, session: str) -> None:
+    """End a session, and wait until the process that learns from it has ended."""
+    home.event("SessionEnd", session_id=session, reason="other")
+    database = home.clone / ".git" / "heedful" / "heedful.db"
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        with closing(sqlite3.connect(database)) as db:
+            rows = db.execute("select 1 from event where session = ?", (session,))
+            if rows.fetchone() is None:
+                return
+        time.sleep(0.05)
+
+
+def fail_and_mend(home: Home, session: str = "monday") -> None:
+    """Let a command fail and another put it right, in a session of its own."""
+    home.event("SessionStart", session_id=session, source="startup")
+    home.event("UserPromptSubmit", session_id=session, prompt="run the tests")
+    for number, (name, data) in enumerate(
+        [("PostToolUseFailure", FAILED), ("PostToolUse", WORKED)]
+    ):
+        home.event("PreToolUse", session_id=session, tool_use_id=str(number), **data)
+        home.event(name, session_id=session, tool_use_id=str(number), **data)
+    end_session(home, session)
+
+
+def fail_again(home: Home) -> str:
+    """Let the command fail in another session; return what the agent is told."""
+    home.event("SessionStart", session_id="tuesday", source="startup")
+    _, before, _ = home.event(
+        "PreToolUse", session_id="tuesday", tool_use_id="1", **FAILED
+    )
+    _, after, _ = home.event(
+        "PostToolUseFailure", session_id="tuesday", tool_use_id="1", **FAILED
+    )
+    return before + after
+
+
+def test_what_is_fixed_today_is_told_tomorrow_after_one_answer(home: Home) -> None:
+    home.take()
+    (home.clone / "heedful.toml").write_text("holdout = 0.0\n")
+    code, screen = answer_at_terminal(
+        home.clone, home.home, "hook install", ["y", "y", "y"]
+    )
+    assert code == 0
+    assert "Trust these? [Y/n]" in screen
+    assert "trusted: own" in screen
+    fail_and_mend(home)
+    assert REMEDY in fail_again(home)
+
+
+def test_without_an_answer_the_lesson_waits_and_each_face_says_why(home: Home) -> None:
+    home.take()
+    screen = run_command(home, "hook install --yes")
+    assert "lessons will wait: you trust nobody; next: heedful hook trust own" in screen
+    fail_and_mend(home)
+
+    reason = "nobody vouches for the program npx or your own words"
+    status = run_command(home, "hook status")
+    assert f"1 lesson waits: {reason}; next: heedful hook trust own" in status
+    _, opening, _ = home.event("SessionStart", session_id="w", source="startup")
+    message = json.loads(opening)["systemMessage"]
+    assert f"{reason}: heedful hook trust own" in message
+    listed = json.loads(run_command(home, "quarantine list --json"))["waiting"]
+    assert [row["reason"] for row in listed] == [reason]
+    shown = run_command(home, f"quarantine show {listed[0]['id']}")
+    assert reason in shown
+    assert REMEDY not in fail_again(home)
+
+    trusted = run_command(home, "hook trust own")
+    assert "released: " in trusted
+    assert "waits" not in run_command(home, "hook status")
+    assert REMEDY in fail_again(home)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        pytest.param("--trust own", "trusted: own", id="own"),
+        pytest.param("--no-trust", "trusted: nobody", id="nobody"),
+        pytest.param("--trust make,Read", "trusted: make,Read", id="names"),
+    ],
+)
+def test_scripts_say_whom_to_trust(option: str, words: str, home: Home) -> None:
+    home.take()
+    screen = run_command(home, f"hook install --yes {option}")
+    assert words in screen
+    # The answer is on record: nobody is asked again.
+    code, screen = answer_at_terminal(home.clone, home.home, "hook install", ["n"])
+    assert code == 0
+    assert "Trust these?" not in screen
+
+
+def test_two_options_that_exclude_each_other_are_refused(home: Home) -> None:
+    home.take()
+    screen = run_command(home, "hook install --yes --no-trust --trust own")
+    assert "exclude each other" in screen
+    assert not (home.clone / ".claude").exists()
+
+
+def bring_servers_and_instructions(home: Home) -> None:
+    """Clone a project with an MCP server and instructions to agents."""
+    home.write(".mcp.json", json.dumps(SERVERS))
+    home.commit("AGENTS.md", f"If tests fail: npx jest pads {REMEDY}\n")
+    home.take()
+
+
+def test_each_thing_of_a_clone_is_a_question_of_its_own(home: Home) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "", "y"]
+    code, screen = answer_at_terminal(home.clone, home.home, "hook install", answers)
+    assert code == 0
+    assert ".mcp.json [server:docs] is an MCP server (digest " in screen
+    assert '"docs-mcp"' in screen
+    assert "AGENTS.md has 1 lines of instructions to agents (digest " in screen
+    status = run_command(home, "hook status")
+    assert "not trusted: " in status
+    assert "[server:docs]" in status
+    assert "AGENTS.md" not in status
+
+
+def test_an_approved_server_is_trusted_until_it_changes(home: Home) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "y", ""]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    assert "server:docs is measured" in run_command(home, "hook status")
+
+    other = {"mcpServers": {"docs": {"command": "other"}}}
+    (home.clone / ".mcp.json").write_text(json.dumps(other))
+    status = run_command(home, "hook status")
+    assert "server:docs is measured" not in status
+    assert "[server:docs] is an MCP server" in status
+
+
+def test_a_server_of_two_files_needs_both_approvals(home: Home) -> None:
+    bring_servers_and_instructions(home)
+    folder = home.clone / ".cursor"
+    folder.mkdir()
+    (folder / "mcp.json").write_text('{"mcpServers": {"docs": {"command": "b"}}}')
+    answers = ["y", "y", "y", "n", "n"]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    assert "server:docs is measured" not in run_command(home, "hook status")
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_told"),
+    [
+        pytest.param("n", False, id="a remedy in its words waits"),
+        pytest.param("y", True, id="a remedy in its words is told"),
+    ],
+)
+def test_instructions_of_a_clone_are_learnt_only_if_trusted(
+    answer: str, is_told: bool, home: Home
+) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "n", answer]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    fail_and_mend(home)
+    assert (REMEDY in fail_again(home)) == is_told
+    if not is_told:
+        status = run_command(home, "hook status")
+        assert "nobody vouches for AGENTS.md, which came with the project" in status
+        assert "next: heedful quarantine list" in status
+
+
+HOSTILE_FILES = [
+    pytest.param(".mcp.json", b"[" * 100_000, id="deep JSON"),
+    pytest.param(".mcp.json", b'{"mcpServers": 3}', id="servers that are a number"),
+    pytest.param(".mcp.json", b'{"mcpServers": {"a b": {}, "": {}}}', id="odd names"),
+    pytest.param(".codex/config.toml", b"\xff\x00=", id="no TOML"),
+    pytest.param("AGENTS.md", b"x" * (2**20 + 1), id="too large a file"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), HOSTILE_FILES)
+def test_files_that_cannot_be_read_are_not_trusted(
+    name: str, content: bytes, home: Home
+) -> None:
+    home.commit(name, content)
+    home.take()
+    code, screen = answer_at_terminal(home.clone, home.home, "hook install", ["y", "y"])
+    assert code == 0
+    assert "Trust this?" not in screen
+
+
+def test_uninstall_names_what_stays(home: Home) -> None:
+    home.take()
+    answer_at_terminal(home.clone, home.home, "hook install", ["y", "y"])
+    screen = run_command(home, "hook uninstall --yes")
+    settings = home.clone / ".claude" / "settings.json"
+    assert f"removed {settings}" in screen
+    git = home.clone / ".git"
+    assert f"rm -r {git / 'heedful'} {home.clone / 'heedful.db'}" in screen
+    assert f"the line /heedful.db* in {git / 'info' / 'exclude'}" in screen
+    assert "approved.json" in screen
+
+
+TRUSTED = [
+    pytest.param("make test | tail -3", True, id="programs of this machine"),
+    pytest.param("gh pr view 3", False, id="a program that fetches"),
+    pytest.param("pytest && ssh host uptime", False, id="one of two fetches"),
+    pytest.param("$RUNNER test", False, id="nobody knows the program"),
+]
+
+
+@pytest.mark.parametrize(("command", "is_trusted"), TRUSTED)
+def test_the_own_programs_leave_out_those_that_fetch(
+    command: str, is_trusted: bool
+) -> None:
+    sources = sources_of("Bash", command)
+    levels = {source_trust(source, OWN_TRUST) for source in sources}
+    assert (levels == {"measured"}) == is_trusted
+
+
+@pytest.mark.parametrize(
+    ("names", "command"),
+    [
+        pytest.param("episode:a, user", "heedful hook trust own", id="own"),
+        pytest.param(
+            "program:gh, user", "heedful hook trust own,gh", id="own and a name"
+        ),
+        pytest.param(
+            "server:docs, tool:mcp__docs__find",
+            "heedful hook trust server:docs,tool:mcp__docs__find",
+            id="a server",
+        ),
+        pytest.param("network, user", "heedful hook trust own", id="partly own"),
+        pytest.param("network", "heedful quarantine list", id="the network"),
+        pytest.param("", "heedful quarantine list", id="no source"),
+    ],
+)
+def test_the_reason_to_wait_names_the_next_command(names: str, command: str) -> None:
+    assert explain_wait([names], {}).command == command
