@@ -93,8 +93,8 @@ def test_without_an_answer_the_lesson_waits_and_each_face_says_why(home: Home) -
     assert f"{reason}: heedful hook trust own" in message
     listed = json.loads(run_command(home, "quarantine list --json"))["waiting"]
     assert [row["reason"] for row in listed] == [reason]
-    shown = run_command(home, f"quarantine show {listed[0]['id']}")
-    assert reason in shown
+    entry = run_command(home, f"quarantine show {listed[0]['id']}")
+    assert reason in entry
     assert REMEDY not in fail_again(home)
 
     trusted = run_command(home, "hook trust own")

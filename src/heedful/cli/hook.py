@@ -19,6 +19,7 @@ from heedful.cli import share as team_rules
 from heedful.cli import vouch
 from heedful.cli.app import group
 from heedful.cli.output import answer, counted, page, say
+from heedful.cli.reminders import stats
 from heedful.errors import UsageError
 from heedful.integrations import clone
 from heedful.integrations import hook as process
@@ -404,6 +405,9 @@ def status() -> int:
         say(f"the hooks do nothing: {error}")
 
     return answer(events_by_file, lines)
+
+
+hook.command("stats")(stats)
 
 
 @hook.command("run")

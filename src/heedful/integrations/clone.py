@@ -76,8 +76,8 @@ class CloneItem:
     def __str__(self) -> str:
         digest = f"digest {self.digest[:SHOWN_DIGEST_CHARS]}"
         if self.kind == "server":
-            shown = visible(self.text)[:MAX_SHOWN_SERVER_CHARS]
-            return f"{self.name} is an MCP server ({digest}): {shown}"
+            beginning = visible(self.text)[:MAX_SHOWN_SERVER_CHARS]
+            return f"{self.name} is an MCP server ({digest}): {beginning}"
         lines = len(self.text.splitlines())
         return f"{self.name} has {lines} lines of instructions to agents ({digest})"
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
+from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.lesson import Scope
 from heedful.lessons.waiting import explain_wait
@@ -105,6 +106,8 @@ class Agent:
     `events` maps its events to ours. `fields` has its names of the fields that are not
     named as in Claude Code. `takes` are our events whose answer may add context.
     `context`, `deny` and `block` make an answer from the name of the event and a text.
+    If it `says_at_start`, a person sees the `systemMessage` of a start, and the model
+    does not. None of them shows one at the end of a session.
     """
 
     events: Mapping[str, Kind]
@@ -113,6 +116,7 @@ class Agent:
     context: Form = _nested("additionalContext")
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
     block: Form = _named("reason", decision="block")
+    says_at_start: bool = False
 
     def event_of(self, kind: Kind) -> str:
         """Return the agent's name for an event of this kind, "" if it has none."""
@@ -130,7 +134,9 @@ _CLAUDE_EVENTS: Mapping[str, Kind] = {
 }
 _CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
 AGENTS: dict[str, Agent] = {
-    "claude-code": Agent(events=_CLAUDE_EVENTS, takes=_CONTEXT_MOMENTS),
+    "claude-code": Agent(
+        events=_CLAUDE_EVENTS, takes=_CONTEXT_MOMENTS, says_at_start=True
+    ),
     "codex": Agent(
         events={
             "SessionStart": "start",
@@ -142,6 +148,7 @@ AGENTS: dict[str, Agent] = {
         },
         takes=_CONTEXT_MOMENTS,
         fields={"prompt_id": "turn_id"},
+        says_at_start=True,
     ),
     "cursor": Agent(
         events={
@@ -174,6 +181,7 @@ AGENTS: dict[str, Agent] = {
             "SessionEnd": "end",
         },
         takes=frozenset({"start", "prompt", "after"}),
+        says_at_start=True,
         deny=_named("reason", decision="deny"),
         block=_named("reason", decision="deny"),
     ),
@@ -478,27 +486,48 @@ class _Moment:
 
 
 async def _on_start(moment: _Moment) -> Reply:
-    """Show what came back most often; in Claude Code, also how many lessons wait."""
+    """Show what came back most often; a person sees what waits and what helped."""
     # After a resumption or a compaction, an agent does not know what it has read.
     await moment.run.learn(Event("system_event", code=moment.text("source")))
     opening = moment.advise(await moment.run.opening())
+    notes = [note for note in await _start_notes(moment) if note]
+    if not notes:
+        return opening
+
+    answer = {**(opening.answer or {}), "systemMessage": "\n".join(notes)}
+    return replace(opening, answer=answer)
+
+
+async def _start_notes(moment: _Moment) -> list[str]:
+    """Return lines for the person at a start, "" for nothing; the model sees none.
+
+    What helped is said where one person works, and not in the middle of a session.
+    """
     host = moment.run.host
     memory = host.own_memory
-    if moment.agent is not AGENTS["claude-code"] or memory is None:
-        return opening
+    if memory is None or not moment.agent.says_at_start:
+        return []
 
-    waiting = memory.quarantine.waiting()
-    quarantined = await host.guarded("count what waits", waiting, [])
+    notes = []
+    if host.root and moment.text("source") != "compact":
+        news = reminder_news(memory)
+        notes.append(await host.guarded("tell what helped", news, ""))
+    if moment.agent is AGENTS["claude-code"]:
+        notes.append(await host.guarded("tell what waits", _waiting_note(memory), ""))
+    return notes
+
+
+async def _waiting_note(memory: Memory) -> str:
+    """Return how many lessons wait, and why; "" if none does."""
+    quarantined = await memory.quarantine.waiting()
     if not quarantined:
-        return opening
-
-    stated = await host.guarded("read the trust", memory.stated_trust(), {})
+        return ""
+    stated = await memory.stated_trust()
     reason = explain_wait((entry.source for entry in quarantined), stated)
-    note = (
+    return (
         f"heedful: lessons that wait for your ruling: {len(quarantined)}; "
         f"{reason}: {reason.command}"
     )
-    return replace(opening, answer={**(opening.answer or {}), "systemMessage": note})
 
 
 async def _on_prompt(moment: _Moment) -> Reply:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
+from heedful.integrations.reminders import settle_reminders, subjects_of
 from heedful.integrations.user_rules import (
     breach_text,
     count_broken_rules,
@@ -45,6 +46,7 @@ from heedful.store import (
     exposures,
     open_store,
     preconditions,
+    reminders,
     shared,
     user_rules,
 )
@@ -66,8 +68,6 @@ MAX_MOMENT_LESSONS = 3
 MAX_MOMENT_CHARS = 9_000
 # All advice about calls in one prompt has at most this many characters.
 MAX_CALL_ADVICE_CHARS = 10_000
-# The id of what is told without a lesson.
-UNLEARNT = 0
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
@@ -226,7 +226,7 @@ class HostRun:
             )
 
         announced = await memory.store.read(memory.scope, announce)
-        ids = announced | {UNLEARNT}
+        ids = announced | {reminders.UNLEARNT_LESSON}
         stated = await rules_of_session(memory, self.id, self.host.everywhere)
         rule_texts = [rule.words for rule in stated]
         rule_texts += [rules[id] for id in rules if id in announced]
@@ -663,9 +663,13 @@ class HostRun:
         """
         aged = await self._aged(lessons)
         fit = _fitting_texts(aged, self.room)
-        announced = await self._announce(list(fit), [event], marks if fit else ())
-        if UNLEARNT in fit:
-            announced |= {UNLEARNT}
+        ids = list(fit)
+        announced = await self._announce(
+            ids,
+            [event],
+            marks=marks if fit else (),
+            subjects=subjects_of(history, ids),
+        )
         return _announced_facts(history.release, fit, announced)
 
     async def _aged(self, texts: Mapping[int, str]) -> dict[int, str]:
@@ -690,9 +694,14 @@ class HostRun:
         self,
         lessons: Sequence[int],
         events: Sequence[Event] = (),
+        *,
         marks: Sequence[str] = (),
+        subjects: Mapping[int, str] = {},
     ) -> frozenset[int]:
-        """Record events, and lessons as shown or withheld; return those to be shown."""
+        """Record events, and lessons as shown or withheld; return those to be shown.
+
+        `subjects` are what the session is reminded of, as `reminders.remind` takes it.
+        """
         memory = self.host.own_memory
         rows = [episodes.event_row(event) for event in events]
         if memory is None or not (lessons or rows):
@@ -710,6 +719,7 @@ class HostRun:
                 lessons=lambda: () if too_late else lessons,
                 share=holdout,
                 marks=marks,
+                subjects=lambda: {} if too_late else subjects,
                 root=self.host.root,
             )
         except asyncio.CancelledError:
@@ -720,6 +730,7 @@ class HostRun:
     async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and whether lessons helped; forget its events."""
         await self.settle()
+        await settle_reminders(memory, self.id, self.events, self.host.root)
         await self._measure_checks(memory)
         await count_broken_rules(
             memory,
@@ -779,18 +790,28 @@ def _record_events(
     lessons: Callable[[], Sequence[int]],
     share: float,
     marks: Sequence[str] = (),
+    subjects: Callable[[], Mapping[int, str]] = dict,
     root: str = "",
 ) -> frozenset[int]:
     """Record events, and lessons as shown or withheld; return those to be shown.
 
-    `lessons` returns them when the write begins. `root` is the folder of the
-    repository.
+    `lessons` returns them when the write begins, and `subjects` what the session is
+    reminded of. `root` is the folder of the repository.
     """
     preconditions.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
     episodes.append_events(db, scope, session, rows, root)
-    return exposures.announce(
+    lesson_ids = exposures.announce(
         db, scope, session=session, lessons=lessons(), share=share
+    )
+    return reminders.remind(
+        db,
+        scope,
+        session,
+        subjects=subjects(),
+        shown=lesson_ids,
+        share=share,
+        at=time.time(),
     )
 
 

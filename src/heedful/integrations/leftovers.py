@@ -71,9 +71,9 @@ def _of_user(folder: Path, everywhere: bool) -> list[str]:
             f"what you approved and refused, in {home / APPROVALS_FILE}; to remove it: "
             "delete its entries, or the file with those of all projects"
         )
-    own = own_db()
-    if everywhere and own.exists():
-        place = shlex.quote(str(own))
+    database = own_db()
+    if everywhere and database.exists():
+        place = shlex.quote(str(database))
         lines.append(f"the database of folders without git; to remove it: rm {place}")
     log = home / _LOG_FILE
     if everywhere and log.exists():

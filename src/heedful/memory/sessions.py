@@ -31,6 +31,7 @@ from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import UserRule, read_rules
 from heedful.lessons.words import count_common
 from heedful.memory.files import file_digests
+from heedful.memory.fixes import record_fixes
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
@@ -212,6 +213,9 @@ async def learn_session(
         study.actions,
     )
 
+    fixes = [case.mistake.steps for case in study.cases if case.mistake.mends]
+    await record_fixes(memory, study.source, fixes)
+
     digests = [lesson.signature.digest for lesson in lessons]
     return Learned(
         tuple(case.mistake for case in study.cases),
@@ -264,13 +268,12 @@ class _SessionStudy:
     def __init__(
         self, episode: Episode, root: str = "", foreign: Mapping[str, str] = {}
     ) -> None:
-        self.foreign = foreign
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
         self.source = source_of(self.name)
         self.run = trace.course(episode)
         self.events = self.run.events
-        self.origins = origins.Origins(self.run)
+        self.origins = origins.Origins(self.run, foreign)
         self.particulars = Particulars.of(self.events, root)
         self.root = root
 
@@ -639,7 +642,9 @@ class _SessionStudy:
                 if prompt_at.get(text, mistake.end) < mistake.end:
                     sources.add(trusts.NETWORK_SOURCE)
 
-            sources |= self._foreign_sources(case)
+            sources |= self.origins.of_foreign(
+                case.steps, case.edits, {**case.words, **case.lines}
+            )
             for word, step in case.new_words.items():
                 first, first_sources = first_at.get(word, (step, frozenset()))
                 if first < step and first_sources:
@@ -667,26 +672,6 @@ class _SessionStudy:
                 importance=importance,
                 meta=meta,
             )
-
-    def _foreign_sources(self, case: _MistakeCase) -> set[str]:
-        """Return the sources of the foreign texts that a remedy quotes.
-
-        A call that fails may be in them, as in instructions for a project.
-        """
-        if not case.mistake.mends:
-            return set()
-        failed = min(case.steps)
-        texts = set(origins.words_of(self.run, [failed]))
-        texts.update(origins.lines_of(self.run, failed))
-        remedies = case.edits or {max(case.steps)}
-        said = {
-            text
-            for text, step in chain(case.words.items(), case.lines.items())
-            if step in remedies and text not in texts
-        }
-        others = [(text, frozenset({name})) for name, text in self.foreign.items()]
-        found = trusts.quotations(said, others)
-        return {source for sources in found.values() for source in sources}
 
     def _sources_before(self, end: int) -> set[str]:
         """Return the user if a prompt is before `end`, the network if a gap is."""

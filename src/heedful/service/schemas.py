@@ -26,6 +26,7 @@ from heedful.lessons import links, proof, trust
 from heedful.lessons.action import ActionHistory, KnownFailure
 from heedful.lessons.lesson import MemoryVerdict
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.reminders import ReminderFigures
 from heedful.loop import codec, decide, record
 from heedful.loop.explain import Explanation
 from heedful.loop.ladder import MAX_RUNGS
@@ -620,8 +621,9 @@ class ProofAnswer:
     model, by its name, which is "" if it is unknown. `balance` is what memory changed
     in all loops that were shown it, and `mean_cost` that of a loop with and without
     it. `ladders` has what each rung answered and spent in the newest loops with several
-    generators. `verdict` is the one in force, "" without one: if memory "hurts", it is
-    shown to one loop in 40, unless the `holdout` is 0.
+    generators. `reminders` has what sessions of coding agents were told, and whether
+    the mistakes came again. `verdict` is the one in force, "" without one: if memory
+    "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
     """
 
     model: str
@@ -630,6 +632,7 @@ class ProofAnswer:
     models: dict[str, proof.Comparison]
     mean_cost: proof.MeanCost | None
     ladders: LadderFigures
+    reminders: ReminderFigures
     lessons: list[proof.Comparison]
     pending: int
     ended: int

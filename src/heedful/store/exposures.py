@@ -529,7 +529,7 @@ def _opportunity(
     """
     signature = lesson["signature"]
     name = name_of(lesson)
-    loop = f"{storable(session)}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
+    loop = opportunity_name(session, signature)
 
     recorded = shown_to(db, scope, loop)
     if recorded:
@@ -540,6 +540,11 @@ def _opportunity(
         is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
 
     return Exposure(name, loop, shown=is_shown, signature=signature, share=share)
+
+
+def opportunity_name(session: str, signature: str) -> str:
+    """Return the name of the opportunity that a session has for a lesson."""
+    return f"{storable(session)}/{signature[:OPPORTUNITY_DIGEST_CHARS]}"
 
 
 def opportunities(db: Db, scope: Scope, session: str) -> list[tuple[str, str, float]]:

@@ -21,6 +21,7 @@ SQL_ROOMS = (
     "practices",
     "lessons",
     "exposures",
+    "reminders",
     "trials",
     "patterns",
     "search",

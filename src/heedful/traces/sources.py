@@ -7,7 +7,8 @@ was not kept is not known: `gap_of` and `Origins.unseen`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from itertools import chain
 from typing import Any
 
 from heedful.lessons.action import command_of
@@ -26,6 +27,7 @@ from heedful.traces.course import (
     RESULT_EVENTS,
     SURROUNDING_EVENTS,
     Course,
+    call_failed,
     event_text,
     given_to,
     named_arguments,
@@ -63,11 +65,15 @@ class Origins:
     """Whose words the events of a run have.
 
     What a call writes into a file has the sources of the call. So has the result of
-    each later call that names the file.
+    each later call that names the file. `foreign` are texts that the agent had from
+    elsewhere, by their sources.
     """
 
-    def __init__(self, run: Course) -> None:
+    def __init__(self, run: Course, foreign: Mapping[str, str] = {}) -> None:
         self.run = run
+        self._foreign = [
+            (text, frozenset({source})) for source, text in foreign.items()
+        ]
         # The sources of the calls that wrote a file, by the name of the file.
         self._writers: dict[str, frozenset[str]] = {}
         self._of_calls: dict[int, frozenset[str]] = {}
@@ -154,6 +160,24 @@ class Origins:
         for text, found_sources in quotations(texts, others).items():
             quoted[text] = {source: positions[n] for source, n in found_sources.items()}
         return quoted
+
+    def of_foreign(
+        self, steps: Set[int], edits: Set[int], words: Mapping[str, int]
+    ) -> set[str]:
+        """Return the sources of the foreign texts that a remedy quotes.
+
+        The remedy is the `edits`, or else the last of the `steps` if it worked. `words`
+        maps what the agent said to a step. What the first step, which failed, says is
+        no part of the remedy: instructions for a project may name that call.
+        """
+        remedy = edits or {max(steps)}
+        if not self._foreign or any(call_failed(self.run, step) for step in remedy):
+            return set()
+        failed = min(steps)
+        call_texts = {*words_of(self.run, [failed]), *lines_of(self.run, failed)}
+        advice = {text for text, step in words.items() if step in remedy}
+        found_sources = quotations(advice - call_texts, self._foreign).values()
+        return set(chain.from_iterable(found_sources))
 
     def unseen(self) -> list[tuple[int, frozenset[str]]]:
         """Return the positions and sources of results that were kept without a part.

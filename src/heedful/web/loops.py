@@ -25,7 +25,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.pages.report import counted
-from heedful.store import ladders
+from heedful.store import ladders, reminders
 from heedful.store import loops as loop_store
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
@@ -82,6 +82,7 @@ async def home(visit: Visit) -> Document:
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
     reviews = await read(figures.rows, "reviews", limit=MAX_HOME_ROWS)
     ladder_figures = await read(ladders.figures)
+    reminder_figures = await read(reminders.figures)
 
     return {
         "jobs": jobs,
@@ -95,6 +96,8 @@ async def home(visit: Visit) -> Document:
         "unjudged": unjudged,
         "stopping": stopping,
         "ladders": asdict(ladder_figures),
+        "reminders": asdict(reminder_figures),
+        "reminded": str(reminder_figures.total),
         "overhead": str(ladder_figures.overhead),
         **await read(figures.home),
     }

@@ -49,7 +49,14 @@ from heedful.service.wire import (
     Page,
     lesson_to_wire,
 )
-from heedful.store import editions, episodes, exposures, loops, records
+from heedful.store import (
+    editions,
+    episodes,
+    exposures,
+    loops,
+    records,
+    reminders,
+)
 from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -187,6 +194,7 @@ async def proof(
         models=dict(proven.models),
         mean_cost=proven.mean_cost,
         ladders=proven.ladders,
+        reminders=await caller.read(reminders.figures),
         lessons=most_exposed_first[:limit],
         pending=proven.pending,
         ended=past.ended,

@@ -200,6 +200,42 @@ alter table remark enable row level security;
 create policy of_tenant on remark using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
+-- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
+-- `precondition` (a digest) without one. When the session has ended, `week` is that of the end, and `repeated` says whether
+-- a later call failed for it. A person knows how it ended if it `is_known`.
+create table reminder (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  session text collate "C" not null,
+  subject text collate "C" not null,
+  signature text collate "C" not null,
+  precondition text collate "C" not null,
+  told boolean not null check (told or share > 0),
+  share double precision not null check (share >= 0 and share < 1),
+  at double precision not null,
+  repeated boolean,
+  week text collate "C" not null default '',
+  is_known boolean not null default false,
+  primary key (tenant, project, session, subject)
+);
+create index reminder_week on reminder (tenant, project, week, is_known);
+alter table reminder enable row level security;
+create policy of_tenant on reminder using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
+-- How many `failures` a run fixed, and with how many `calls` in all. `source` names the run.
+create table fixed_failure (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  source text collate "C" not null,
+  failures bigint not null,
+  calls bigint not null,
+  primary key (tenant, project, source)
+);
+alter table fixed_failure enable row level security;
+create policy of_tenant on fixed_failure using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+
 -- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
 -- allowance of a practice, named in `rung`, has day -1.
 create table spending (

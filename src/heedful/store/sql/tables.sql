@@ -513,6 +513,36 @@ create table remark (
   primary key (tenant, project, digest, change)
 ) without rowid;
 
+-- What a session of an agent was reminded of, or what was withheld from it with the probability `share`: a lesson, or a
+-- `precondition` (a digest) without one. When the session has ended, `week` is that of the end, and `repeated` says whether
+-- a later call failed for it. A person knows how it ended if it `is_known`.
+create table reminder (
+  tenant text not null,
+  project text not null,
+  session text not null,
+  subject text not null,
+  signature text not null,
+  precondition text not null,
+  told boolean not null check (told or share > 0),
+  share real not null check (share >= 0 and share < 1),
+  at real not null,
+  repeated boolean,
+  week text not null default '',
+  is_known boolean not null default false,
+  primary key (tenant, project, session, subject)
+) without rowid;
+create index reminder_week on reminder (tenant, project, week, is_known);
+
+-- How many `failures` a run fixed, and with how many `calls` in all. `source` names the run.
+create table fixed_failure (
+  tenant text not null,
+  project text not null,
+  source text not null,
+  failures integer not null,
+  calls integer not null,
+  primary key (tenant, project, source)
+) without rowid;
+
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
 -- reflection, from a lesson to the lesson that it `became` in a dream, or from a reflection of a dream to a lesson that
 -- it `cites`. `before` is the former state of what became another lesson.

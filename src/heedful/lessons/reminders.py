@@ -1,0 +1,233 @@
+"""Reminders: what sessions of agents were told, and whether the mistake came again.
+
+A reminder is about one thing in one session: a call that surely fails, or an error with
+a lesson. It is told, or withheld by the coin that decides about lessons. It did not
+help if a call that began later in the session failed for the same reason; otherwise the
+mistake was not repeated.
+
+An agent often does not repeat a mistake though nobody told it. So calls are saved only
+as far as told reminders are repeated less often than withheld ones: of those told and
+not repeated, the share (w - t) / (1 - t) would have been repeated, if the share w of
+the withheld and t of the told is repeated. Each of them saves the calls that recorded
+sessions of the project needed on average from a failure to what fixed it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from heedful.lessons.proof import END_ERROR_LEVEL, interval
+
+# With fewer reminders of a kind, or fewer failures that were fixed, no calls are told.
+MIN_COMPARED_REMINDERS = 5
+MIN_FIXED_FAILURES = 3
+# A failure counts with at most this many calls: what takes longer is work.
+MAX_FIX_CALLS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderCount:
+    """How many reminders of a `week` were told, or withheld, and ended in one way.
+
+    `share` is the probability with which they were withheld, and `repeated` says
+    whether the mistake came again.
+    """
+
+    week: str
+    told: bool
+    share: float
+    repeated: bool
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedFailures:
+    """How many failures recorded sessions fixed, and with how many calls in all."""
+
+    failures: int = 0
+    calls: int = 0
+
+    @classmethod
+    def of(cls, fixes: Iterable[int]) -> FixedFailures:
+        """Return the sum of failures that were fixed with so many calls each."""
+        calls = [min(number, MAX_FIX_CALLS) for number in fixes]
+        return cls(failures=len(calls), calls=sum(calls))
+
+    @property
+    def mean(self) -> float | None:
+        """The calls from a failure to what fixed it; None with too few failures."""
+        if self.failures < MIN_FIXED_FAILURES:
+            return None
+        return self.calls / self.failures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderTally:
+    """How the reminders of a `week` of ISO 8601 ended; of all weeks if it is "".
+
+    Of those `told`, some mistakes were `not_repeated`, and some reminders `unhelpful`:
+    it came again. Of those `withheld`, so many mistakes were `withheld_repeated`.
+    `calls_saved` is None without enough data.
+    """
+
+    week: str = ""
+    told: int = 0
+    not_repeated: int = 0
+    unhelpful: int = 0
+    withheld: int = 0
+    withheld_repeated: int = 0
+    calls_saved: float | None = None
+
+    def __str__(self) -> str:
+        """Return one line for a person, "" if nothing was told."""
+        parts = []
+        if self.not_repeated:
+            saved = ""
+            if self.calls_saved is not None and round(self.calls_saved):
+                saved = f", about {_counted(round(self.calls_saved), 'call')} saved"
+            parts.append(
+                f"{_counted(self.not_repeated, 'mistake')} not repeated{saved}"
+            )
+        if self.unhelpful:
+            parts.append(f"{_counted(self.unhelpful, 'reminder')} did not help")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderFigures:
+    """What reminders did, in all and by week, oldest first.
+
+    `told_repeated` and `withheld_repeated` are the shares of mistakes that came again,
+    where a coin decided; None without such reminders. The true difference, withheld
+    less told, lies between `low` and `high`. `fix_calls` are the calls from a failure
+    to what fixed it. `missing` says what data a figure lacks.
+    """
+
+    total: ReminderTally = ReminderTally()
+    weeks: tuple[ReminderTally, ...] = ()
+    told_repeated: float | None = None
+    withheld_repeated: float | None = None
+    low: float = -1.0
+    high: float = 1.0
+    fix_calls: float | None = None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def saved_by_one(self) -> float | None:
+        """The calls that a mistake saves that was told and not repeated."""
+        if self.missing or self.fix_calls is None:
+            return None
+        share = self.told_repeated
+        withheld_share = self.withheld_repeated
+        if share is None or withheld_share is None:
+            return None
+        if share == 1:
+            return 0.0
+        return max(0.0, (withheld_share - share) / (1 - share)) * self.fix_calls
+
+
+def figure_reminders(
+    counts: Iterable[ReminderCount], fixed: FixedFailures
+) -> ReminderFigures:
+    """Return the figures of reminders that have ended."""
+    counts = list(counts)
+    compared = [count for count in counts if count.share > 0]
+    reminded = _sum(compared, is_told=True)
+    withheld = _sum(compared, is_told=False)
+    figures = ReminderFigures(
+        told_repeated=_share(reminded),
+        withheld_repeated=_share(withheld),
+        fix_calls=fixed.mean,
+        missing=_missing(reminded, withheld, fixed),
+    )
+    saved_by_one = figures.saved_by_one
+
+    by_week = defaultdict[str, list[ReminderCount]](list)
+    for count in counts:
+        by_week[count.week].append(count)
+    weeks = [_tally(week, by_week[week], saved_by_one) for week in sorted(by_week)]
+
+    low = -1.0
+    high = 1.0
+    if reminded.total() and withheld.total():
+        low, high = _difference(compared)
+    return ReminderFigures(
+        total=_tally("", counts, saved_by_one),
+        weeks=tuple(weeks),
+        told_repeated=figures.told_repeated,
+        withheld_repeated=figures.withheld_repeated,
+        low=low,
+        high=high,
+        fix_calls=figures.fix_calls,
+        missing=figures.missing,
+    )
+
+
+def tally_session(
+    counts: Iterable[ReminderCount], figures: ReminderFigures
+) -> ReminderTally:
+    """Return how the reminders of some sessions ended, by the figures of all."""
+    return _tally("", list(counts), figures.saved_by_one)
+
+
+def _sum(counts: Iterable[ReminderCount], *, is_told: bool) -> Counter[bool]:
+    """Return how many of the reminders that were told, or withheld, were repeated."""
+    sums = Counter[bool]()
+    for count in counts:
+        if count.told == is_told:
+            sums[count.repeated] += count.n
+    return sums
+
+
+def _share(sums: Mapping[bool, int]) -> float | None:
+    """Return the share that was repeated, None of nothing."""
+    total = sum(sums.values())
+    return sums.get(True, 0) / total if total else None
+
+
+def _tally(
+    week: str, counts: list[ReminderCount], saved_by_one: float | None
+) -> ReminderTally:
+    """Return the tally of counts."""
+    reminded = _sum(counts, is_told=True)
+    withheld = _sum(counts, is_told=False)
+    saved = None if saved_by_one is None else reminded[False] * saved_by_one
+    return ReminderTally(
+        week=week,
+        told=reminded.total(),
+        not_repeated=reminded[False],
+        unhelpful=reminded[True],
+        withheld=withheld.total(),
+        withheld_repeated=withheld[True],
+        calls_saved=saved,
+    )
+
+
+def _difference(counts: Iterable[ReminderCount]) -> tuple[float, float]:
+    """Return the ends of the interval of the difference between withheld and told."""
+    cells = Counter[tuple[float, bool, float]]()
+    for count in counts:
+        cells[count.share, count.told, float(not count.repeated)] += count.n
+    return interval(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
+
+
+def _missing(
+    reminded: Counter[bool], withheld: Counter[bool], fixed: FixedFailures
+) -> tuple[str, ...]:
+    """Return what data the saved calls lack."""
+    needs = [
+        ("reminders told beside a coin", reminded.total(), MIN_COMPARED_REMINDERS),
+        ("reminders withheld by it", withheld.total(), MIN_COMPARED_REMINDERS),
+        ("failures that sessions fixed", fixed.failures, MIN_FIXED_FAILURES),
+    ]
+    return tuple(
+        f"{noun}: {number} of {least}"
+        for noun, number, least in needs
+        if number < least
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

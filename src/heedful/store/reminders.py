@@ -1,0 +1,188 @@
+"""Store what sessions were told or not, and whether the mistake came again.
+
+A reminder is about a lesson, or about a precondition without a lesson. The coin about a
+lesson is that of its exposure; a precondition has a coin of its own. A person is told
+once how the reminders of sessions ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from heedful.lessons.briefing import is_withheld, plan_holdout
+from heedful.lessons.lesson import Scope
+from heedful.store import exposures
+from heedful.store.connection import (
+    CONFLICT_SKIP_SQL,
+    Db,
+    Row,
+    key_of,
+    resumable,
+    storable,
+)
+from heedful.store.lessons import name_of
+
+if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.reminders import (
+        FixedFailures,
+        ReminderCount,
+        ReminderFigures,
+        ReminderTally,
+    )
+
+# The id of what is told without a lesson.
+UNLEARNT_LESSON = 0
+
+
+class OpenReminder(NamedTuple):
+    """A reminder of a session that goes on: what it is about, and when it was given.
+
+    `signature` is that of a lesson's error, "" without a lesson; `precondition` is a
+    digest, "" if no call was about to fail.
+    """
+
+    subject: str
+    signature: str
+    precondition: str
+    at: float
+
+
+def remind(
+    db: Db,
+    scope: Scope,
+    session: str,
+    *,
+    subjects: Mapping[int, str],
+    shown: frozenset[int],
+    share: float,
+    at: float,
+) -> frozenset[int]:
+    """Record what a session is told, or not; return the ids to be shown.
+
+    `subjects` maps ids of lessons to what a call took for granted, "" after an error.
+    The coin has chosen those to be `shown`; it is tossed here for what has no lesson,
+    which is shown under `UNLEARNT_LESSON`. The first reminder of a session about a
+    subject counts.
+    """
+    ids = set(shown)
+    for id, precondition in subjects.items():
+        row = _coin(
+            db,
+            scope,
+            session,
+            id=id,
+            precondition=precondition,
+            share=share,
+        )
+        if row is None:
+            continue
+        if id == UNLEARNT_LESSON and row["told"]:
+            ids.add(id)
+        key = {**key_of(scope), "session": storable(session)}
+        values = {**key, **row, "precondition": precondition, "at": at}
+        db.insert("reminder", values, CONFLICT_SKIP_SQL)
+    return frozenset(ids)
+
+
+def _coin(
+    db: Db, scope: Scope, session: str, *, id: int, precondition: str, share: float
+) -> Mapping[str, object] | None:
+    """Return the subject of a reminder, whether it is told, and the share withheld.
+
+    It is None if no coin decided, as for what only this session taught.
+    """
+    if id == UNLEARNT_LESSON:
+        share = plan_holdout(share, exposures.past(db, scope, "")).share
+        seed = f"{scope.tenant}\0{scope.project}"
+        subject = f"precondition/{precondition}"
+        # Opportunities count one by one, so each needs a coin of its own.
+        is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
+        return {"subject": subject, "signature": "", "told": is_told, "share": share}
+
+    columns = "kind, signature"
+    for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
+        name = name_of(lesson)
+        loop = exposures.opportunity_name(session, lesson["signature"])
+        for exposure in exposures.shown_to(db, scope, loop):
+            if exposure.lesson == name:
+                return {
+                    "subject": name,
+                    "signature": lesson["signature"],
+                    "told": exposure.shown,
+                    "share": exposure.share,
+                }
+    return None
+
+
+def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
+    """Return the reminders of a session that have no outcome."""
+    columns = "subject, signature, precondition, at"
+    key = {**key_of(scope), "session": storable(session), "week": ""}
+    return [OpenReminder(*row) for row in db.select(columns, "reminder", key)]
+
+
+@resumable(result=None)
+def settle(
+    db: Db, scope: Scope, session: str, repeated: Collection[str], week: str
+) -> None:
+    """Record how the reminders of a session ended that have no outcome.
+
+    The mistakes of the subjects in `repeated` came again. `week` is that of the end.
+    """
+    for reminder in open_reminders(db, scope, session):
+        key = {**key_of(scope), "session": storable(session)}
+        values = {**key, "subject": reminder.subject, "week": week}
+        is_repeated = reminder.subject in repeated
+        db.send("settle_reminder", {**values, "repeated": is_repeated})
+
+
+@resumable(result=None)
+def count_fixed(db: Db, scope: Scope, source: str, fixed: FixedFailures) -> None:
+    """Record how many failures a run fixed, and with how many calls in all.
+
+    A longer record of the same run replaces the numbers.
+    """
+    values = {**key_of(scope), "source": storable(source)}
+    values |= {"failures": fixed.failures, "calls": fixed.calls}
+    db.send("count_fixed", values)
+
+
+def figures(db: Db, scope: Scope) -> ReminderFigures:
+    """Return what the reminders of all sessions that have ended did."""
+    from heedful.lessons.reminders import FixedFailures, figure_reminders
+
+    (row,) = db.all("sum_fixed", scope)
+    # PostgreSQL sums integers to a decimal number.
+    fixed = FixedFailures(failures=int(row["failures"]), calls=int(row["calls"]))
+    return figure_reminders(_counts(db.all("count_reminders", scope)), fixed)
+
+
+def _counts(rows: Sequence[Row]) -> list[ReminderCount]:
+    from heedful.lessons.reminders import ReminderCount
+
+    return [
+        ReminderCount(
+            week=row["week"],
+            told=bool(row["told"]),
+            share=row["share"],
+            repeated=bool(row["repeated"]),
+            n=row["n"],
+        )
+        for row in rows
+    ]
+
+
+def has_news(db: Db, scope: Scope) -> bool:
+    """Return True if a person has not heard yet how some reminders ended."""
+    return bool(db.all("reminder_news", scope))
+
+
+@resumable(result=None)
+def take_news(db: Db, scope: Scope) -> ReminderTally:
+    """Return how the reminders ended of which no person has heard yet, once."""
+    from heedful.lessons.reminders import tally_session
+
+    figures_before = figures(db, scope)
+    rows = db.run("take_reminder_news", key_of(scope)).fetchall()
+    return tally_session(_counts(rows), figures_before)

@@ -1,0 +1,25 @@
+-- name: settle_reminder
+update reminder set repeated = :repeated, week = :week
+where tenant = :tenant and project = :project and session = :session and subject = :subject and week = '';
+
+-- name: count_reminders
+select week, told, share, repeated, count(*) as n from reminder
+where tenant = :tenant and project = :project and week <> ''
+group by week, told, share, repeated order by week;
+
+-- name: count_fixed
+insert into fixed_failure (tenant, project, source, failures, calls) values (:tenant, :project, :source, :failures, :calls)
+on conflict (tenant, project, source) do update set failures = excluded.failures, calls = excluded.calls;
+
+-- name: sum_fixed
+select coalesce(sum(failures), 0) as failures, coalesce(sum(calls), 0) as calls from fixed_failure
+where tenant = :tenant and project = :project;
+
+-- name: reminder_news
+select 1 from reminder
+where tenant = :tenant and project = :project and week <> '' and told and not is_known limit 1;
+
+-- name: take_reminder_news
+update reminder set is_known = true
+where tenant = :tenant and project = :project and week <> '' and not is_known
+returning week, told, share, repeated, 1 as n;

@@ -1,0 +1,225 @@
+"""A person hears in one line what reminders did; all faces have the same figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from heedful import Memory
+from heedful.integrations import Host
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.reminders import FixedFailures, ReminderFigures
+from heedful.loop.rungs import week_of
+from heedful.store import exposures, reminders
+from heedful.store.connection import Db
+from heedful.store.store import Store
+from heedful.traces.episode import Event
+from tests.hooks.hostile import Home, run_command
+from tests.hooks.test_trust import FAILED, end_session, fail_and_mend
+from tests.service.support import read_data
+from tests.trusted import OWN
+from tests.web.support import browsing
+
+ERROR = "npm ERR! error: missing script: build"
+COMMAND = {"command": "npm run build"}
+SHARE = 0.5
+MIN_ENDED_LOOPS = 100
+
+
+async def call(host: Host, session: str, *results: str) -> None:
+    """Make the same call once for each of its `results`; "" is a success."""
+    run = host.run(session, "build the app")
+    for number, error in enumerate(results):
+        name = f"c{number}"
+        await run.before("Bash", COMMAND, name)
+        if error:
+            await run.seen("Bash", error, name)
+        else:
+            await run.learn(Event("tool_response", "ok", tool="Bash", call=name))
+    await run.learn(ends="partial")
+
+
+async def read_figures(store: Store) -> ReminderFigures:
+    return await store.read(Scope(), reminders.figures)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("results", "told", "unhelpful"),
+    [
+        pytest.param(("",), 1, 0, id="the call worked"),
+        pytest.param((ERROR,), 1, 0, id="only the call that it was told about failed"),
+        pytest.param((ERROR, ERROR), 1, 1, id="a later call failed, too"),
+        pytest.param((ERROR, ""), 1, 0, id="a later call worked"),
+        pytest.param((), 0, 0, id="the call was not made"),
+    ],
+)
+async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
+    results: tuple[str, ...], told: int, unhelpful: int, store: Store
+) -> None:
+    memory = Memory(store, holdout=0.0, trust=OWN)
+    host = Host(memory=memory, strict=True)
+    for session in ("one", "two"):
+        await call(host, session, ERROR, ERROR)
+    before = (await read_figures(store)).total
+    await call(host, "three", *results)
+    after = (await read_figures(store)).total
+    assert after.told - before.told == told
+    assert after.unhelpful - before.unhelpful == unhelpful
+
+
+def end_loops(db: Db, scope: Scope) -> None:
+    """Let so many loops end that lessons are withheld from the next ones."""
+    for number in range(MIN_ENDED_LOOPS):
+        name = f"loop-{number}"
+        exposures.expose(
+            db,
+            scope,
+            exposures=[Exposure("error/a", name, shown=True, signature="a")],
+            outcome=Outcome(name, right_at_once=True, calls=1),
+            now=1.0,
+        )
+
+
+def remind_sessions(db: Db, scope: Scope) -> None:
+    """Remind many sessions of the same thing, by a coin; half of the mistakes recur."""
+    end_loops(db, scope)
+    for number in range(40):
+        session = f"s{number}"
+        reminders.remind(
+            db,
+            scope,
+            session,
+            subjects={reminders.UNLEARNT_LESSON: "digest"},
+            shown=frozenset(),
+            share=SHARE,
+            at=1.0,
+        )
+        repeated = ["precondition/digest"] if number % 2 else []
+        reminders.settle(db, scope, session, repeated, week_of(1.0))
+    for number in range(3):
+        fixed = FixedFailures(failures=1, calls=3)
+        reminders.count_fixed(db, scope, f"episode:s{number}", fixed)
+
+
+@pytest.mark.both
+async def test_a_coin_decides_about_what_has_no_lesson(store: Store) -> None:
+    await store.write(Scope(), remind_sessions)
+    figures = await read_figures(store)
+    assert figures.total.told + figures.total.withheld == 40
+    assert figures.total.told > 5
+    assert figures.total.withheld > 5
+    assert figures.fix_calls == 3.0
+    assert figures.missing == ()
+
+
+@pytest.mark.both
+async def test_the_first_reminder_of_a_session_counts(store: Store) -> None:
+    def remind_twice(db: Db, scope: Scope) -> list[frozenset[int]]:
+        return [
+            reminders.remind(
+                db,
+                scope,
+                "s",
+                subjects={reminders.UNLEARNT_LESSON: "digest"},
+                shown=frozenset(),
+                share=0.0,
+                at=seconds,
+            )
+            for seconds in (1.0, 2.0)
+        ]
+
+    ids = await store.write(Scope(), remind_twice)
+    assert ids == [frozenset({reminders.UNLEARNT_LESSON})] * 2
+    rows = await store.read(Scope(), reminders.open_reminders, "s")
+    assert [row.at for row in rows] == [1.0]
+
+
+@pytest.mark.both
+async def test_a_person_hears_of_an_outcome_once(store: Store) -> None:
+    await store.write(Scope(), remind_sessions)
+    assert await store.read(Scope(), reminders.has_news)
+    tally = await store.write(Scope(), reminders.take_news)
+    assert tally == (await read_figures(store)).total
+    assert not await store.read(Scope(), reminders.has_news)
+
+
+@pytest.mark.both
+async def test_a_longer_record_of_a_run_replaces_its_fixed_failures(
+    store: Store,
+) -> None:
+    for fixed in (
+        FixedFailures(failures=1, calls=2),
+        FixedFailures(failures=4, calls=6),
+    ):
+        await store.write(Scope(), reminders.count_fixed, "episode:a", fixed)
+    assert (await read_figures(store)).fix_calls == 1.5
+
+
+async def test_clearing_a_memory_forgets_its_reminders(store: Store) -> None:
+    await store.write(Scope(), remind_sessions)
+    await Memory(store).clear()
+    assert await read_figures(store) == ReminderFigures(
+        missing=(await read_figures(store)).missing
+    )
+
+
+def repeat_failure(home: Home, session: str) -> None:
+    """Let the same call fail twice in a session, and end it."""
+    home.event("SessionStart", session_id=session, source="startup")
+    for number in ("1", "2"):
+        for name in ("PreToolUse", "PostToolUseFailure"):
+            home.event(name, session_id=session, tool_use_id=number, **FAILED)
+    end_session(home, session)
+
+
+def start(home: Home, **data: Any) -> dict[str, Any]:
+    """Start a session; return the answer of the hook."""
+    _, output, _ = home.event("SessionStart", **{"source": "startup", **data})
+    return json.loads(output) if output else {}
+
+
+def test_the_line_is_for_the_person_at_the_next_start_and_comes_once(
+    home: Home,
+) -> None:
+    home.take()
+    run_command(home, "hook install --yes --trust own")
+    fail_and_mend(home)
+    assert "systemMessage" not in start(home, session_id="quiet")
+    repeat_failure(home, "tuesday")
+
+    assert "systemMessage" not in start(home, session_id="c", source="compact")
+    answer = start(home, session_id="wednesday")
+    line = "heedful, since the last start: 1 reminder did not help"
+    assert answer["systemMessage"] == line
+    assert "did not help" not in json.dumps(answer.get("hookSpecificOutput", {}))
+    assert "systemMessage" not in start(home, session_id="thursday")
+
+    figures = json.loads(run_command(home, "hook stats --json"))
+    assert figures["total"]["unhelpful"] == 1
+    assert [week["unhelpful"] for week in figures["weeks"]] == [1]
+    screen = run_command(home, "hook stats")
+    assert "in all: 1 reminder did not help" in screen
+    assert "calls saved need more data: " in screen
+
+
+def test_stats_without_a_session_say_so(home: Home) -> None:
+    home.take()
+    assert "no session with a reminder" in run_command(home, "hook stats")
+
+
+@pytest.mark.both
+def test_home_and_the_service_have_the_same_figures(tmp_path: Any) -> None:
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        assert "Coding agents, by week" not in browser.get("").text
+        store = browser.api.setup.store
+        browser.api.run(store.write(Scope("acme", "main"), remind_sessions))
+        page = browser.get("").text
+        assert "Coding agents, by week" in page
+        answer = read_data(browser.api.get("/v1/proof"))["reminders"]
+        home = browser.get("/home.json").json()["reminders"]
+        assert home["total"] == answer["total"]
+        assert answer["total"]["withheld"] > 5

@@ -1,0 +1,120 @@
+"""What reminders did is counted against what a coin withheld."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.lessons.reminders import (
+    FixedFailures,
+    ReminderCount,
+    ReminderTally,
+    figure_reminders,
+    tally_session,
+)
+
+WEEK = "2026-W47"
+FIXED = FixedFailures(failures=4, calls=18)
+
+
+def count(
+    n: int, *, told: bool = True, repeated: bool = False, share: float = 0.1
+) -> ReminderCount:
+    return ReminderCount(week=WEEK, told=told, share=share, repeated=repeated, n=n)
+
+
+# Of 10 that were withheld, 6 came again; of 20 that were told, 4.
+COMPARED = [
+    count(16),
+    count(4, repeated=True),
+    count(4, told=False),
+    count(6, told=False, repeated=True),
+]
+
+
+def test_calls_are_saved_as_far_as_the_withheld_came_again_more_often() -> None:
+    figures = figure_reminders(COMPARED, FIXED)
+    assert figures.told_repeated == 0.2
+    assert figures.withheld_repeated == 0.6
+    assert figures.fix_calls == 4.5
+    # Half of the 16 that were not repeated would have been: (0.6 - 0.2) / (1 - 0.2).
+    assert figures.total.calls_saved == pytest.approx(36.0)
+    assert figures.low < 0.4 < figures.high
+
+
+def test_the_weeks_add_up_to_the_total() -> None:
+    later = ReminderCount(week="2026-W48", told=True, share=0.1, repeated=False, n=4)
+    figures = figure_reminders([*COMPARED, later], FIXED)
+    assert [tally.week for tally in figures.weeks] == [WEEK, "2026-W48"]
+    saved = [tally.calls_saved or 0.0 for tally in figures.weeks]
+    assert sum(saved) == pytest.approx(figures.total.calls_saved)
+    assert sum(tally.told for tally in figures.weeks) == figures.total.told
+
+
+@pytest.mark.parametrize(
+    ("counts", "fixed", "missing"),
+    [
+        pytest.param(
+            [count(9)],
+            FIXED,
+            ("reminders withheld by it: 0 of 5",),
+            id="nothing was withheld",
+        ),
+        pytest.param(
+            [count(9, share=0.0), count(5, told=False)],
+            FIXED,
+            ("reminders told beside a coin: 0 of 5",),
+            id="no coin decided about what was told",
+        ),
+        pytest.param(
+            COMPARED,
+            FixedFailures(failures=2, calls=2),
+            ("failures that sessions fixed: 2 of 3",),
+            id="too few failures were fixed",
+        ),
+    ],
+)
+def test_a_figure_without_enough_data_says_what_is_missing(
+    counts: list[ReminderCount], fixed: FixedFailures, missing: tuple[str, ...]
+) -> None:
+    figures = figure_reminders(counts, fixed)
+    assert figures.missing == missing
+    assert figures.total.calls_saved is None
+
+
+def test_reminders_that_change_nothing_save_nothing() -> None:
+    counts = [count(9), count(9, repeated=True), count(9, told=False)]
+    assert figure_reminders(counts, FIXED).total.calls_saved == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tally", "line"),
+    [
+        pytest.param(ReminderTally(), "", id="nothing to say"),
+        pytest.param(ReminderTally(withheld=3), "", id="all was withheld"),
+        pytest.param(
+            ReminderTally(not_repeated=2, unhelpful=1, calls_saved=9.2),
+            "2 mistakes not repeated, about 9 calls saved; 1 reminder did not help",
+            id="all of it",
+        ),
+        pytest.param(
+            ReminderTally(not_repeated=1),
+            "1 mistake not repeated",
+            id="no calls are known",
+        ),
+        pytest.param(
+            ReminderTally(not_repeated=1, calls_saved=0.2),
+            "1 mistake not repeated",
+            id="less than a call",
+        ),
+        pytest.param(
+            ReminderTally(unhelpful=2), "2 reminders did not help", id="no help"
+        ),
+    ],
+)
+def test_a_tally_is_one_line(tally: ReminderTally, line: str) -> None:
+    assert str(tally) == line
+
+
+def test_a_session_is_told_by_the_figures_of_all() -> None:
+    figures = figure_reminders(COMPARED, FIXED)
+    assert tally_session([count(2)], figures).calls_saved == pytest.approx(4.5)
