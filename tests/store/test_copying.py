@@ -61,6 +61,9 @@ insert into blame (tenant, project, digest, source, error, state, failed, calls,
   values ('two', 'p', '1f', 'episode:s', 'no x', '', 1.5, 1, 2.5);
 insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1, 2);
 insert into session_mark values ('two', 'p', 's', 'read 1f');
+insert into reminder values
+  ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, '2026-W47', 0);
+insert into fixed_failure values ('two', 'p', 'episode:s', 2, 9);
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');

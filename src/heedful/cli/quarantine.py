@@ -48,7 +48,7 @@ Ids = Annotated[
 ]
 quarantine: Typer = group()
 QUARANTINE_COLUMNS = columns(
-    "lesson source reason id of_lesson trust seen since", since="at", of_lesson="of"
+    "lesson source id of_lesson trust seen since", since="at", of_lesson="of"
 )
 
 
@@ -75,10 +75,14 @@ def list_waiting(limit: Limit = 50) -> int:
         row["of"] = lesson_ids.get(entry.id, 0)
         rows.append(row)
 
-    then = following("quarantine", "show", rows[0]["id"]) if rows else ""
+    then = ""
+    if rows:
+        reason = explain_wait((entry.source for entry in waiting), stated)
+        then = f"They wait: {reason}\n"
+        then += following("quarantine", "show", rows[0]["id"])
     empty = f"nothing waits in the quarantine of {where()}"
     return emit(
-        rows, QUARANTINE_COLUMNS, key="waiting", text_columns=3, empty=empty, then=then
+        rows, QUARANTINE_COLUMNS, key="waiting", text_columns=2, empty=empty, then=then
     )
 
 

@@ -101,8 +101,8 @@ class Host:
     logged and not raised, except with `strict`. `root` is the folder of the repository
     in which the runs work, if any: lessons name files relative to it. `everywhere` is
     the database of the user's own memory, whose rules hold in all projects, if it is
-    not `memory`. `foreign` are texts that no person vouches for, by their sources: what puts a failure right in
-    their words depends on them.
+    not `memory`. `foreign` are texts that no person vouches for, by their sources: what
+    puts a failure right in their words depends on them.
     """
 
     memory: Memory | Store | str | None = "heedful.db"

@@ -213,8 +213,11 @@ async def learn_session(
         study.actions,
     )
 
-    fixes = [case.mistake.steps for case in study.cases if case.mistake.mends]
-    await record_fixes(memory, study.source, fixes)
+    await record_fixes(
+        memory,
+        study.source,
+        [case.mistake.steps for case in study.cases if case.mistake.mends],
+    )
 
     digests = [lesson.signature.digest for lesson in lessons]
     return Learned(
