@@ -663,12 +663,11 @@ class HostRun:
         """
         aged = await self._aged(lessons)
         fit = _fitting_texts(aged, self.room)
-        ids = list(fit)
         announced = await self._announce(
-            ids,
+            list(fit),
             [event],
             marks=marks if fit else (),
-            subjects=subjects_of(history, ids),
+            subjects=subjects_of(history, list(fit)),
         )
         return _announced_facts(history.release, fit, announced)
 
@@ -707,7 +706,6 @@ class HostRun:
         if memory is None or not (lessons or rows):
             return frozenset()
 
-        holdout = memory.holdout
         too_late = False
 
         try:
@@ -717,7 +715,7 @@ class HostRun:
                 self.id,
                 rows,
                 lessons=lambda: () if too_late else lessons,
-                share=holdout,
+                share=memory.holdout,
                 marks=marks,
                 subjects=lambda: {} if too_late else subjects,
                 root=self.host.root,
@@ -801,15 +799,14 @@ def _record_events(
     preconditions.mark(db, scope, session, marks)
     # A call before a lesson was shown is not an opportunity to follow it.
     episodes.append_events(db, scope, session, rows, root)
-    lesson_ids = exposures.announce(
-        db, scope, session=session, lessons=lessons(), share=share
-    )
     return reminders.remind(
         db,
         scope,
         session,
         subjects=subjects(),
-        shown=lesson_ids,
+        shown=exposures.announce(
+            db, scope, session=session, lessons=lessons(), share=share
+        ),
         share=share,
         at=time.time(),
     )

@@ -203,13 +203,12 @@ async def learn_session(
     study = await asyncio.to_thread(_SessionStudy, episode, root, foreign)
     lessons = study.lessons(await memory.stated_trust(), sources)
 
-    head = {"name": episode.id, "session": episode.session, "outcome": episode.outcome}
     answers = await write_lessons(
         memory,
         lessons,
         episodes.record_session,
         digest,
-        head,
+        {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
         study.actions,
     )
 
@@ -219,11 +218,13 @@ async def learn_session(
         [case.mistake.steps for case in study.cases if case.mistake.mends],
     )
 
-    digests = [lesson.signature.digest for lesson in lessons]
     return Learned(
         tuple(case.mistake for case in study.cases),
         study.corrections,
-        stored=dict(zip(digests, answers, strict=False)),
+        stored={
+            lesson.signature.digest: answer
+            for lesson, answer in zip(lessons, answers, strict=False)
+        },
         rules=tuple(study.rules),
     )
 
@@ -602,7 +603,7 @@ class _SessionStudy:
         lessons: dict[str, Lesson] = {}
         for lesson in chain(mistakes, corrections, self._rule_lessons()):
             sources = {*lesson.sources, *common}
-            source_trusts = [trusts.source_trust(source, stated) for source in sources]
+            source_trusts = (trusts.source_trust(source, stated) for source in sources)
             trust = trusts.lowest_trust([lesson.trust, *source_trusts])
             lesson = replace(
                 lesson,
@@ -628,7 +629,6 @@ class _SessionStudy:
         prompt_at = origins.find_quoted(self.run, words)
         result_at = self.origins.quoted(words | lines)
         first_at = self.origins.first(new_words)
-        unseen = self.origins.unseen()
 
         for case in self.cases:
             mistake = case.mistake
@@ -653,7 +653,7 @@ class _SessionStudy:
                 if first < step and first_sources:
                     sources |= first_sources
                 else:
-                    earlier = _sources_until(unseen, min(first, step))
+                    earlier = _sources_until(self.origins.unseen(), min(first, step))
                     sources.update(chain.from_iterable(earlier))
 
             # A call that worked after others had failed is a measured outcome: its text
