@@ -33,6 +33,18 @@ def test_rule_is_stated_asked_and_retired(session) -> None:
     )
 
 
+def test_rule_denies_calls_when_a_person_says_so(session) -> None:
+    session(
+        (STATE, 0),
+        ("rules deny 1 --by ann", 0, "calls against it are denied: we use pnpm"),
+        ("rules", 0, "denies"),
+        ("rules deny 1 --off --by ann", 0, "calls against it run"),
+        ("rules", 0, "in force"),
+        ('rules add "always use type hints" --everywhere --by ann', 0),
+        ("rules deny 9 --by ann", 3, "rule '9'"),
+    )
+
+
 def test_rule_moves_to_all_projects_and_back(session) -> None:
     session(
         (STATE, 0),

@@ -480,3 +480,30 @@ def wait_until(is_done: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("the process has not done its work")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
+    memory: Memory, agent: str
+) -> None:
+    kept = await memory.user_rules.state("never use npm", by="ann")
+    await memory.user_rules.deny(kept.id, by="ann")
+    session = Session(memory, agent=agent)
+
+    async def ask(call: str) -> str:
+        arguments = {"command": "npm ci"}
+        answer = await session.send(
+            "before", tool_name="Bash", tool_input=arguments, tool_use_id=call
+        )
+        return json.dumps(answer.answer)
+
+    for call in ("c1", "c2"):
+        answer = await ask(call)
+        assert "deny" in answer
+        assert "never use npm" in answer
+    await session.say("ok, use npm here")
+    assert "deny" not in await ask("c3")
+
+    await memory.user_rules.deny(kept.id, by="ann", denies=False)
+    session = Session(memory, id="two", agent=agent)
+    assert "deny" not in await ask("c4")

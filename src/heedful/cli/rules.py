@@ -57,7 +57,9 @@ def _words_of(stated: StatedRule) -> str:
 
 def _state_of(stated: StatedRule) -> str:
     """Return the state of a rule in a word."""
-    return "in force" if stated.in_force else stated.state
+    if stated.in_force:
+        return "denies" if stated.denies else "in force"
+    return stated.state
 
 
 RULE_COLUMNS = columns(
@@ -168,6 +170,26 @@ def move_rule(
     extent = "all projects" if is_wider else "this project"
     document = {"id": remembered.id, "reach": reach.value}
     return answer(document, f"rule {remembered.id} is for {extent}", following("rules"))
+
+
+@rules.command("deny")
+def deny_calls(
+    id: RuleId,
+    by: By,
+    off: Annotated[
+        bool, Option("--off", help="Only remind of the rule again.")
+    ] = False,
+) -> int:
+    """Let hooks deny each call that goes against a rule of this project."""
+
+    async def deny(memory: Memory) -> StatedRule:
+        return await memory.user_rules.deny(id, by=by, denies=not off)
+
+    denied = _ask_project(deny)
+    effect = "calls against it run" if off else "calls against it are denied"
+    words = f"{effect}: {clean(denied.text, MAX_RULE_CELL_CHARS)}"
+    document = {"id": id, "denies": denied.denies, "by": by}
+    return answer(document, words, following("rules"))
 
 
 @rules.command("retire")

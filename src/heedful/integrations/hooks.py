@@ -565,7 +565,7 @@ async def _before_call(moment: _Moment) -> Reply:
         moment.call,
         moment.subagent,
     )
-    if advice and moment.settings.deny:
+    if advice and (moment.settings.deny or advice.denies):
         text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 

@@ -79,13 +79,14 @@ class Advice:
     `text` is for the user's part of a prompt: facts between random delimiters, at most
     9,500 characters. `examples` are worked examples as chat turns, for hosts that can
     place turns before the task; `text` has them, too. `silence` is the reason if
-    nothing is said.
+    nothing is said. A person wants the call denied if `denies`.
     """
 
     text: str = ""
     examples: tuple[Message, ...] = ()
     silence: str = ""
     lessons: frozenset[int] = frozenset()
+    denies: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.text)
@@ -273,13 +274,18 @@ class HostRun:
     async def _tell_rules(
         self, memory: Memory, rules: Sequence[StatedRule], advice: Advice
     ) -> Advice:
-        """Return the advice with the rules that a call breaks, if there is room."""
-        if not rules or not self.room:
+        """Return the advice with the rules that a call breaks, if there is room.
+
+        What denies a call is its reason, which every agent shows.
+        """
+        denies = any(stated.denies for stated in rules)
+        if not rules or not (self.room or denies):
             return advice
         digests = [stated.digest for stated in rules]
         await memory.store.write(memory.scope, user_rules.note_told, self.id, digests)
         texts = [breach_text(rules), advice.text]
-        return replace(advice, text="\n".join(filter(None, texts)), silence="")
+        text = "\n".join(filter(None, texts))
+        return replace(advice, text=text, silence="", denies=denies)
 
     async def recall(self, task: Any = None, call: str = "") -> Advice:
         """Return what memory has for the task; `call` is the id of its message, if any.

@@ -31,7 +31,7 @@ class StatedRule:
     are those of the lesson. The text of a rule that waits in quarantine is empty;
     `entry` is its id there. The user said it in `seen` sessions, last at the time
     `last_said`, in seconds since 1970. Since then `broken` calls went against it,
-    worked, and the user did not correct them.
+    worked, and the user did not correct them. If it `denies`, hooks deny such calls.
     """
 
     text: str
@@ -43,6 +43,7 @@ class StatedRule:
     last_said: float = 0.0
     broken: int = 0
     entry: int = 0
+    denies: bool = False
 
     @property
     def words(self) -> str:

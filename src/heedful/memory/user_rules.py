@@ -123,6 +123,19 @@ class UserRules:
         )
         return stated
 
+    async def deny(self, id: int, *, by: str, denies: bool = True) -> StatedRule:
+        """Let hooks deny the calls that go against a rule, or no longer; return it.
+
+        Only a rule of this project can deny calls. Raises NotFound, InvalidInput.
+        """
+        check_actor(by, "")
+        stated = await self.read(id)
+        is_own = stated.reach == "project"
+        require(is_own, "reach", stated.reach, "project: move the rule to it first")
+        memory = self._memory
+        await memory.store.write(memory.scope, rule_store.deny, id, by, denies=denies)
+        return await self.read(id)
+
     async def read(self, id: int) -> StatedRule:
         """Return the rule with this id. Raises NotFound, InvalidInput."""
         check_integer("id", id)

@@ -41,6 +41,7 @@ MAX_EARLIER_COMMANDS = 2_000
 # Who retires a rule that a later one contradicts.
 USER_ACTOR = "user"
 _BROKEN_META = "broken"
+_DENIES_META = "denies"
 _SAID = "said "
 _SHOWN = "shown rules"
 _ALLOWED = "allowed rule "
@@ -72,7 +73,8 @@ def in_force(
 def _stated(row: Row, reach: RuleReach) -> StatedRule:
     """Return the rule in the row of a lesson."""
     waits = row["state"] == "quarantined"
-    since, count = json.loads(row["meta"]).get(_BROKEN_META, (0.0, 0))
+    meta = json.loads(row["meta"])
+    since, count = meta.get(_BROKEN_META, (0.0, 0))
     return StatedRule(
         text="" if waits else row["text"],
         reach=reach,
@@ -84,6 +86,7 @@ def _stated(row: Row, reach: RuleReach) -> StatedRule:
         # The user has said it again since.
         broken=count if since == row["last_seen"] else 0,
         entry=(row["author"] or 0) if waits else 0,
+        denies=meta.get(_DENIES_META) is True,
     )
 
 
@@ -118,6 +121,7 @@ def broken_by(
 ) -> tuple[StatedRule, ...]:
     """Return the rules that a call breaks, without those that the session was told of.
 
+    A rule that denies such calls is returned each time.
     `call` is the id of the call, if it is stored already. Paths are those of the
     repository in `folder`.
     """
@@ -148,8 +152,8 @@ def broken_by(
     broken = dict[str, StatedRule]()
     for stated, limit in suspects:
         mark = {**key, "mark": f"{_TOLD}{stated.digest}"}
-        is_told = bool(db.select("1", "session_mark", mark))
-        if not is_told and limit.breaks(tool, arguments, earlier, folder):
+        is_quiet = not stated.denies and bool(db.select("1", "session_mark", mark))
+        if not is_quiet and limit.breaks(tool, arguments, earlier, folder):
             broken[stated.digest] = stated
     return tuple(broken.values())
 
@@ -227,6 +231,16 @@ def count_broken(db: Db, scope: Scope, counts: Mapping[str, int]) -> None:
             db.update("lesson", {"id": stated.id}, {"meta": storable_json(meta)})
 
 
+@resumable(result=None)
+def deny(db: Db, scope: Scope, id: int, by: str, *, denies: bool) -> None:
+    """Let a rule deny the calls that go against it, or no longer."""
+    for row in db.select("*", "lesson", {**key_of(scope), "id": id}):
+        meta = {**json.loads(row["meta"]), _DENIES_META: denies}
+        db.update("lesson", {"id": id}, {"meta": storable_json(meta)})
+        action = "deny calls" if denies else "allow calls"
+        _record(db, scope, row, action=action, why="", by=by)
+
+
 def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:
     """Restore a retired rule that the user states again, before it is stored.
 
@@ -252,14 +266,16 @@ def say_again(db: Db, scope: Scope, lesson: Lesson) -> None:
             _record(db, scope, row, action="retire", why=why)
 
 
-def _record(db: Db, scope: Scope, row: Row, *, action: str, why: str) -> None:
-    """Record a ruling that follows from the words of the user."""
+def _record(
+    db: Db, scope: Scope, row: Row, *, action: str, why: str, by: str = USER_ACTOR
+) -> None:
+    """Record a ruling about a rule; by default, it follows from the user's words."""
     lesson_store.rule(
         db,
         scope,
         action=action,
         subject=lesson_store.name_of(row),
-        by=USER_ACTOR,
+        by=by,
         why=why,
         now=time.time(),
         record={"digest": lesson_store.words_digest(row["text"])},
