@@ -10,9 +10,10 @@ import pytest
 from heedful import Memory
 from heedful.integrations import Host
 from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.lessons.reminders import FixedFailures, ReminderFigures
+from heedful.lessons.reliability import Step
+from heedful.lessons.reminders import ReminderFigures
 from heedful.loop.rungs import week_of
-from heedful.store import exposures, reminders
+from heedful.store import exposures, preconditions, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from heedful.traces.episode import Event
@@ -100,8 +101,8 @@ def remind_sessions(db: Db, scope: Scope) -> None:
         repeated = ["precondition/digest"] if number % 2 else []
         reminders.settle(db, scope, session, repeated, week_of(1.0))
     for number in range(3):
-        fixed = FixedFailures(failures=1, calls=3)
-        reminders.count_fixed(db, scope, f"episode:s{number}", fixed)
+        failed = Step((), ("no such file",), calls=3)
+        preconditions.record_steps(db, scope, f"episode:s{number}", [failed])
 
 
 @pytest.mark.both
@@ -111,7 +112,7 @@ async def test_a_coin_decides_about_what_has_no_lesson(store: Store) -> None:
     assert figures.total.told + figures.total.withheld == 40
     assert figures.total.told > 5
     assert figures.total.withheld > 5
-    assert figures.fix_calls == 3.0
+    assert figures.failure_calls == 3.0
     assert figures.missing == ()
 
 
@@ -144,18 +145,6 @@ async def test_a_person_hears_of_an_outcome_once(store: Store) -> None:
     tally = await store.write(Scope(), reminders.take_news)
     assert tally == (await read_figures(store)).total
     assert not await store.read(Scope(), reminders.has_news)
-
-
-@pytest.mark.both
-async def test_a_longer_record_of_a_run_replaces_its_fixed_failures(
-    store: Store,
-) -> None:
-    for fixed in (
-        FixedFailures(failures=1, calls=2),
-        FixedFailures(failures=4, calls=6),
-    ):
-        await store.write(Scope(), reminders.count_fixed, "episode:a", fixed)
-    assert (await read_figures(store)).fix_calls == 1.5
 
 
 async def test_clearing_a_memory_forgets_its_reminders(store: Store) -> None:

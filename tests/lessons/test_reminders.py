@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful.lessons.reminders import (
-    FixedFailures,
+    FailureCosts,
     ReminderCount,
     ReminderTally,
     figure_reminders,
@@ -13,7 +13,7 @@ from heedful.lessons.reminders import (
 )
 
 WEEK = "2026-W47"
-FIXED = FixedFailures(failures=4, calls=18)
+COSTS = FailureCosts(failures=4, calls=18)
 
 
 def count(
@@ -32,10 +32,10 @@ COMPARED = [
 
 
 def test_calls_are_saved_as_far_as_the_withheld_came_again_more_often() -> None:
-    figures = figure_reminders(COMPARED, FIXED)
+    figures = figure_reminders(COMPARED, COSTS)
     assert figures.told_repeated == 0.2
     assert figures.withheld_repeated == 0.6
-    assert figures.fix_calls == 4.5
+    assert figures.failure_calls == 4.5
     # Half of the 16 that were not repeated would have been: (0.6 - 0.2) / (1 - 0.2).
     assert figures.total.calls_saved == pytest.approx(36.0)
     assert figures.low < 0.4 < figures.high
@@ -43,7 +43,7 @@ def test_calls_are_saved_as_far_as_the_withheld_came_again_more_often() -> None:
 
 def test_the_weeks_add_up_to_the_total() -> None:
     later = ReminderCount(week="2026-W48", told=True, share=0.1, repeated=False, n=4)
-    figures = figure_reminders([*COMPARED, later], FIXED)
+    figures = figure_reminders([*COMPARED, later], COSTS)
     assert [tally.week for tally in figures.weeks] == [WEEK, "2026-W48"]
     saved = [tally.calls_saved or 0.0 for tally in figures.weeks]
     assert sum(saved) == pytest.approx(figures.total.calls_saved)
@@ -51,39 +51,39 @@ def test_the_weeks_add_up_to_the_total() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "fixed", "missing"),
+    ("counts", "costs", "missing"),
     [
         pytest.param(
             [count(9)],
-            FIXED,
+            COSTS,
             ("reminders withheld by it: 0 of 5",),
             id="nothing was withheld",
         ),
         pytest.param(
             [count(9, share=0.0), count(5, told=False)],
-            FIXED,
+            COSTS,
             ("reminders told beside a coin: 0 of 5",),
             id="no coin decided about what was told",
         ),
         pytest.param(
             COMPARED,
-            FixedFailures(failures=2, calls=2),
-            ("failures that sessions fixed: 2 of 3",),
-            id="too few failures were fixed",
+            FailureCosts(failures=2, calls=2),
+            ("failures in sessions: 2 of 3",),
+            id="too few failures",
         ),
     ],
 )
 def test_a_figure_without_enough_data_says_what_is_missing(
-    counts: list[ReminderCount], fixed: FixedFailures, missing: tuple[str, ...]
+    counts: list[ReminderCount], costs: FailureCosts, missing: tuple[str, ...]
 ) -> None:
-    figures = figure_reminders(counts, fixed)
+    figures = figure_reminders(counts, costs)
     assert figures.missing == missing
     assert figures.total.calls_saved is None
 
 
 def test_reminders_that_change_nothing_save_nothing() -> None:
     counts = [count(9), count(9, repeated=True), count(9, told=False)]
-    assert figure_reminders(counts, FIXED).total.calls_saved == 0.0
+    assert figure_reminders(counts, COSTS).total.calls_saved == 0.0
 
 
 @pytest.mark.parametrize(
@@ -116,5 +116,5 @@ def test_a_tally_is_one_line(tally: ReminderTally, line: str) -> None:
 
 
 def test_a_session_is_told_by_the_figures_of_all() -> None:
-    figures = figure_reminders(COMPARED, FIXED)
+    figures = figure_reminders(COMPARED, COSTS)
     assert tally_session([count(2)], figures).calls_saved == pytest.approx(4.5)

@@ -63,7 +63,6 @@ insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
   ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, '2026-W47', 0);
-insert into fixed_failure values ('two', 'p', 'episode:s', 2, 9);
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into span (tenant, project, trace, id, parent, root, record)
   values ('two', 'p', 't', 's', '', 1, '{"text": "a\\u0000b"}');

@@ -72,8 +72,8 @@ def _evidence(figures: ReminderFigures) -> list[str]:
     ends = f"{100 * figures.low:+.0f} and {100 * figures.high:+.0f}"
     verdict = "the reminders help" if figures.low > 0 else "not proven yet"
     shares = f"{share:.0%} of what was told, {withheld_share:.0%} of what was withheld"
-    calls = figures.fix_calls or 0.0
+    calls = figures.failure_calls or 0.0
     return [
         f"came again: {shares}; points fewer: between {ends} ({verdict})",
-        f"calls from a failure to what fixed it: {calls:.1f} on average",
+        f"calls that a failure costs: {calls:.1f} on average",
     ]

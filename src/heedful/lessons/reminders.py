@@ -9,7 +9,7 @@ An agent often does not repeat a mistake though nobody told it. So calls are sav
 as far as told reminders are repeated less often than withheld ones: of those told and
 not repeated, the share (w - t) / (1 - t) would have been repeated, if the share w of
 the withheld and t of the told is repeated. Each of them saves the calls that recorded
-sessions of the project needed on average from a failure to what fixed it. Pure.
+sessions of the project lost on average to such a failure. Pure.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from dataclasses import dataclass
 
 from heedful.lessons.proof import END_ERROR_LEVEL, interval
 
-# With fewer reminders of a kind, or fewer failures that were fixed, no calls are told.
+# With fewer reminders of a kind, or fewer failures, no calls are told.
 MIN_COMPARED_REMINDERS = 5
-MIN_FIXED_FAILURES = 3
-# A failure counts with at most this many calls: what takes longer is work.
-MAX_FIX_CALLS = 10
+MIN_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,22 +41,16 @@ class ReminderCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedFailures:
-    """How many failures recorded sessions fixed, and with how many calls in all."""
+class FailureCosts:
+    """How many failures recorded sessions had, and how many calls these cost in all."""
 
     failures: int = 0
     calls: int = 0
 
-    @classmethod
-    def of(cls, fixes: Iterable[int]) -> FixedFailures:
-        """Return the sum of failures that were fixed with so many calls each."""
-        calls = [min(number, MAX_FIX_CALLS) for number in fixes]
-        return cls(failures=len(calls), calls=sum(calls))
-
     @property
     def mean(self) -> float | None:
-        """The calls from a failure to what fixed it; None with too few failures."""
-        if self.failures < MIN_FIXED_FAILURES:
+        """The calls that a failure costs; None with too few failures."""
+        if self.failures < MIN_FAILURES:
             return None
         return self.calls / self.failures
 
@@ -101,8 +93,8 @@ class ReminderFigures:
 
     `told_repeated` and `withheld_repeated` are the shares of mistakes that came again,
     where a coin decided; None without such reminders. The true difference, withheld
-    less told, lies between `low` and `high`. `fix_calls` are the calls from a failure
-    to what fixed it. `missing` says what data a figure lacks.
+    less told, lies between `low` and `high`. `failure_calls` are the calls that a
+    failure costs. `missing` says what data a figure lacks.
     """
 
     total: ReminderTally = ReminderTally()
@@ -111,13 +103,13 @@ class ReminderFigures:
     withheld_repeated: float | None = None
     low: float = -1.0
     high: float = 1.0
-    fix_calls: float | None = None
+    failure_calls: float | None = None
     missing: tuple[str, ...] = ()
 
     @property
     def saved_by_one(self) -> float | None:
         """The calls that a mistake saves that was told and not repeated."""
-        if self.missing or self.fix_calls is None:
+        if self.missing or self.failure_calls is None:
             return None
         share = self.told_repeated
         withheld_share = self.withheld_repeated
@@ -125,11 +117,11 @@ class ReminderFigures:
             return None
         if share == 1:
             return 0.0
-        return max(0.0, (withheld_share - share) / (1 - share)) * self.fix_calls
+        return max(0.0, (withheld_share - share) / (1 - share)) * self.failure_calls
 
 
 def figure_reminders(
-    counts: Iterable[ReminderCount], fixed: FixedFailures
+    counts: Iterable[ReminderCount], costs: FailureCosts
 ) -> ReminderFigures:
     """Return the figures of reminders that have ended."""
     counts = list(counts)
@@ -139,8 +131,8 @@ def figure_reminders(
     figures = ReminderFigures(
         told_repeated=_share(reminded),
         withheld_repeated=_share(withheld),
-        fix_calls=fixed.mean,
-        missing=_missing(reminded, withheld, fixed),
+        failure_calls=costs.mean,
+        missing=_missing(reminded, withheld, costs),
     )
     saved_by_one = figures.saved_by_one
 
@@ -160,7 +152,7 @@ def figure_reminders(
         withheld_repeated=figures.withheld_repeated,
         low=low,
         high=high,
-        fix_calls=figures.fix_calls,
+        failure_calls=figures.failure_calls,
         missing=figures.missing,
     )
 
@@ -214,13 +206,13 @@ def _difference(counts: Iterable[ReminderCount]) -> tuple[float, float]:
 
 
 def _missing(
-    reminded: Counter[bool], withheld: Counter[bool], fixed: FixedFailures
+    reminded: Counter[bool], withheld: Counter[bool], costs: FailureCosts
 ) -> tuple[str, ...]:
     """Return what data the saved calls lack."""
     needs = [
         ("reminders told beside a coin", reminded.total(), MIN_COMPARED_REMINDERS),
         ("reminders withheld by it", withheld.total(), MIN_COMPARED_REMINDERS),
-        ("failures that sessions fixed", fixed.failures, MIN_FIXED_FAILURES),
+        ("failures in sessions", costs.failures, MIN_FAILURES),
     ]
     return tuple(
         f"{noun}: {number} of {least}"

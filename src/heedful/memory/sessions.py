@@ -31,7 +31,6 @@ from heedful.lessons.signature import signature
 from heedful.lessons.user_rules import UserRule, read_rules
 from heedful.lessons.words import count_common
 from heedful.memory.files import file_digests
-from heedful.memory.fixes import record_fixes
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
 from heedful.memory.reflect import steps_of
@@ -210,12 +209,6 @@ async def learn_session(
         digest,
         {"name": episode.id, "session": episode.session, "outcome": episode.outcome},
         study.actions,
-    )
-
-    await record_fixes(
-        memory,
-        study.source,
-        [case.mistake.steps for case in study.cases if case.mistake.mends],
     )
 
     return Learned(

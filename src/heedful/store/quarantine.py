@@ -419,7 +419,7 @@ def _forget_sources(
     examples = db.run("delete_examples", values).fetchall()
     key = {"tenant": values["tenant"], "project": values["project"]}
     for source in sources:
-        for table in ("blame", "loss", "replayed", "remark", "fixed_failure"):
+        for table in ("blame", "loss", "replayed", "remark"):
             db.delete(table, {**key, "source": source})
         if source.startswith(CHANGE_SOURCE_PREFIX):
             change = source.removeprefix(CHANGE_SOURCE_PREFIX)

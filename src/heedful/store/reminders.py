@@ -25,7 +25,6 @@ from heedful.store.lessons import name_of
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.reminders import (
-        FixedFailures,
         ReminderCount,
         ReminderFigures,
         ReminderTally,
@@ -137,25 +136,14 @@ def settle(
         db.send("settle_reminder", {**values, "repeated": is_repeated})
 
 
-@resumable(result=None)
-def count_fixed(db: Db, scope: Scope, source: str, fixed: FixedFailures) -> None:
-    """Record how many failures a run fixed, and with how many calls in all.
-
-    A longer record of the same run replaces the numbers.
-    """
-    values = {**key_of(scope), "source": storable(source)}
-    values |= {"failures": fixed.failures, "calls": fixed.calls}
-    db.send("count_fixed", values)
-
-
 def figures(db: Db, scope: Scope) -> ReminderFigures:
     """Return what the reminders of all sessions that have ended did."""
-    from heedful.lessons.reminders import FixedFailures, figure_reminders
+    from heedful.lessons.reminders import FailureCosts, figure_reminders
 
-    (row,) = db.all("sum_fixed", scope)
+    (row,) = db.all("sum_losses", scope)
     # PostgreSQL sums integers to a decimal number.
-    fixed = FixedFailures(failures=int(row["failures"]), calls=int(row["calls"]))
-    return figure_reminders(_counts(db.all("count_reminders", scope)), fixed)
+    costs = FailureCosts(failures=int(row["failures"]), calls=int(row["calls"]))
+    return figure_reminders(_counts(db.all("count_reminders", scope)), costs)
 
 
 def _counts(rows: Sequence[Row]) -> list[ReminderCount]:

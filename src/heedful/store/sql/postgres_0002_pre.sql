@@ -223,19 +223,6 @@ alter table reminder enable row level security;
 create policy of_tenant on reminder using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 
--- How many `failures` a run fixed, and with how many `calls` in all. `source` names the run.
-create table fixed_failure (
-  tenant text collate "C" not null default current_setting('heedful.tenant'),
-  project text collate "C" not null,
-  source text collate "C" not null,
-  failures bigint not null,
-  calls bigint not null,
-  primary key (tenant, project, source)
-);
-alter table fixed_failure enable row level security;
-create policy of_tenant on fixed_failure using (tenant = (select current_setting('heedful.tenant')))
-with check (tenant = (select current_setting('heedful.tenant')));
-
 -- What the attempts of a rung have spent on a `day`, in days since 1970. A call is counted before it is made. The
 -- allowance of a practice, named in `rung`, has day -1.
 create table spending (

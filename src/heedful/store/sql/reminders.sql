@@ -7,13 +7,8 @@ select week, told, share, repeated, count(*) as n from reminder
 where tenant = :tenant and project = :project and week <> ''
 group by week, told, share, repeated order by week;
 
--- name: count_fixed
-insert into fixed_failure (tenant, project, source, failures, calls) values (:tenant, :project, :source, :failures, :calls)
-on conflict (tenant, project, source) do update set failures = excluded.failures, calls = excluded.calls;
-
--- name: sum_fixed
-select coalesce(sum(failures), 0) as failures, coalesce(sum(calls), 0) as calls from fixed_failure
-where tenant = :tenant and project = :project;
+-- name: sum_losses
+select count(*) as failures, coalesce(sum(calls), 0) as calls from loss where tenant = :tenant and project = :project;
 
 -- name: reminder_news
 select 1 from reminder

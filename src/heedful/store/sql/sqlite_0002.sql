@@ -242,16 +242,6 @@ create table reminder (
 ) without rowid;
 create index reminder_week on reminder (tenant, project, week, is_known);
 
--- How many `failures` a run fixed, and with how many `calls` in all. `source` names the run.
-create table fixed_failure (
-  tenant text not null,
-  project text not null,
-  source text not null,
-  failures integer not null,
-  calls integer not null,
-  primary key (tenant, project, source)
-) without rowid;
-
 create table new_moved (
   n integer primary key,
   example integer not null references example (id) on delete cascade,

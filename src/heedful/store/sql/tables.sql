@@ -533,16 +533,6 @@ create table reminder (
 ) without rowid;
 create index reminder_week on reminder (tenant, project, week, is_known);
 
--- How many `failures` a run fixed, and with how many `calls` in all. `source` names the run.
-create table fixed_failure (
-  tenant text not null,
-  project text not null,
-  source text not null,
-  failures integer not null,
-  calls integer not null,
-  primary key (tenant, project, source)
-) without rowid;
-
 -- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
 -- reflection, from a lesson to the lesson that it `became` in a dream, or from a reflection of a dream to a lesson that
 -- it `cites`. `before` is the former state of what became another lesson.
