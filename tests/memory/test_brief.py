@@ -113,23 +113,38 @@ async def test_a_call_against_the_brief_is_told_of_it_once_more(
 
 async def test_only_a_contract_is_told_of_what_waits(store: Any) -> None:
     memory = heedful.Memory(store, holdout=0.0)
-    lint = step("Bash", "make lint", LINT)
+    broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
+    steps = [edit("a.py", UNREAD), broken, step("Bash", "npm run build")]
     for number in range(2):
-        await learn(memory, f"s{number}", edit("a.py", UNREAD), lint)
+        await learn(memory, f"s{number}", *steps)
     assert await memory.quarantine.waiting()
     lines = await lines_of(memory)
-    assert len(lines) == 1
-    assert READ_FIRST in lines[0]
+    assert any(READ_FIRST in line for line in lines)
+    assert not any("Missing script" in line for line in lines)
     waiting = [entry.id for entry in await memory.quarantine.waiting()]
     await memory.quarantine.release(waiting, by="ada")
-    assert any("E731" in line for line in await lines_of(memory))
+    assert any("Missing script" in line for line in await lines_of(memory))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(LINT, id="linter"),
+        pytest.param("FAILED tests/test_pay.py::test_sum - assert 3 == 4", id="test"),
+        pytest.param("Error: context deadline exceeded", id="nothing put it right"),
+    ],
+)
+async def test_the_work_itself_is_not_told(memory: heedful.Memory, error: str) -> None:
+    for number in range(2):
+        await learn(memory, f"s{number}", step("Bash", "make check", error))
+    assert await lines_of(memory) == []
 
 
 async def test_what_did_not_come_back_in_the_newest_sessions_is_left_out(
     memory: heedful.Memory,
 ) -> None:
     for number in range(2):
-        await learn(memory, f"old{number}", step("Bash", "make lint", LINT))
+        await learn(memory, f"old{number}", edit("a.py", UNREAD))
     assert await lines_of(memory)
     for number in range(BRIEF_SESSIONS):
         await learn(memory, f"s{number}", step("Bash", "ls"))
@@ -138,7 +153,7 @@ async def test_what_did_not_come_back_in_the_newest_sessions_is_left_out(
 
 async def test_nothing_is_told_of_a_revoked_session(memory: heedful.Memory) -> None:
     for number in range(2):
-        await learn(memory, f"s{number}", step("Bash", "make lint", LINT))
+        await learn(memory, f"s{number}", edit("a.py", UNREAD))
     await memory.quarantine.revoke("episode:s1", by="ada")
     assert await lines_of(memory) == []
     assert await memory.store.read(memory.scope, read_brief) == ()

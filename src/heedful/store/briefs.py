@@ -86,7 +86,11 @@ def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
 
 
 def _line_of(db: Db, scope: Scope, row: Row) -> str:
-    """Return what a brief says about an error; "" if nothing may be told."""
+    """Return what a brief says about an error; "" if nothing may be told.
+
+    Without a contract and without one call that put it right, an error is the work
+    itself, or says nothing that an agent could do otherwise.
+    """
     contract = contract_of(row["text"] or row["pattern"])
     if contract:
         return contract
@@ -94,12 +98,11 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
         return ""
 
     failure, _, mend = row["text"].partition(f"\n{MEND_HEADING}\n")
-    if mend and aging.has_failed_remedy(db, scope, row["id"]):
-        mend = ""
-    text = failure.partition("\n")[0]
-    if mend and "\n" not in mend:
-        text = f"{text} What put it right: {mend}"
-    return clean(text, MAX_BRIEF_LINE_CHARS)
+    is_call = mend != "" and "\n" not in mend
+    if not is_call or aging.has_failed_remedy(db, scope, row["id"]):
+        return ""
+    first_line = failure.partition("\n")[0]
+    return clean(f"{first_line} What put it right: {mend}", MAX_BRIEF_LINE_CHARS)
 
 
 def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
