@@ -112,7 +112,7 @@ class Home:
 
 
 def remember(path: Path, text: str) -> None:
-    """Store a lesson about the error of the call, which every hook would tell."""
+    """Store a rule, and a lesson about the error of the call: all hooks tell one."""
     store = in_file(str(path))
     memory = Memory(store, holdout=0.0)
     lesson = Lesson(
@@ -127,6 +127,7 @@ def remember(path: Path, text: str) -> None:
     async def write() -> None:
         for _ in range(3):
             await memory.keep(lesson)
+        await memory.user_rules.state(text, by="ann")
         await memory.store.close()
 
     asyncio.run(write())

@@ -260,9 +260,11 @@ async def test_the_step_before_a_failure_has_no_personal_data(
 
 
 async def test_what_the_user_says_has_no_personal_data(memory: heedful.Memory) -> None:
-    message = Event("user_message", "No, never npm. Ask mia.li@post.test about yarn.")
+    text = "No, don't npm install that: mia.li@post.test says it is dead."
+    message = Event("user_message", text)
     events = (*run("npm install"), message)
     episode = Episode(events, "partial", session="s1")
     await heedful.learn_session(episode, memory=memory)
     [lesson] = await memory.top(5)
-    assert lesson["text"] == "No, never npm. Ask [redacted: mail] about yarn."
+    assert "[redacted: mail]" in lesson["text"]
+    assert "mia.li" not in json.dumps(lesson, default=repr)
