@@ -18,9 +18,10 @@ it, stands in `relevance`; what counts as a mend, in `recordings`.
   the call was written (at its start, with a prompt, at an earlier call) or whose call
   was repaired. explained: the share announced at the call, where nothing was told
   before. An agent reads an announcement together with the result.
-- known_after: of the same, the share after which a text is shown; new_known is that
-  share of first failures of a new kind. usable: of those with a mend in the recording
-  that are not the work itself, the share whose text holds one.
+- known_after: of the same, the share after which a text is shown, or with an
+  announcement that held; new_known is the share of first failures of a new kind after
+  which a text is shown. usable: of those with a mend in the recording that are not the
+  work itself, the share whose text holds one.
 - brief_kept: the calls lost by failures that the brief of their session is about, as a
   share of those of the best ten lines by hindsight. Only failures count of which two
   other sessions had failed before; a line of hindsight is a kind of failure.
@@ -358,7 +359,9 @@ class _Replay:
         after = await self._hand_over(action, fields)
 
         if is_first and earlier:
-            self._count_known(action, earlier, after)
+            # What is announced about the failure is not said again after it.
+            announced = before.text if outcome == "held" else ""
+            self._count_known(action, earlier, _joined(announced, after))
             is_prevented = before.is_repair and outcome == "held"
             if any(is_about(text.text, action, earlier) for text in texts_before):
                 is_prevented = True
@@ -447,7 +450,7 @@ class _Replay:
     def _count_known(
         self, action: Action, earlier: Sequence[Action], after: str
     ) -> None:
-        """Count a first failure that could be known, and what is said after it."""
+        """Count a first failure that could be known, and what is said with it."""
         for part in ("", f"{action.failure_class}."):
             self._count(f"{part}could")
             self._count(f"{part}known", after != "")
@@ -472,6 +475,11 @@ class _Replay:
         for part in parts:
             self.counts[f"{part}brief_cost"] += action.cost
             self.counts[f"{part}brief_kept"] += saved
+
+
+def _joined(*texts: str) -> str:
+    """Return the texts that an agent reads together, one below the other."""
+    return "\n".join(filter(None, texts))
 
 
 def list_rows(key: str, tally: Tally) -> Iterator[Row]:

@@ -115,7 +115,7 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
         # A failure is told once in a run.
         assert (ERROR.split(": ")[1] in advice.text) == (call == "c1")
         await second.seen("sh", ERROR, call)
-    assert list(second.advice()) == ["c2", "c1"]
+    assert list(second.advice()) == ["c1"]
     assert second.advice(10) == {}
     await second.learn(ends="failure")
     (proof,) = (await memory.prove()).lessons

@@ -58,6 +58,8 @@ MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 MAX_SEARCHED_ERROR_CHARS = 400_000
 # A longer id of a session or a prompt becomes a digest.
 MAX_SHORT_ID_CHARS = 80
+# A call with longer arguments may have been cut, so it is not repaired.
+MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
 _JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response", "tool_output"})
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
@@ -105,6 +107,7 @@ class Agent:
 
     `events` maps its events to ours. `fields` has its names of the fields that are not
     named as in Claude Code. `takes` are our events whose answer may add context.
+    `repairs` is true if a hook may change a call without granting a permission.
     `context`, `deny` and `block` make an answer from the name of the event and a text.
     If it `says_at_start`, a person sees the `systemMessage` of a start, and the model
     does not. None of them shows one at the end of a session.
@@ -114,6 +117,8 @@ class Agent:
     takes: frozenset[str]
     fields: Mapping[str, str] = field(default_factory=dict)
     context: Form = _nested("additionalContext")
+    # Takes other arguments for a call without a permission for it, and shows them.
+    repairs: bool = False
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
     block: Form = _named("reason", decision="block")
     says_at_start: bool = False
@@ -135,7 +140,10 @@ _CLAUDE_EVENTS: Mapping[str, Kind] = {
 _CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
 AGENTS: dict[str, Agent] = {
     "claude-code": Agent(
-        events=_CLAUDE_EVENTS, takes=_CONTEXT_MOMENTS, says_at_start=True
+        events=_CLAUDE_EVENTS,
+        takes=_CONTEXT_MOMENTS,
+        repairs=True,
+        says_at_start=True,
     ),
     "codex": Agent(
         events={
@@ -196,13 +204,15 @@ class HookSettings:
 
     `stop` are commands that must exit with 0 before a turn ends; each takes at most
     `seconds`. The turn goes on as long as `policy` allows. With `deny`, an action that
-    failed before is denied once a session, with the advice as the reason.
+    failed before is denied once a session, with the advice as the reason. With `repair`
+    "ask" or "on", a call that surely fails is changed to what worked.
     """
 
     stop: tuple[str, ...] = ()
     deny: bool = False
     seconds: float = 300.0
     policy: str = "default"
+    repair: Literal["off", "ask", "on"] = "off"
 
     def __post_init__(self) -> None:
         is_text = isinstance(self.stop, str)
@@ -214,6 +224,8 @@ class HookSettings:
 
         if not isinstance(self.deny, bool):
             raise InvalidInput("hook.deny", self.deny, "true or false")
+        if self.repair not in ("off", "ask", "on"):
+            raise InvalidInput("hook.repair", self.repair, '"off", "ask" or "on"')
         if not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 3_600:
             raise InvalidInput("hook.seconds", self.seconds, "above 0 and up to 3600")
 
@@ -557,8 +569,12 @@ def _with_rules(rules: str, advice: Advice) -> Advice:
 
 
 async def _before_call(moment: _Moment) -> Reply:
-    """Show how the action failed before; deny it if the settings ask for it."""
+    """Show how the action failed before; repair or deny it if the settings say so."""
     run = moment.run
+    repaired = await _repair(moment)
+    if repaired is not None:
+        return Reply(repaired, "", run.id)
+
     advice = await run.before(
         moment.tool,
         moment.arguments,
@@ -570,6 +586,49 @@ async def _before_call(moment: _Moment) -> Reply:
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
     return moment.advise(advice)
+
+
+async def _repair(moment: _Moment) -> Answer | None:
+    """Return the answer that repairs a call, None if it stays as it is.
+
+    Without a decision about the permission, Claude Code decides by its own rules about
+    the changed call; some versions then leave it as it was, which does no harm.
+    """
+    mode = moment.settings.repair
+    if mode == "off" or not moment.agent.repairs:
+        return None
+    # The arguments must be whole: the agent takes these in the place of its own.
+    tool_input = json_data(moment.get("tool_input"))
+    is_object = isinstance(tool_input, Mapping)
+    if not is_object or len(str(tool_input)) > MAX_REPAIRED_CHARS:
+        return None
+
+    from heedful.integrations import repairs
+
+    is_unattended = moment.text("permission_mode") in repairs.UNATTENDED_MODES
+    if mode == "ask" and is_unattended:
+        return None
+
+    search = repairs.find_repair(
+        moment.run,
+        tool=moment.tool,
+        arguments=moment.arguments,
+        call=moment.call,
+        agent=moment.subagent,
+    )
+    repair = await moment.run.host.guarded("repair a call", search, otherwise=None)
+    if repair is None:
+        return None
+
+    text = repairs.words_of(repair, mode)
+    output: dict[str, Any] = {
+        "hookEventName": moment.name,
+        "updatedInput": repair.known.arguments,
+        "additionalContext": text,
+    }
+    if mode == "ask":
+        output |= {"permissionDecision": "ask", "permissionDecisionReason": text}
+    return {"hookSpecificOutput": output, "systemMessage": text}
 
 
 async def _after_call(moment: _Moment) -> Reply:
@@ -598,8 +657,16 @@ async def _after_call(moment: _Moment) -> Reply:
     error = _error_text(response)
     if moment.failed:
         error = moment.text("error") or "error"
+    if moment.settings.repair != "off" and moment.agent.repairs:
+        from heedful.integrations.repairs import settle_repair
+
+        result = settle_repair(
+            run, tool=tool, arguments=moment.arguments, call=call, error=error
+        )
+        await run.host.guarded("count a repair", result, otherwise=None)
     if error:
-        return moment.advise(await run.seen(tool, error, call, agent), "study")
+        advice = await run.seen(tool, error, call, agent, arguments=moment.arguments)
+        return moment.advise(advice, "study")
 
     text = _whole_text(response)
     if tool.lower() in FILE_WRITING_TOOLS:

@@ -314,10 +314,17 @@ class HostRun:
         """
         fields = {"command": arguments} if isinstance(arguments, str) else arguments
         event = Event("tool_call", agent=agent, tool=tool, arguments=fields, call=call)
+        memory = self.host.own_memory
 
         def read(db: Db, scope: Scope) -> ActionHistory:
             return preconditions.history_of(
-                db, scope, tool, arguments, session=self.id, folder=self.host.root
+                db,
+                scope,
+                tool,
+                arguments,
+                session=self.id,
+                folder=self.host.root,
+                trust=memory.trust if memory else {},
             )
 
         async def look(memory: Memory) -> Advice:
@@ -330,21 +337,55 @@ class HostRun:
         return await self._ask("ask about an action", look, call)
 
     async def seen(
-        self, tool: str, error: str, call: str = "", agent: str = ""
+        self,
+        tool: str,
+        error: str,
+        call: str = "",
+        agent: str = "",
+        arguments: Mapping[str, Any] | str | None = None,
     ) -> Advice:
-        """Return what fixed this error of a tool; `call` and `agent` as in `before`."""
+        """Return the one thing that helps after this error of a tool, if it is known.
+
+        That is the contract of the tool, what worked in its place before, the nearest
+        existing path, or what fixed the error; the first of these that applies, unless
+        it was told before the call. `call` and `agent` are as in `before`; without its
+        `arguments`, those of the call count.
+        """
         # The stored event has up to `Limits.content` characters of the error, as the
         # file of a session has: pytest names the error at the end of its output.
         event = Event("tool_response", agent=agent, tool=tool, call=call, error=error)
 
         async def look(memory: Memory) -> Advice:
-            """Return advice from lessons about this error."""
-            seen = await memory.seen(tool, error)
-            lessons: dict[int, str] = {}
-            for lesson in seen.lessons:
-                if not lesson.get("entry"):
-                    lessons[lesson["id"]] = lesson["text"]
+            """Return advice about this error; a line without a lesson comes first."""
+            from heedful.integrations import remedies
 
+            failure = remedies.FailureInquiry(
+                run=self,
+                memory=memory,
+                tool=tool,
+                error=error,
+                call=call,
+                given=arguments,
+            )
+            remedy = await failure.find_remedy()
+            if remedy.is_told or 0 < len(remedy.line) <= self.room:
+                marks = [remedy.mark] if remedy.mark else []
+                subjects = remedy.subjects
+                shown = await self._announce(
+                    [id for id in subjects if id != reminders.UNLEARNT_LESSON],
+                    [event],
+                    marks=marks,
+                    subjects=subjects,
+                )
+                if not shown.issuperset(subjects):
+                    return Advice(silence=WITHHELD_SILENCE)
+                return Advice(
+                    text=remedy.line,
+                    silence=remedy.silence,
+                    lessons=frozenset(subjects),
+                )
+
+            seen, lessons = await failure.find_lesson()
             return await self._offer(seen, lessons, event)
 
         return await self._ask("ask about an error", look, call)

@@ -113,7 +113,7 @@ class KnownFailure:
 
     def __str__(self) -> str:
         if not self.runs:
-            return self.about
+            return f"{self.about}: {self.fix}" if self.fix else self.about
         times = "once" if self.runs == 1 else f"in {self.runs} sessions"
         since = "has not worked since" if self.passed else "never worked"
         failure = f"{self.about} failed {times} and {since}"

@@ -1,13 +1,25 @@
-"""Contracts: what the common tools of agents demand, by the class of an error. Pure.
+"""Contracts of tools: what to do next after a class of errors, in any repository. Pure.
 
-A contract is the same for every repository and every agent. Its words are ours, so they
-may be told even if the words of an error wait in quarantine.
+Common tools of agents fail in a few ways that have nothing to do with the project: an
+edit of a file that was not read, a text that stands in it twice. What helps is the same
+everywhere, so it is shipped and not learnt. The class of the error decides, and whether
+the call has a file or a command, never the name of a tool or of a project. The words
+are ours, so they may be told even if the words of an error wait in quarantine.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from heedful.lessons.action import command_of
+from heedful.lessons.preconditions import Template, path_of
+
+# A contract is in the first characters of a failure.
+MAX_CONTRACT_CHARS = 1_000
+# What each contract demands, as a rule before any call.
 READ_FIRST = (
     "Read a file before you edit it; after a resumption or a compaction, read it again."
 )
@@ -26,22 +38,139 @@ UNIQUE_TEXT = (
 NEW_TEXT = "The old and the new text of an edit must not be the same."
 SMALL_PARTS = "Read a large file in parts, with an offset and a limit."
 NO_GUESSES = "Do not guess paths, some do not exist: list or search first."
-# What the errors of each contract say; the first that fits counts.
-_ERRORS = {
-    READ_FIRST: r"\b(?:not|n't) (?:yet )?been read\b",
-    READ_AGAIN: r"\bsince (?:it was )?(?:last )?read\b|\bmodified since\b",
-    COPY_TEXT: r"\b(?:string|text|old_string|context)\b.* not found\b",
-    UNIQUE_TEXT: r"\bmatches of the string\b|\b(?:string|text)\b.* not unique\b",
-    NEW_TEXT: r"\bexactly the same\b|\bno changes? to make\b",
-    SMALL_PARTS: r"\bexceeds (?:the )?(?:maximum|limit)|\bfile is too large\b",
-    NO_GUESSES: (
-        r"\b(?:file|path|directory) (?:does not|doesn't) exist\b"
-        r"|\bno such (?:file|directory|path)\b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """What a class of errors demands: its `name`, and what to do in a `text`.
+
+    `rule` is what to do before any such call, if that is worth a line of a brief. The
+    errors have `error`, a regular expression. It is about calls on a file, or about
+    commands. A failure because of `template` has the same cause.
+    """
+
+    name: str
+    error: str
+    text: str
+    about: Literal["file", "command", "any"] = "file"
+    template: Template | None = None
+    rule: str = ""
+
+    def is_broken(self, error: str) -> bool:
+        """Return whether an error says that the contract was broken."""
+        return re.search(self.error, error, re.IGNORECASE) is not None
+
+
+# What each error of the tools of coding agents demands; the first that fits counts.
+CONTRACTS = (
+    Contract(
+        name="read first",
+        error=r"\b(?:not|n't) (?:yet )?been read\b",
+        text="Read the file, then make the same edit; after a resumption or a "
+        "compaction, read again what you edit.",
+        template="unread file",
+        rule=READ_FIRST,
     ),
+    Contract(
+        name="changed since",
+        error=r"\bsince (?:it was )?(?:last )?read\b|\bmodified since\b",
+        text="Read the file again, for it has changed since (by a formatter, a command "
+        "or somebody else), and copy old_string from what it says now.",
+        rule=READ_AGAIN,
+    ),
+    Contract(
+        name="not unique",
+        error=r"\bmatches of the string\b|\b(?:string|text)\b.* not unique\b",
+        text="Read the place again and copy old_string with lines around it until it "
+        "stands there once; set replace_all only if every match is meant.",
+        rule=UNIQUE_TEXT,
+    ),
+    Contract(
+        name="not found",
+        error=r"\b(?:string|text|old_string|context)\b.* not found\b",
+        text="Read the file again and copy old_string from it with its indentation: "
+        "edits, a formatter or a linter have changed what you remember.",
+        rule=COPY_TEXT,
+    ),
+    Contract(
+        name="no change",
+        error=r"\bexactly the same\b|\bno changes? to make\b",
+        text="Both texts are equal: if the file already says what you want, go on; if "
+        "not, Read it and give another new_string.",
+        template="no change",
+        rule=NEW_TEXT,
+    ),
+    Contract(
+        name="too large",
+        error=r"\bexceeds (?:the )?(?:maximum|limit)|\bfile is too large\b",
+        text="Read a part of it, with offset and limit, or search it for the words "
+        "that you need.",
+        template="whole file",
+        rule=SMALL_PARTS,
+    ),
+    Contract(
+        name="folder",
+        error=r"\bEISDIR\b|\bis a (?:directory|folder)\b|\boperation on a directory\b",
+        text="The path is a folder: list it, then read a file in it.",
+    ),
+    Contract(
+        name="broken tool",
+        error=r"\bENOENT\b.{0,60}spawn|spawn\w*\b.{0,60}\bENOENT\b",
+        text="The program behind this tool is gone, perhaps by an update: use the "
+        "shell for it until the agent is restarted.",
+        about="any",
+    ),
+    Contract(
+        name="folder of the shell",
+        error=r"\bcd\b.{0,20}: (?:no such file or directory|not a directory)"
+        r"|\bcd: .{0,200}no such file or directory",
+        text="The shell keeps its folder from call to call: leave out the cd if you "
+        "are there already, or give the path from the root.",
+        about="command",
+    ),
+    Contract(
+        name="push rejected",
+        error=r"\((?:fetch first|non-fast-forward)\)|\bbehind its remote\b",
+        text="Somebody else has pushed: take their commits first (git pull --rebase), "
+        "then push again.",
+        about="command",
+    ),
+)
+# What says that a path is absent. Where it may be is told first, if that is known.
+ABSENT_CONTRACT = Contract(
+    name="absent path",
+    error=r"\b(?:file|path|directory) (?:does not|doesn't) exist\b"
+    r"|\bno such (?:file|directory|path)\b",
+    text="Look for the name before you open it: list the folder, or search for a part "
+    "of the name.",
+    rule=NO_GUESSES,
+)
+# What puts a failure right that is announced before a call.
+CONTRACT_FIXES: Mapping[str, str] = {
+    contract.template: contract.text for contract in CONTRACTS if contract.template
 }
-_CONTRACT_PATTERNS = {
-    contract: re.compile(error, re.IGNORECASE) for contract, error in _ERRORS.items()
-}
+
+
+def find_contract(
+    arguments: Mapping[str, Any], failure: str, errors: Iterable[str] = ()
+) -> Contract | None:
+    """Return the contract that a failed call broke, as the failure says.
+
+    `errors` are the lines that name its errors: an absent path is one of them.
+
+    >>> error = "File has not been read yet. Read it first before writing to it."
+    >>> find_contract({"file_path": "a.py"}, error).name
+    'read first'
+    """
+    kind = "command" if command_of(arguments) else ""
+    if not kind and path_of(arguments):
+        kind = "file"
+    for contract in CONTRACTS:
+        is_about = contract.about in (kind, "any")
+        if is_about and contract.is_broken(failure[:MAX_CONTRACT_CHARS]):
+            return contract
+    is_absent = any(map(ABSENT_CONTRACT.is_broken, errors))
+    return ABSENT_CONTRACT if kind == "file" and is_absent else None
 
 
 def contract_of(error: str) -> str:
@@ -52,7 +181,6 @@ def contract_of(error: str) -> str:
     >>> contract_of("2 tests failed")
     ''
     """
-    for contract, pattern in _CONTRACT_PATTERNS.items():
-        if pattern.search(error):
-            return contract
-    return ""
+    contracts = (*CONTRACTS, ABSENT_CONTRACT)
+    broken = (contract for contract in contracts if contract.is_broken(error))
+    return next((contract.rule for contract in broken), "")

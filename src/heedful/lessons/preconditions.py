@@ -10,7 +10,7 @@ precondition, and whether that is told, is the matter of `lessons/reliability.py
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -345,6 +345,17 @@ def blames(precondition: Precondition, error: str) -> bool:
     if template == "options":
         return name.rpartition("/")[2].lower() in error.lower()
     return True
+
+
+def find_blamed(
+    preconditions: Iterable[Precondition], errors: Sequence[str]
+) -> tuple[Precondition, ...]:
+    """Return those of the preconditions that one of the error lines blames."""
+    return tuple(
+        precondition
+        for precondition in preconditions
+        if any(blames(precondition, error) for error in errors)
+    )
 
 
 def _names(error: str, name: str) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from math import sqrt
 
 from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, blames
+from heedful.lessons.substitution import Replacement
 
 # A form has at most so many of each count: more say nothing more.
 MAX_FORM_FAILURES = 3
@@ -140,7 +141,9 @@ class Step:
     Without errors it passed. `lesson` is the id of the lesson about its failure, 0 if
     there is none. `state` says in what state it failed, such as the step before it.
     `at` is the time of its result in seconds since 1970, 0 if unknown. A failure cost
-    so many `calls`: itself, and those until a like call passed.
+    so many `calls`: itself, and those until a like call passed. `replacement` is what
+    then worked in its place, if anything like it did, and `contract` the name of the
+    contract that it broke, if any.
     """
 
     preconditions: tuple[Precondition, ...]
@@ -150,6 +153,8 @@ class Step:
     state: str = ""
     at: float = 0.0
     calls: int = 1
+    replacement: Replacement | None = None
+    contract: str = ""
 
     @property
     def path(self) -> str:

@@ -342,6 +342,7 @@ class Memory:
             tool,
             arguments,
             folder=folder,
+            trust=self.trust,
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:

@@ -30,6 +30,7 @@ from heedful.errors import (
 )
 from heedful.lessons.action import Action, action
 from heedful.lessons.consolidate import DreamLesson, Proposal
+from heedful.lessons.contracts import find_contract
 from heedful.lessons.lesson import (
     MAX_EXAMPLE_TEXT_CHARS,
     TRUST_ORDER,
@@ -50,6 +51,7 @@ from heedful.lessons.preconditions import (
 )
 from heedful.lessons.reliability import Step
 from heedful.lessons.signature import strategy_signature
+from heedful.lessons.substitution import Replacement
 from heedful.lessons.trust import (
     QuarantinedLesson,
     initial_state,
@@ -738,12 +740,14 @@ def steps_of(
     errors: Mapping[int, Sequence[str]] | None = None,
     *,
     folder: str = "",
+    replacements: Mapping[int, Replacement] = {},
 ) -> tuple[Step, ...]:
     """Return the steps of a run that have a result, without those a person refused.
 
     Those of the `failed` calls have 1 as their `lesson`, to be replaced by the id of
     the lesson about them. `errors` are the error lines by call, by default the one that
     names each failure. Paths below the `folder` of the repository are relative to it.
+    `replacements` are what worked in the place of calls that failed.
     """
     steps: list[Step] = []
     actions: list[Action] = []
@@ -765,6 +769,10 @@ def steps_of(
             error_texts = (error_line(failure),) if failure else ()
 
         arguments = arguments_of(given_to(event))
+        contract = None
+        if error_texts:
+            failure = run.failure[position] or run.failure[result] or ""
+            contract = find_contract(arguments, failure, error_texts)
         surroundings = session.surroundings(arguments, folder)
         steps.append(
             Step(
@@ -773,6 +781,8 @@ def steps_of(
                 lesson=int(position in failed),
                 state=state,
                 at=run.events[result].at or 0,
+                replacement=replacements.get(position),
+                contract=contract.name if contract else "",
             )
         )
         if not error_texts:

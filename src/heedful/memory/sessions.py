@@ -25,11 +25,13 @@ from heedful.lessons.action import (
     command_of,
 )
 from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
-from heedful.lessons.preconditions import PATH_ARGUMENTS, whole_command
+from heedful.lessons.preconditions import PATH_ARGUMENTS, arguments_of, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
+from heedful.lessons.substitution import Replacement, find_replacement
 from heedful.lessons.user_rules import UserRule, read_rules
 from heedful.lessons.words import count_common
+from heedful.memory.evidence import FailureEvidence, sources_of
 from heedful.memory.files import file_digests
 from heedful.memory.memory import Memory, write_lessons
 from heedful.memory.particulars import Particulars
@@ -199,7 +201,9 @@ async def learn_session(
     if await memory.store.read(memory.scope, episodes.state, digest):
         return Learned(again=True)
 
-    study = await asyncio.to_thread(_SessionStudy, episode, root, foreign)
+    study = await asyncio.to_thread(
+        _SessionStudy, episode, root, foreign=foreign, common=sources
+    )
     lessons = study.lessons(await memory.stated_trust(), sources)
 
     answers = await write_lessons(
@@ -224,24 +228,15 @@ async def learn_session(
 
 @dataclass(frozen=True, slots=True)
 class _MistakeCase:
-    """A mistake, and what decides how far its lesson is trusted.
+    """A mistake, and the evidence for it.
 
-    `error` is the line that names the error, as the call wrote it. `words` are what the
-    agent said and did about it, and `lines` are the lines of these actions. `new_words`
-    are single words: those of its calls that are in few texts, and all that are new in
-    the action or the edits that put it right. Each of these is mapped to a step that
-    has it. `steps` are the failed step, the tries in vain, and the step that worked;
-    `edits` what was edited before that. `remedy` is the digest of the call that put it
-    right, "" without one.
+    `error` is the line that names the error, as the call wrote it. `remedy` is the
+    digest of the call that put it right, "" without one.
     """
 
     mistake: Mistake
     error: str
-    words: Mapping[str, int]
-    lines: Mapping[str, int]
-    new_words: Mapping[str, int]
-    steps: Set[int]
-    edits: Set[int]
+    evidence: FailureEvidence
     remedy: str
 
 
@@ -263,7 +258,12 @@ class _SessionStudy:
     """
 
     def __init__(
-        self, episode: Episode, root: str = "", foreign: Mapping[str, str] = {}
+        self,
+        episode: Episode,
+        root: str = "",
+        *,
+        foreign: Mapping[str, str] = {},
+        common: Set[str] = frozenset(),
     ) -> None:
         episode = remove_lessons(episode)
         self.name = episode.session or episode.id or episode.digest[:32]
@@ -297,7 +297,10 @@ class _SessionStudy:
         self.actions = tuple(
             replace(step, state=self.particulars.leave_out(step.state, end))
             for step in steps_of(
-                self.run, errors=self.errors, folder=self.particulars.root
+                self.run,
+                errors=self.errors,
+                folder=self.particulars.root,
+                replacements=self._find_replacements(common),
             )
         )
 
@@ -412,33 +415,6 @@ class _SessionStudy:
         vain = dict.fromkeys(self.texts[n] for n in tries)
         vain.pop(failed_text, None)
 
-        # What the agent said and did about it.
-        words = dict[str, int]()
-        lines = dict[str, int]()
-        for step in sorted({failed, *tries, *edits, end}):
-            words.update(dict.fromkeys(origins.words_of(self.run, [step]), step))
-            lines.update(dict.fromkeys(origins.lines_of(self.run, step), step))
-
-        # The rare words of each call are compared with what came before it, and so are
-        # all new words of the call that worked, or of the edits.
-        first_words = dict[str, int]()
-        for step in sorted({failed, *tries, end}, reverse=True):
-            call_words = origins.call_words_of(self.events[step])
-            rare_words = origins.rare_words_of(call_words)
-            first_words.update(dict.fromkeys(rare_words, step))
-
-        if edits:
-            new_words = dict[str, int]()
-            for step in edits:
-                edit_words = _new_edit_words(self.edits[step])
-                new_words |= dict.fromkeys(edit_words, step)
-            prompt_words = origins.names_of(new_words)
-        else:
-            calls = [failed, *tries, end]
-            new_words = dict.fromkeys(origins.new_words_of(self.run, calls), end)
-            prompt_words = list(new_words)
-        words = {**{word: new_words[word] for word in prompt_words}, **words}
-
         def leave_out(text: str) -> str:
             """Return a text of the mistake without particulars."""
             return self.particulars.leave_out(text, self.run.result[failed] or failed)
@@ -455,13 +431,74 @@ class _SessionStudy:
         return _MistakeCase(
             mistake=mistake,
             error=error,
-            words=words,
-            lines=lines,
-            new_words={**first_words, **new_words},
-            steps={failed, *tries, end},
-            edits=set(edits),
+            evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
             remedy="" if edits or end == failed else self._command_digest(end),
         )
+
+    def _evidence_of(
+        self,
+        failed: int,
+        end: int,
+        *,
+        tries: Sequence[int] = (),
+        edits: Sequence[int] = (),
+    ) -> FailureEvidence:
+        """Return what was said and done about a failure, up to the step that worked."""
+        texts = {step: self.edits[step] for step in edits}
+        return FailureEvidence.of(self.run, failed, end, tries=tries, edits=texts)
+
+    def _find_replacements(self, common: Set[str]) -> dict[int, Replacement]:
+        """Return what worked in the place of the steps that failed, by step.
+
+        All of it depends on the sources in `common`.
+        """
+        replacements: dict[int, Replacement] = {}
+        evidence: list[FailureEvidence] = []
+        for failed, errors in self.errors.items():
+            # The same call that works later needed nothing else.
+            same = [n for n in self.good if self.texts[n] == self.texts[failed]]
+            if max(same, default=0) > failed:
+                continue
+            edit = min((n for n in self.edits if n > failed), default=len(self.events))
+            later = [n for n in self.good if failed < n < edit]
+            for step in filter(self._can_cure, later[:MAX_RETRY_DISTANCE_CALLS]):
+                replacement = self._replacement(failed, step, errors)
+                if replacement is not None:
+                    replacements[failed] = replacement
+                    evidence.append(self._evidence_of(failed, step))
+                    break
+
+        sources_by_case = sources_of(self.run, self.origins, evidence)
+        return {
+            failed: replace(replacement, sources=tuple(sorted({*sources, *common})))
+            for (failed, replacement), sources in zip(
+                replacements.items(), sources_by_case, strict=True
+            )
+        }
+
+    def _replacement(
+        self, failed: int, step: int, errors: Sequence[str]
+    ) -> Replacement | None:
+        """Return what a step that worked has in the place of what failed, if it is one.
+
+        What has particulars of the session is none.
+        """
+        call = self.events[failed]
+        other = self.events[step]
+        if call.agent != other.agent or self._differs_in_output(failed, step):
+            return None
+        replacement = find_replacement(
+            (call.tool, arguments_of(trace.given_to(call))),
+            (other.tool, arguments_of(trace.given_to(other))),
+            errors,
+            self.particulars.root,
+        )
+        if replacement is None:
+            return None
+        change = replacement.substitution
+        text = " ".join((*change.old, *change.new))
+        bare = self.particulars.leave_out(text, self.run.result[failed] or failed)
+        return replacement if bare == text else None
 
     def _command_digest(self, step: int) -> str:
         """Return the digest by which the command of a step is found; "" without one."""
@@ -478,7 +515,7 @@ class _SessionStudy:
         """
         if not self.root:
             return {}
-        steps = case.edits or {min(case.steps)}
+        steps = case.evidence.edits or {min(case.evidence.steps)}
         calls = [trace.given_to(self.events[n]) for n in sorted(steps)]
         paths = [_first_text(arguments, PATH_ARGUMENTS) for arguments in calls]
         return file_digests(self.root, filter(None, paths))
@@ -608,47 +645,11 @@ class _SessionStudy:
         return list(lessons.values())
 
     def _mistake_lessons(self) -> Iterator[Lesson]:
-        """Yield a lesson about each mistake, with the sources that it depends on.
-
-        These are the user who spoke before, the programs of its steps, and the sources
-        of what the agent's words repeat: the network if that is a prompt. A single word
-        depends on the first text that has it. If the agent was the first, it may be
-        from a part of a result that was not kept. What came in a gap of the session is
-        not known, so all that follows depends on the network.
-        """
-        words = {*chain.from_iterable(case.words for case in self.cases)}
-        lines = {*chain.from_iterable(case.lines for case in self.cases)}
-        new_words = {*chain.from_iterable(case.new_words for case in self.cases)}
-        prompt_at = origins.find_quoted(self.run, words)
-        result_at = self.origins.quoted(words | lines)
-        first_at = self.origins.first(new_words)
-
-        for case in self.cases:
+        """Yield a lesson about each mistake, with the sources that it depends on."""
+        evidence = [case.evidence for case in self.cases]
+        sources_by_case = sources_of(self.run, self.origins, evidence)
+        for case, sources in zip(self.cases, sources_by_case, strict=True):
             mistake = case.mistake
-            sources = self._sources_before(mistake.end)
-            # A call has sources of its own only if its words are not the agent's.
-            for step in case.steps | case.edits:
-                sources |= self.origins.at(step)
-            for step in case.steps:
-                sources |= self.origins.at(self.run.result[step] or step)
-
-            for text, step in chain(case.words.items(), case.lines.items()):
-                results = result_at.get(text, {}).items()
-                sources |= {source for source, position in results if position < step}
-                if prompt_at.get(text, mistake.end) < mistake.end:
-                    sources.add(trusts.NETWORK_SOURCE)
-
-            sources |= self.origins.of_foreign(
-                case.steps, case.edits, {**case.words, **case.lines}
-            )
-            for word, step in case.new_words.items():
-                first, first_sources = first_at.get(word, (step, frozenset()))
-                if first < step and first_sources:
-                    sources |= first_sources
-                else:
-                    earlier = _sources_until(self.origins.unseen(), min(first, step))
-                    sources.update(chain.from_iterable(earlier))
-
             # A call that worked after others had failed is a measured outcome: its text
             # replaces one without a fix.
             trust: Trust = "measured" if mistake.mends else "model"
@@ -668,17 +669,6 @@ class _SessionStudy:
                 importance=importance,
                 meta=meta,
             )
-
-    def _sources_before(self, end: int) -> set[str]:
-        """Return the user if a prompt is before `end`, the network if a gap is."""
-        sources = set[str]()
-        if any(event.type in trace.SURROUNDING_EVENTS for event in self.events[:end]):
-            sources.add("user")
-
-        gap = origins.gap_of(self.run)
-        if gap is not None and gap <= end:
-            sources.add(trusts.NETWORK_SOURCE)
-        return sources
 
     def _correction_lessons(self) -> Iterator[Lesson]:
         """Yield a lesson with each message that forbids a step, and has no rule."""
@@ -739,15 +729,6 @@ class _SessionStudy:
             source=self.source,
             sources=tuple(sources),
         )
-
-
-def _sources_until(
-    unseen: Sequence[tuple[int, Set[str]]], step: int
-) -> Iterator[Set[str]]:
-    """Yield the sources of the results before a step that are incomplete."""
-    for position, sources in unseen:
-        if position < step:
-            yield sources
 
 
 def _concerns(edit: str, error: str) -> bool:
@@ -857,19 +838,6 @@ def edit_of(event: Event) -> str:
 
     path = _first_text(arguments, PATH_ARGUMENTS)
     return "\n".join([f"edit {path}:", *lines]) if lines else ""
-
-
-def _new_edit_words(edit: str) -> list[str]:
-    """Return the words that an edit, as `edit_of` writes it, adds to its file."""
-    added: list[str] = []
-    others: set[str] = set()
-    for line in edit.splitlines():
-        words = origins.pieces_of(line[1:])
-        if line.startswith("+"):
-            added += words
-        else:
-            others.update(words)
-    return [word for word in added if word not in others]
 
 
 def _first_text(arguments: Any, names: Sequence[str]) -> str | None:

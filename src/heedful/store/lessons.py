@@ -658,7 +658,7 @@ def clear(db: Db, scope: Scope) -> int:
     # Rows of other tables follow by cascades.
     tables = "dream link exposure outcome climb trial taught episode span trace event"
     tables += " precondition blame loss precondition_test replayed session_mark remark"
-    tables += " reminder"
+    tables += " reminder substitution repair"
     for table in tables.split():
         db.delete(table, key_of(scope))
     # Tasks that practice solved are learnt again. `on_passed` is still called.

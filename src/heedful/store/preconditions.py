@@ -21,7 +21,8 @@ from heedful.lessons.action import (
     KnownFailure,
     action,
 )
-from heedful.lessons.lesson import Scope, digest_of, source_of
+from heedful.lessons.contracts import CONTRACT_FIXES
+from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     Precondition,
@@ -44,7 +45,7 @@ from heedful.lessons.reliability import (
 from heedful.lessons.shipped_tests import SHIPPED_TESTS
 from heedful.lessons.signature import signature
 from heedful.redact import redact
-from heedful.store import aging, exposures, user_rules
+from heedful.store import aging, exposures, substitutions, user_rules
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
@@ -73,6 +74,7 @@ def record_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> No
     # Also those of earlier steps: the lesson about one may have given way to another.
     _write_blames(db, scope, source, steps)
     _write_losses(db, scope, source, steps)
+    substitutions.record(db, scope, source, steps)
 
 
 def _replay_steps(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
@@ -191,24 +193,18 @@ def history_of(
     *,
     session: str = "",
     folder: str = "",
+    trust: Mapping[str, Trust] = {},
 ) -> ActionHistory:
     """Return the failures that a call surely has, because of what it takes for granted.
 
     The surest come first. In a `session`, what passed or was told there is left out. If
     the lesson about a failure waits in quarantine, its error and its fix are left out.
+    `trust` is that of the memory; it decides which substitutions may be told.
     """
     fields = arguments_of(arguments)
-    surroundings = Surroundings(folder)
-    if session:
-        surroundings = surroundings_of(db, scope, session, fields, folder=folder)
-    preconditions = preconditions_of(tool, fields, surroundings)
-    if session:
-        quiet = _quiet_digests(db, scope, session, preconditions)
-        preconditions = tuple(p for p in preconditions if p.digest not in quiet)
-
-    # What only this session taught is no news to it.
     source = storable(source_of(session)) if session else ""
-    sure = _find_sure(db, scope, preconditions, source)[:MAX_ANNOUNCED_FAILURES]
+    sure = _find_failures(db, scope, tool, fields, session=session, folder=folder)
+    sure = sure[:MAX_ANNOUNCED_FAILURES]
     blames = {}
     if sure:
         digests = _json(failure.precondition.digest for failure in sure)
@@ -222,6 +218,20 @@ def history_of(
         blame = blames.get(failure.precondition.digest)
         announced, waits = _known_failure(db, scope, failure, blame)
         waiting |= waits
+        if announced is not None and not announced.fix:
+            worked = substitutions.find(
+                db,
+                scope,
+                [failure.precondition],
+                (tool, fields),
+                folder=folder,
+                trust=trust,
+                source=source,
+            )
+            fix = CONTRACT_FIXES.get(failure.precondition.template, "")
+            if worked:
+                fix = worked[0].text
+            announced = replace(announced, fix=fix)
         # The same fix is told once.
         if announced is not None and announced.fix not in fixes:
             failures.append(announced)
@@ -252,6 +262,47 @@ class _SureFailure:
     precondition: Precondition
     track: Track
     bound: float
+
+
+def sure_failures(
+    db: Db,
+    scope: Scope,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    session: str,
+    folder: str,
+) -> list[tuple[Precondition, Track, float]]:
+    """Return what surely makes a call fail: its track, and how surely it does."""
+    failures = _find_failures(
+        db, scope, tool, arguments, session=session, folder=folder
+    )
+    return [
+        (failure.precondition, failure.track, failure.bound) for failure in failures
+    ]
+
+
+def _find_failures(
+    db: Db,
+    scope: Scope,
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    session: str,
+    folder: str,
+) -> list[_SureFailure]:
+    """Return the failures that a call surely has, but not those a session knows of."""
+    surroundings = Surroundings(folder)
+    if session:
+        surroundings = surroundings_of(db, scope, session, arguments, folder=folder)
+    preconditions = preconditions_of(tool, arguments, surroundings)
+    if session:
+        quiet = _quiet_digests(db, scope, session, preconditions)
+        preconditions = tuple(p for p in preconditions if p.digest not in quiet)
+
+    # What only this session taught is no news to it.
+    source = storable(source_of(session)) if session else ""
+    return _find_sure(db, scope, preconditions, source)
 
 
 def _find_sure(

@@ -419,11 +419,13 @@ def _forget_sources(
     examples = db.run("delete_examples", values).fetchall()
     key = {"tenant": values["tenant"], "project": values["project"]}
     for source in sources:
-        for table in ("blame", "loss", "replayed", "remark"):
+        tables = ("blame", "loss", "replayed", "remark", "substitution", "repair")
+        for table in tables:
             db.delete(table, {**key, "source": source})
         if source.startswith(CHANGE_SOURCE_PREFIX):
             change = source.removeprefix(CHANGE_SOURCE_PREFIX)
             db.delete("remark", {**key, "change": change})
+    _forget_substitutions(db, key, sources)
     for statement in ("delete_origins", "delete_lineage", "forget_record"):
         db.send(statement, values)
 
@@ -446,6 +448,14 @@ def _forget_sources(
         sightings=sum(sightings.values()),
         lesson_ids=tuple(deleted_ids[:MAX_REVOKED_NAMES]),
     )
+
+
+def _forget_substitutions(db: Db, key: Plain, sources: Sequence[str]) -> None:
+    """Delete the substitutions that rest on words of these sources."""
+    for row in db.select("digest, source, sources", "substitution", key):
+        if not set(sources).isdisjoint(json.loads(row["sources"])):
+            row_key = {"digest": row["digest"], "source": row["source"]}
+            db.delete("substitution", {**key, **row_key})
 
 
 def _keep_lesson(db: Db, values: Plain) -> bool:

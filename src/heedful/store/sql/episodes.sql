@@ -155,6 +155,37 @@ join precondition p on p.tenant = g.tenant and p.project = g.project and p.diges
 where p.passed = 0
 order by g.calls desc, g.sessions desc, p.digest limit :limit;
 
+-- name: substitutions
+-- What worked in the place of these preconditions, but not what only :source knows.
+select digest, source, lesson_id, argument, old, new, sources, passed from substitution
+where tenant = :tenant and project = :project and digest in (select value from json_each(:digests)) and source <> :source
+order by passed, source, digest;
+
+-- name: substitute
+-- A longer record of the same run replaces it.
+insert into substitution (tenant, project, digest, source, lesson_id, argument, old, new, sources, passed)
+values (:tenant, :project, :digest, :source, :lesson_id, :argument, :old, :new, :sources, :passed)
+on conflict (tenant, project, digest, source) do update set
+  lesson_id = coalesce(excluded.lesson_id, substitution.lesson_id), argument = excluded.argument,
+  old = excluded.old, new = excluded.new, sources = excluded.sources, passed = excluded.passed;
+
+-- name: offer_repair
+insert into repair (tenant, project, source, call, digest, change, action, outcome, at)
+values (:tenant, :project, :source, :call, :digest, :change, :action, 'offered', :at)
+on conflict (tenant, project, source, call) do nothing;
+
+-- name: settle_repair
+-- Only the call that was repaired counts, and its first result.
+update repair set outcome = :outcome, at = :at
+where tenant = :tenant and project = :project and source = :source and call = :call and action = :action
+  and outcome = 'offered';
+
+-- name: repairs_of
+-- When a substitution last repaired a call that then passed or failed.
+select change, outcome, max(at) as at, count(*) as n from repair
+where tenant = :tenant and project = :project and change in (select value from json_each(:changes))
+group by change, outcome;
+
 -- name: read_marks
 select mark from session_mark
 where tenant = :tenant and project = :project and session = :session and mark in (select value from json_each(:marks));

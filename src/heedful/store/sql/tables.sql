@@ -468,6 +468,41 @@ create table loss (
 create index loss_at on loss (tenant, project, at);
 create index loss_source on loss (tenant, project, source);
 
+-- What worked in the place of what a call took for granted: in an `argument`, the words `old` gave way to the words `new`
+-- (JSON), last at the time `passed`. `source` names the run, `sources` (JSON) are those of the words, and the lesson is
+-- about the failure. Without an argument, the digest is that of a contract of tools that the run broke.
+create table substitution (
+  tenant text not null,
+  project text not null,
+  digest text not null,
+  source text not null,
+  lesson_id integer references lesson (id) on delete cascade,
+  argument text not null,
+  old text not null,
+  new text not null,
+  sources text not null,
+  passed real not null,
+  primary key (tenant, project, digest, source)
+) without rowid;
+create index substitution_lesson on substitution (lesson_id);
+create index substitution_source on substitution (tenant, project, source);
+
+-- The calls that were repaired before they were made: `change` is the digest of the substitution, and `outcome` is
+-- 'offered', 'passed' or 'failed'. `source` names the run.
+create table repair (
+  tenant text not null,
+  project text not null,
+  source text not null,
+  call text not null,
+  digest text not null,
+  change text not null,
+  action text not null,
+  outcome text not null,
+  at real not null,
+  primary key (tenant, project, source, call)
+) without rowid;
+create index repair_change on repair (tenant, project, change);
+
 -- How often calls failed again whose preconditions had a like record, a `form` (JSON): of so many that were `tested` by
 -- sessions that had ended, so many `held`.
 create table precondition_test (

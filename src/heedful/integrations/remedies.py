@@ -1,0 +1,221 @@
+"""What an agent is told after a call failed: one line, the first that applies.
+
+The contract of the tool, what worked in the place of such a call before, the nearest
+path that exists, or the fix of a lesson about the very same error. An agent has just
+read the error, so nothing is told that only repeats it, or that came with the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.contracts import (
+    ABSENT_CONTRACT,
+    Contract,
+    find_contract,
+)
+from heedful.lessons.lesson import Scope
+from heedful.lessons.patterns import Seen
+from heedful.lessons.preconditions import arguments_of, path_of
+from heedful.lessons.signature import signature
+from heedful.memory.memory import Memory
+from heedful.memory.nearest import nearest_path
+from heedful.sanitize import sanitize
+from heedful.store import patterns
+from heedful.store.connection import Db
+from heedful.store.repairs import FailureKnowledge, JudgedCall, knowledge_of
+from heedful.traces.error_lines import is_of_work, named_errors
+
+if TYPE_CHECKING:
+    from heedful.integrations.host import HostRun
+
+# Templates whose first word is a path, in a command or in an argument.
+_PATH_TEMPLATES = frozenset({"path", "options"})
+# The files that an edit of a lesson changes.
+_MENDED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
+# Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
+_MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
+_NAMED_FILE_PATTERN = re.compile(r"[\w@.-]+\.[a-zA-Z]\w{0,5}\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """A `line` that helps after a failure, and the `mark` that the session was told.
+
+    If the session was told with the call, the line is empty, and so it is if there is
+    no such line. `subjects` are what it reminds of, as `reminders.remind` takes it.
+    """
+
+    line: str = ""
+    mark: str = ""
+    is_told: bool = False
+    subjects: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def silence(self) -> str:
+        """Why nothing is said, if nothing is."""
+        return "it was told with the call" if self.is_told else ""
+
+
+@dataclass(eq=False, kw_only=True)
+class FailureInquiry:
+    """A failed call of a run, and what memory knows about it.
+
+    `given` are the arguments of the call as the host gave them, None if it did not.
+    """
+
+    run: HostRun
+    memory: Memory
+    tool: str
+    error: str
+    call: str
+    given: Mapping[str, Any] | str | None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    async def find_remedy(self) -> Remedy:
+        """Return the first line that applies: contract, substitution or path."""
+        self.arguments = arguments_of(await self._read_arguments())
+        errors = await asyncio.to_thread(lambda: self.errors)
+        contract = find_contract(self.arguments, self.error, errors)
+        knowledge = await self._read_knowledge(contract)
+        mark = f"told {contract.name}" if contract else ""
+        if knowledge.is_told or mark in knowledge.marks:
+            return Remedy(is_told=True)
+        # What a tool demands is told when a second session has not kept it.
+        if not knowledge.is_broken_again:
+            contract = None
+
+        is_general = contract is None or contract.about == "command"
+        if contract is not None and not is_general and contract != ABSENT_CONTRACT:
+            return Remedy(line=f"heedful: {contract.text}", mark=mark)
+        # What worked in a command of this project says more than what all shells do.
+        substitution = knowledge.substitution
+        if substitution is not None:
+            text = " ".join(sanitize(substitution.text).split())
+            # Without a lesson, a reminder is about what the call took for granted.
+            subject = "" if substitution.lesson else substitution.digest
+            return Remedy(
+                line=f"heedful: {text}.",
+                mark=f"told {substitution.digest}",
+                subjects={substitution.lesson: subject},
+            )
+        path = await asyncio.to_thread(self._find_path, knowledge)
+        if path:
+            return Remedy(line=f"heedful: there is `{path}` in this repository.")
+        if contract is not None:
+            return Remedy(line=f"heedful: {contract.text}", mark=mark)
+        return Remedy()
+
+    async def _read_arguments(self) -> Mapping[str, Any] | str:
+        """Return the arguments of the call, from the store if they were not given."""
+        if self.given is not None or not self.call:
+            return self.given or {}
+        session = self.run.id
+
+        def read(db: Db, scope: Scope) -> Any:
+            row = db.one("call_of", scope, session=session, call=self.call)
+            return json.loads(row["record"])["arguments"] if row is not None else {}
+
+        return await self.memory.store.read(self.memory.scope, read) or {}
+
+    @cached_property
+    def errors(self) -> list[str]:
+        """The lines that name the errors of the call."""
+        return named_errors(self.error, self.arguments)
+
+    async def _read_knowledge(self, contract: Contract | None) -> FailureKnowledge:
+        """Return what the store knows about the failure."""
+        failed_call = JudgedCall(
+            tool=self.tool,
+            arguments=self.arguments,
+            errors=self.errors,
+            session=self.run.id,
+            folder=self.run.host.root,
+        )
+        contract_name = contract.name if contract else ""
+        trust = self.memory.trust
+
+        def read_knowledge(db: Db, scope: Scope) -> FailureKnowledge:
+            return knowledge_of(
+                db, scope, failed_call, trust=trust, contract=contract_name
+            )
+
+        return await self.memory.store.read(self.memory.scope, read_knowledge)
+
+    def _find_path(self, knowledge: FailureKnowledge) -> str:
+        """Return the nearest existing path, if an absent one is to blame."""
+        if not any(map(ABSENT_CONTRACT.is_broken, self.errors)):
+            return ""
+        paths = [path_of(self.arguments)]
+        paths += [
+            precondition.words[0]
+            for precondition in knowledge.blamed
+            if precondition.template in _PATH_TEMPLATES
+        ]
+        for path in filter(None, paths):
+            nearest = nearest_path(self.run.host.root, path)
+            if nearest:
+                return nearest
+        return ""
+
+    async def find_lesson(self) -> tuple[Seen, dict[int, str]]:
+        """Return the lesson about this very error that has a fix, by its id.
+
+        A lesson about another error that stands somewhere in the same output is none.
+        """
+        lines = [(line, signature(self.tool, line)) for line in self.errors]
+        seen = await self.memory.store.read(
+            self.memory.scope, patterns.find, lines[0][1], lines
+        )
+        for lesson in seen.lessons:
+            if not lesson.get("entry"):
+                text = self._cut(lesson)
+                if text:
+                    return seen, {lesson["id"]: text}
+        return seen, {}
+
+    def _cut(self, lesson: Mapping[str, Any]) -> str:
+        """Return of a lesson what helps after this failure; "" if nothing does.
+
+        An edit helps only in a file that the failure names, or after the very same
+        message about another one.
+        """
+        text = lesson["text"]
+        wrong, heading, fix = text.partition(f"\n{MEND_HEADING}\n")
+        if not heading:
+            # A rule, or the words of a person, say more than the error.
+            is_error = " failed with “" in text
+            return "" if is_error else text
+
+        edited = _MENDED_FILE_PATTERN.findall(fix)
+        path = path_of(self.arguments)
+        if edited or is_of_work(self.errors[0]):
+            names = {name.rpartition("/")[2] for name in edited}
+            failure = " ".join([*self.errors, path])
+            is_named = not names.isdisjoint(_NAMED_FILE_PATTERN.findall(failure))
+            messages = {_bare_message(error) for error in self.errors}
+            message = _bare_message(_quoted_error(wrong))
+            if not is_named and message not in messages:
+                return ""
+        elif path and path.rpartition("/")[2] not in text:
+            return ""
+        heading_words = f"{MEND_HEADING[0].lower()}{MEND_HEADING[1:]}"
+        return f"“{_quoted_error(wrong)}”: {heading_words}\n{fix}"
+
+
+def _quoted_error(text: str) -> str:
+    """Return the error in the first part of a lesson."""
+    _, quote, error = text.partition(" failed with “")
+    return error.partition("”")[0] if quote else text
+
+
+def _bare_message(error: str) -> str:
+    """Return an error without its place and its numbers."""
+    return re.sub(r"\d+", "#", _MESSAGE_PLACE_PATTERN.sub("", error)).strip()

@@ -1,0 +1,237 @@
+"""Store what worked in the place of what a call took for granted, and repairs by it.
+
+A substitution counts once a session. It is told if a session that is trusted knows it,
+or if somebody released the lesson about the failure; it repairs calls only if two
+trusted sessions know it. It rests after a call with it failed, until one passes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.lesson import Scope, Trust, digest_of
+from heedful.lessons.preconditions import (
+    Precondition,
+    Surroundings,
+    preconditions_of,
+)
+from heedful.lessons.substitution import Substitution
+from heedful.lessons.trust import QUARANTINE_TRUST, lowest_trust, source_trust
+from heedful.store import quarantine
+from heedful.store.connection import Db, Row, key_of, storable
+
+if TYPE_CHECKING:  # a hook process starts for each event
+    from heedful.lessons.reliability import Step
+
+# A session may have at most this many: the last ones count.
+MAX_SESSION_SUBSTITUTIONS = 200
+# How many substitutions of a call are looked at, the best first.
+MAX_TRIED_SUBSTITUTIONS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSubstitution:
+    """A substitution for a call, and how often it worked.
+
+    `arguments` are those of the call with it, and `digest` is that of the precondition
+    that gives way. It passed in so many `sessions`, of which the sources of `trusted`
+    are the user's own. `lesson` is the id of the lesson about the failure, 0 if there
+    is none that may be told.
+    """
+
+    substitution: Substitution
+    arguments: Mapping[str, Any]
+    digest: str
+    sessions: int
+    trusted: int
+    lesson: int = 0
+
+    @property
+    def text(self) -> str:
+        """The substitution in words."""
+        times = "once" if self.sessions == 1 else f"in {self.sessions} sessions"
+        return f"{self.substitution} worked {times}"
+
+
+@dataclass(slots=True)
+class _Count:
+    """In which sessions a substitution passed, and the lessons about the failures."""
+
+    digest: str
+    sessions: set[str] = field(default_factory=set)
+    trusted: set[str] = field(default_factory=set)
+    lessons: set[int] = field(default_factory=set)
+    passed: float = 0.0
+
+
+def contract_digest(name: str) -> str:
+    """Return the digest under which the runs that broke a contract are recorded."""
+    return digest_of("contract", name)
+
+
+def record(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
+    """Record what worked in the place of steps of one run that `source` names.
+
+    Also records the contracts of tools that the run broke.
+    """
+    now = time.time()
+    for contract in sorted({step.contract for step in steps} - {""}):
+        values = {
+            **key_of(scope),
+            "digest": contract_digest(contract),
+            "source": source,
+            "lesson_id": None,
+            "argument": "",
+            "old": "[]",
+            "new": "[]",
+            "sources": "[]",
+            "passed": now,
+        }
+        db.send("substitute", values)
+
+    replaced = [step for step in steps if step.replacement is not None]
+    for step in replaced[-MAX_SESSION_SUBSTITUTIONS:]:
+        assert step.replacement is not None
+        change = step.replacement.substitution
+        for precondition in step.replacement.preconditions:
+            values = {
+                **key_of(scope),
+                "digest": precondition.digest,
+                "source": source,
+                "lesson_id": step.lesson or None,
+                "argument": storable(change.argument),
+                "old": json.dumps([storable(word) for word in change.old]),
+                "new": json.dumps([storable(word) for word in change.new]),
+                "sources": json.dumps(sorted(step.replacement.sources)),
+                "passed": min(step.at or now, now),
+            }
+            db.send("substitute", values)
+
+
+def find(
+    db: Db,
+    scope: Scope,
+    preconditions: Sequence[Precondition],
+    call: tuple[str, Mapping[str, Any]],
+    *,
+    folder: str,
+    trust: Mapping[str, Trust],
+    source: str = "",
+) -> tuple[KnownSubstitution, ...]:
+    """Return what worked in the place of preconditions of a call, the best first.
+
+    The call is a tool with its arguments, in the repository in `folder`. `trust` is
+    that of the memory, to which the statements of the scope are added. What only the
+    run that `source` names knows is left out.
+    """
+    digests = json.dumps([precondition.digest for precondition in preconditions])
+    rows = db.all("substitutions", scope, digests=digests, source=source)
+    if not rows:
+        return ()
+
+    stated = {**trust, **quarantine.statements(db, scope)}
+    counts = dict[Substitution, _Count]()
+    for row in rows:
+        count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
+        count.sessions.add(row["source"])
+        count.passed = max(count.passed, row["passed"])
+        if row["lesson_id"]:
+            count.lessons.add(row["lesson_id"])
+        levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
+        if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
+            count.trusted.add(row["source"])
+
+    resting = _find_resting(db, scope, counts)
+    ranked = sorted(
+        counts.items(),
+        key=lambda item: (len(item[1].trusted), len(item[1].sessions), item[1].passed),
+        reverse=True,
+    )
+    worked = list[KnownSubstitution]()
+    for change, count in ranked[:MAX_TRIED_SUBSTITUTIONS]:
+        repaired = change.apply(call[1], folder)
+        if repaired is None or change in resting:
+            continue
+        lesson = _find_released(db, scope, count.lessons, change)
+        if not count.trusted and not lesson:
+            continue
+        if _fails_now(db, scope, call, repaired, folder=folder):
+            continue
+        worked.append(
+            KnownSubstitution(
+                substitution=change,
+                arguments=repaired,
+                digest=count.digest,
+                sessions=len(count.sessions),
+                trusted=len(count.trusted),
+                lesson=lesson,
+            )
+        )
+    return tuple(worked)
+
+
+def _substitution_of(row: Row) -> Substitution:
+    old = tuple(json.loads(row["old"]))
+    new = tuple(json.loads(row["new"]))
+    return Substitution(row["argument"], old, new)
+
+
+def change_digest(change: Substitution) -> str:
+    """Return the digest under which the repairs by a substitution are counted."""
+    words = ["\x1f".join(change.old), "\x1f".join(change.new)]
+    return digest_of("substitution", "\0".join([change.argument, *words]))
+
+
+def _find_resting(
+    db: Db, scope: Scope, counts: Mapping[Substitution, _Count]
+) -> set[Substitution]:
+    """Return the substitutions whose last repair failed and that did not pass since."""
+    by_digest = {change_digest(change): change for change in counts}
+    failed = dict[Substitution, float]()
+    passed = {change: count.passed for change, count in counts.items()}
+    for row in db.all("repairs_of", scope, changes=json.dumps(list(by_digest))):
+        change = by_digest[row["change"]]
+        if row["outcome"] == "failed":
+            failed[change] = row["at"]
+        elif row["outcome"] == "passed":
+            passed[change] = max(passed[change], row["at"])
+    return {change for change, at in failed.items() if at >= passed[change]}
+
+
+def _find_released(
+    db: Db, scope: Scope, lessons: set[int], change: Substitution
+) -> int:
+    """Return a lesson that has the new words in its fix and waits for no ruling.
+
+    It is 0 if there is none: a lesson about the failure alone vouches for no remedy.
+    """
+    for lesson in sorted(lessons):
+        for row in db.all("lesson_and_rules", scope, id=lesson):
+            _, heading, fix = row["text"].partition(f"\n{MEND_HEADING}\n")
+            has_words = bool(heading) and all(word in fix for word in change.new)
+            if row["own"] and not row["entry"] and has_words:
+                return int(row["id"])
+    return 0
+
+
+def _fails_now(
+    db: Db,
+    scope: Scope,
+    call: tuple[str, Mapping[str, Any]],
+    repaired: Mapping[str, Any],
+    *,
+    folder: str,
+) -> bool:
+    """Return whether something that only the repaired call needs failed last."""
+    tool, arguments = call
+    surroundings = Surroundings(folder)
+    needs = preconditions_of(tool, arguments, surroundings)
+    new_needs = preconditions_of(tool, repaired, surroundings)
+    digests = json.dumps([need.digest for need in new_needs if need not in needs])
+    rows = db.all("tracks", scope, digests=digests, source="")
+    return any(row["failed"] and not row["since"] for row in rows)

@@ -1,0 +1,232 @@
+"""What an agent is told after a call failed: one line, the first that applies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.integrations.hooks import Reply, reply, work
+from heedful.integrations.host import Host
+from heedful.memory import nearest
+from heedful.memory.memory import Memory
+from tests.trusted import OWN
+
+TRUST: Any = OWN
+ABSENT = "File does not exist."
+UNREAD = "File has not been read yet. Read it first before writing to it."
+FROZEN = "unknown option '--frozen'"
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture
+def memory(store: Any) -> Memory:
+    return Memory(store, trust=TRUST, holdout=0.0)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with two files; a search in it takes the time that it needs."""
+    monkeypatch.setattr(nearest, "MAX_SEARCH_SECONDS", 60.0)
+    for path in ("cmd/setup.go", "docs/guide.md"):
+        place = tmp_path / "r" / path
+        place.parent.mkdir(parents=True)
+        place.touch()
+    return tmp_path / "r"
+
+
+class Session:
+    """A session of an agent, as its hooks see it."""
+
+    def __init__(self, memory: Memory, id: str, root: Path) -> None:
+        self.host = Host(memory=memory, strict=True, root=str(root))
+        self.id = id
+        self.calls = 0
+
+    async def send(self, event: str, **fields: Any) -> str:
+        """Hand over an event; return what the agent is shown."""
+        data = {"session_id": self.id, "hook_event_name": event, **fields}
+        answer: Reply = await reply(event, json.loads(json.dumps(data)), self.host)
+        if answer.work:
+            await work(self.host, answer.session, answer.work)
+        output: Mapping[str, Any] = (answer.answer or {}).get("hookSpecificOutput", {})
+        return str(output.get("additionalContext", ""))
+
+    async def call(self, tool: str, arguments: Any, error: str = "") -> tuple[str, str]:
+        """Make a call; return what is shown before and after it."""
+        if isinstance(arguments, str):
+            arguments = {"command": arguments}
+        self.calls += 1
+        call = {
+            "tool_name": tool,
+            "tool_input": arguments,
+            "tool_use_id": f"c{self.calls}",
+        }
+        before = await self.send("PreToolUse", **call)
+        if error:
+            after = await self.send("PostToolUseFailure", **call, error=error)
+        else:
+            after = await self.send("PostToolUse", **call, tool_response={"text": "ok"})
+        return before, after
+
+    async def end(self) -> None:
+        await self.send("SessionEnd")
+
+
+def read(root: Path, path: str) -> dict[str, str]:
+    return {"file_path": f"{root}/{path}"}
+
+
+async def test_the_contract_of_a_tool_is_told_to_the_second_session_once(
+    memory: Memory, root: Path
+) -> None:
+    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
+    error = "Found 2 matches of the string to replace, but replace_all is false."
+    first = Session(memory, "zero", root)
+    assert (await first.call("Edit", edit, error))[1] == ""
+    assert (await first.call("Edit", edit, error))[1] == ""
+    await first.end()
+    session = Session(memory, "one", root)
+    _, after = await session.call("Edit", edit, error)
+    assert after.startswith("heedful: Read the place again and copy old_string")
+    assert "\n" not in after
+    assert (await session.call("Edit", edit, error))[1] == ""
+
+
+async def test_what_was_told_with_the_call_is_not_told_again(
+    memory: Memory, root: Path
+) -> None:
+    session = Session(memory, "one", root)
+    for number in range(6):
+        await session.call("Read", read(root, f"{number}.go"))
+    edit = {**read(root, "cmd/setup.go"), "old_string": "a", "new_string": "b"}
+    before, after = await session.call("Edit", edit, UNREAD)
+    assert "Edit of a file that this session has not read: Read the file" in before
+    assert after == ""
+
+
+async def test_what_worked_in_its_place(memory: Memory, root: Path) -> None:
+    # It passed once, so nothing is announced.
+    await Session(memory, "zero", root).call("Bash", "npm ci --frozen")
+    await Session(memory, "zero", root).end()
+    first = Session(memory, "one", root)
+    assert await first.call("Bash", "npm ci --frozen", FROZEN) == ("", "")
+    await first.call("Bash", "npm ci")
+    await first.end()
+    second = Session(memory, "two", root)
+    before, after = await second.call("Bash", "npm ci --frozen", FROZEN)
+    assert before == ""
+    assert after == "heedful: without `--frozen` worked once."
+
+
+async def test_a_path_that_worked_in_its_place(memory: Memory, root: Path) -> None:
+    first = Session(memory, "one", root)
+    await first.call("Read", read(root, "web/carts.go"), ABSENT)
+    await first.call("Read", read(root, "shop/cart.go"))
+    await first.end()
+    second = Session(memory, "two", root)
+    before, _ = await second.call("Read", read(root, "web/carts.go"), ABSENT)
+    assert "`shop/cart.go` in place of `web/carts.go` worked once" in before
+
+
+async def test_the_nearest_existing_path(memory: Memory, root: Path) -> None:
+    session = Session(memory, "one", root)
+    _, after = await session.call("Read", read(root, "cmd/cli/setup.go"), ABSENT)
+    assert after == "heedful: there is `cmd/setup.go` in this repository."
+    error = "cat: docs/guides.md: No such file or directory"
+    _, after = await session.call("Bash", "cat docs/guides.md", error)
+    assert after == "heedful: there is `docs/guide.md` in this repository."
+
+
+async def test_a_path_like_no_other_is_to_be_looked_up(
+    memory: Memory, root: Path
+) -> None:
+    first = Session(memory, "zero", root)
+    assert (await first.call("Read", read(root, "web/lion.rs"), ABSENT))[1] == ""
+    await first.end()
+    session = Session(memory, "one", root)
+    _, after = await session.call("Read", read(root, "web/zebra.rs"), ABSENT)
+    assert after.startswith("heedful: Look for the name before you open it")
+    _, after = await session.call("Read", read(root, "web/giraffe.rs"), ABSENT)
+    assert after == ""
+
+
+async def test_a_lesson_that_repeats_the_error_is_not_told(
+    memory: Memory, root: Path
+) -> None:
+    for id in ("one", "two"):
+        session = Session(memory, id, root)
+        _, after = await session.call("Bash", "make docs", "error: no template found")
+        assert after == ""
+        await session.end()
+
+
+async def test_the_fix_of_the_very_same_error(memory: Memory, root: Path) -> None:
+    first = Session(memory, "one", root)
+    error = "Error: Cannot find module 'pads'"
+    await first.call("Bash", "npx jest shop", error)
+    await first.call("Bash", "npx jest shop --config jest.json --ci --silent x y")
+    await first.end()
+    second = Session(memory, "two", root)
+    _, after = await second.call("Bash", "npx jest web", error)
+    assert "npx jest shop --config jest.json" in after
+    assert "what put it right" in after
+
+
+async def test_an_error_elsewhere_in_the_output_is_not_the_failure(
+    memory: Memory, root: Path
+) -> None:
+    first = Session(memory, "one", root)
+    await first.call("Bash", "npx jest shop", "Error: Cannot find module 'pads'")
+    await first.call("Bash", "npx jest shop --config jest.json --ci --silent x y")
+    await first.end()
+    second = Session(memory, "two", root)
+    output = "\n".join(
+        [
+            "note: Cannot find module 'pads'",
+            *(f"building part {number}" for number in range(50)),
+            "fatal error: disk is full",
+        ]
+    )
+    assert (await second.call("Bash", "make all", output))[1] == ""
+
+
+LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil (nilerr)"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        pytest.param(
+            LINT.format(line=9).replace("setup", "clean"), True, id="same message"
+        ),
+        pytest.param("cmd/clean.go:4:1: undefined: cart", False, id="another message"),
+    ],
+)
+async def test_an_edit_helps_only_after_the_same_message(
+    memory: Memory, root: Path, error: str, is_told: bool
+) -> None:
+    first = Session(memory, "one", root)
+    await first.call("Bash", "make lint", LINT.format(line=7))
+    edit = {
+        **read(root, "cmd/setup.go"),
+        "old_string": "return nil\n",
+        "new_string": "return nil //nolint:nilerr\n",
+    }
+    await first.call("Edit", edit)
+    await first.call("Bash", "make lint")
+    await first.end()
+    _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
+    assert ("nolint:nilerr" in after) == is_told
+
+
+async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> None:
+    """The arguments are those of the call that `before` was asked about."""
+    run = Host(memory=memory, strict=True, root=str(root)).run("one")
+    await run.before("Read", read(root, "cmd/cli/setup.go"), "c1")
+    advice = await run.seen("Read", ABSENT, "c1")
+    assert "`cmd/setup.go`" in advice.text
