@@ -65,7 +65,7 @@ class _Search:
         with suppress(OSError), os.scandir(f"{self.root}/{folder}") as entries:
             for entry in entries:
                 self.entries += 1
-                if self.entries % 64 == 0 and self.is_over:
+                if self.is_over:
                     break
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.name)

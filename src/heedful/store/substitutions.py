@@ -1,7 +1,7 @@
 """Store what worked in the place of what a call took for granted, and repairs by it.
 
 A substitution counts once a session. It is told if a session that is trusted knows it,
-or if somebody released the lesson about the failure; it repairs calls only if two
+or if somebody released a lesson whose fix has its words; it repairs calls only if two
 trusted sessions know it. It rests after a call with it failed, until one passes.
 """
 
