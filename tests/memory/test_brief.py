@@ -99,6 +99,15 @@ async def test_a_line_says_what_put_it_right(memory: heedful.Memory) -> None:
     )
 
 
+async def test_a_line_says_what_worked_in_its_place(memory: heedful.Memory) -> None:
+    wrong = step("Read", {"file_path": "lint/rules.yml"}, "File does not exist.")
+    right = step("Read", {"file_path": "lint/rules.yaml"})
+    for number in range(2):
+        await learn(memory, f"s{number}", wrong, right)
+    told = "the path `lint/rules.yml` never worked; `lint/rules.yaml` in place of"
+    assert any(told in line for line in await lines_of(memory))
+
+
 async def test_a_call_against_the_brief_is_told_of_it_once_more(
     memory: heedful.Memory,
 ) -> None:

@@ -210,7 +210,7 @@ class HostRun:
         """Return the brief, and announce its lessons."""
         rules = await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
         rules = await self._aged(rules)
-        lines = await memory.store.read(memory.scope, briefs.read_brief)
+        lines = await memory.store.read(memory.scope, briefs.read_brief, memory.trust)
         texts = {line.lesson: line.text for line in lines if line.lesson}
         present = await self._aged(texts)
         holdout = memory.holdout

@@ -122,8 +122,9 @@ CONTRACTS = (
     ),
     Contract(
         name="folder of the shell",
-        error=r"\bcd\b.{0,20}: (?:no such file or directory|not a directory)"
-        r"|\bcd: .{0,200}no such file or directory",
+        # A path from the root says nothing about the folder of the shell.
+        error=r"\bcd\b(?!:? /).{0,20}: (?:no such file or directory|not a directory)"
+        r"|\bcd: (?!/).{0,200}no such file or directory(?!: /)",
         text="The shell keeps its folder from call to call: leave out the cd if you "
         "are there already, or give the path from the root.",
         about="command",

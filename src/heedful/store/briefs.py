@@ -8,17 +8,17 @@ never worked may be, since they are not those of another.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.contracts import contract_of
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Scope, Trust
 from heedful.lessons.preconditions import Precondition, describe
 from heedful.sanitize import clean
-from heedful.store import aging
+from heedful.store import aging, substitutions
 from heedful.store.connection import Db, Row
 
 # A brief has at most so many lines, and looks at so many of the newest sessions.
@@ -53,13 +53,19 @@ class BriefLine:
         return f"- {self.text} ({often}, last {day})"
 
 
-def read_brief(db: Db, scope: Scope) -> tuple[BriefLine, ...]:
-    """Return the lines of a brief, those first that save most calls."""
+def read_brief(
+    db: Db, scope: Scope, trust: Mapping[str, Trust] = {}
+) -> tuple[BriefLine, ...]:
+    """Return the lines of a brief, those first that save most calls.
+
+    `trust` is that of the memory in the sources of substitutions.
+    """
     window = db.one("brief_since", scope, sessions=BRIEF_SESSIONS)
     if window is None or not window["sessions"]:
         return ()
 
-    lines = [*_error_lines(db, scope, window), *_precondition_lines(db, scope, window)]
+    lines = list(_error_lines(db, scope, window))
+    lines += _precondition_lines(db, scope, window, trust)
     lines.sort(key=lambda line: line.calls, reverse=True)
     return tuple(lines[:MAX_BRIEF_LINES])
 
@@ -105,17 +111,32 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
     return clean(f"{first_line} What put it right: {mend}", MAX_BRIEF_LINE_CHARS)
 
 
-def _precondition_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
-    """Yield a line for each thing that calls took for granted and that never worked."""
+def _precondition_lines(
+    db: Db, scope: Scope, window: Row, trust: Mapping[str, Trust]
+) -> Iterator[BriefLine]:
+    """Yield a line for each thing that calls took for granted and that never worked.
+
+    It says what worked in its place, if that is known.
+    """
     since = {"since": window["since"], "limit": MAX_CANDIDATES}
-    for row in db.all("brief_preconditions", scope, **since):
+    rows = [
+        row
+        for row in db.all("brief_preconditions", scope, **since)
+        if row["template"] in BRIEF_TEMPLATES
+    ]
+    digests = [row["digest"] for row in rows]
+    best = substitutions.find_best(db, scope, digests, trust) if digests else {}
+    for row in rows:
         words: tuple[Any, ...] = tuple(json.loads(row["words"]))
-        if row["template"] in BRIEF_TEMPLATES:
-            name = describe(Precondition(row["template"], words))
-            yield BriefLine(
-                clean(f"{name} never worked.", MAX_BRIEF_LINE_CHARS),
-                sessions=row["sessions"],
-                of=window["sessions"],
-                calls=row["calls"],
-                failed=row["failed"],
-            )
+        name = describe(Precondition(row["template"], words))
+        text = f"{name} never worked"
+        change = best.get(row["digest"])
+        if change is not None:
+            text += f"; {change} did" if change.new else f"; {change} it did"
+        yield BriefLine(
+            clean(f"{text}.", MAX_BRIEF_LINE_CHARS),
+            sessions=row["sessions"],
+            of=window["sessions"],
+            calls=row["calls"],
+            failed=row["failed"],
+        )

@@ -129,31 +129,14 @@ def find(
     that of the memory, to which the statements of the scope are added. What only the
     run that `source` names knows is left out.
     """
-    digests = json.dumps([precondition.digest for precondition in preconditions])
-    rows = db.all("substitutions", scope, digests=digests, source=source)
-    if not rows:
+    digests = [precondition.digest for precondition in preconditions]
+    counts = _count(db, scope, digests, trust=trust, source=source)
+    if not counts:
         return ()
 
-    stated = {**trust, **quarantine.statements(db, scope)}
-    counts = dict[Substitution, _Count]()
-    for row in rows:
-        count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
-        count.sessions.add(row["source"])
-        count.passed = max(count.passed, row["passed"])
-        if row["lesson_id"]:
-            count.lessons.add(row["lesson_id"])
-        levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
-        if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
-            count.trusted.add(row["source"])
-
     resting = _find_resting(db, scope, counts)
-    ranked = sorted(
-        counts.items(),
-        key=lambda item: (len(item[1].trusted), len(item[1].sessions), item[1].passed),
-        reverse=True,
-    )
     worked = list[KnownSubstitution]()
-    for change, count in ranked[:MAX_TRIED_SUBSTITUTIONS]:
+    for change, count in _rank(counts)[:MAX_TRIED_SUBSTITUTIONS]:
         repaired = change.apply(call[1], folder)
         if repaired is None or change in resting:
             continue
@@ -173,6 +156,61 @@ def find(
             )
         )
     return tuple(worked)
+
+
+def find_best(
+    db: Db, scope: Scope, digests: Sequence[str], trust: Mapping[str, Trust]
+) -> dict[str, Substitution]:
+    """Return by the digest of a precondition what worked best in its place.
+
+    Only what a session knows that is trusted, as in `find`.
+    """
+    counts = _count(db, scope, digests, trust=trust)
+    resting = _find_resting(db, scope, counts) if counts else ()
+    best = dict[str, Substitution]()
+    for change, count in _rank(counts):
+        if count.trusted and change not in resting:
+            best.setdefault(count.digest, change)
+    return best
+
+
+def _count(
+    db: Db,
+    scope: Scope,
+    digests: Sequence[str],
+    *,
+    trust: Mapping[str, Trust],
+    source: str = "",
+) -> dict[Substitution, _Count]:
+    """Return what worked in the place of preconditions, and in which sessions."""
+    values = {"digests": json.dumps(list(digests)), "source": source}
+    rows = db.all("substitutions", scope, **values)
+    if not rows:
+        return {}
+
+    stated = {**trust, **quarantine.statements(db, scope)}
+    counts = dict[Substitution, _Count]()
+    for row in rows:
+        count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
+        count.sessions.add(row["source"])
+        count.passed = max(count.passed, row["passed"])
+        if row["lesson_id"]:
+            count.lessons.add(row["lesson_id"])
+        levels = [source_trust(name, stated) for name in json.loads(row["sources"])]
+        if not levels or lowest_trust(levels) not in QUARANTINE_TRUST:
+            count.trusted.add(row["source"])
+    return counts
+
+
+def _rank(
+    counts: Mapping[Substitution, _Count],
+) -> list[tuple[Substitution, _Count]]:
+    """Return substitutions with their counts, the best first."""
+    return sorted(
+        counts.items(),
+        key=lambda item: (len(item[1].trusted), len(item[1].sessions), item[1].passed),
+        reverse=True,
+    )
 
 
 def _substitution_of(row: Row) -> Substitution:
