@@ -224,6 +224,24 @@ async def test_an_edit_helps_only_after_the_same_message(
     assert ("nolint:nilerr" in after) == is_told
 
 
+async def test_an_edit_helps_after_a_message_with_a_path_of_the_machine(
+    memory: Memory, root: Path
+) -> None:
+    error = f"cmd/setup.go:7:3: no types in '{root}/vendor/cart/index.js' for setup"
+    first = Session(memory, "one", root)
+    await first.call("Bash", "make lint", error)
+    edit = {
+        **read(root, "lint.json"),
+        "old_string": '"types": []\n',
+        "new_string": '"types": ["cart"] for setup\n',
+    }
+    await first.call("Edit", edit)
+    await first.call("Bash", "make lint")
+    await first.end()
+    _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
+    assert '"types": ["cart"]' in after
+
+
 async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> None:
     """The arguments are those of the call that `before` was asked about."""
     run = Host(memory=memory, strict=True, root=str(root)).run("one")

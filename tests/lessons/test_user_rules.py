@@ -102,6 +102,8 @@ CALLS: list[tuple[str, dict[str, str], bool]] = [
     ("never npm", {"command": "echo 'npm install'"}, False),
     ("never npm", {"command": "cat docs/npm.md"}, False),
     ("do not use npm or yarn", {"command": "yarn add zod"}, True),
+    ("never use yarn in this repository", {"command": "yarn add zod"}, True),
+    ("never push to main in our project", {"command": "git push origin main"}, True),
     ("use uv instead of pip", {"command": "pip install x"}, True),
     ("use uv instead of pip", {"command": "uv pip install x"}, False),
     ("use uv instead of pip", {"command": "python -m pip install x"}, True),

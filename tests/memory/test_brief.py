@@ -90,7 +90,7 @@ async def test_the_costliest_come_first_and_there_are_at_most_ten(
 
 async def test_a_line_says_what_put_it_right(memory: heedful.Memory) -> None:
     broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
-    for number in range(2):
+    for number in range(3):
         await learn(memory, f"s{number}", broken, step("Bash", "npm run build"))
     lines = await lines_of(memory)
     assert any("What put it right: Bash `npm run build`" in line for line in lines)
@@ -124,7 +124,7 @@ async def test_only_a_contract_is_told_of_what_waits(store: Any) -> None:
     memory = heedful.Memory(store, holdout=0.0)
     broken = step("Bash", "npm run bundle", "npm ERR! Missing script: 'bundle'")
     steps = [edit("a.py", UNREAD), broken, step("Bash", "npm run build")]
-    for number in range(2):
+    for number in range(3):
         await learn(memory, f"s{number}", *steps)
     assert await memory.quarantine.waiting()
     lines = await lines_of(memory)

@@ -134,6 +134,25 @@ async def test_an_edit_of_an_unread_file_is_told_once_a_session(
     assert await session.call("Edit", {**EDIT, "file_path": "/r/b.py"}, UNREAD) == ""
 
 
+async def test_an_edit_of_an_unread_file_is_told_no_read_of_another_file(
+    memory: heedful.Memory,
+) -> None:
+    steps = [step("Read", read(f"/r/{number}.py")) for number in range(5)]
+    mended = [
+        step("Edit", EDIT, UNREAD),
+        step("Read", read("/r/a.py")),
+        step("Edit", EDIT),
+    ]
+    for name in ("s1", "s2"):
+        await learn(memory, name, *steps, *mended)
+    session = Session(memory, "s3")
+    for number in range(5):
+        await session.call("Read", read(f"/r/{number}.py"))
+    told = await session.call("Edit", {**EDIT, "file_path": "/r/b.py"}, UNREAD)
+    assert "Read a file before you edit it" in told
+    assert "a.py" not in told
+
+
 async def test_an_edit_of_a_read_file_is_fine_until_the_context_is_lost(
     memory: heedful.Memory,
 ) -> None:

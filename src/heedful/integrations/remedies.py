@@ -42,6 +42,7 @@ _PATH_TEMPLATES = frozenset({"path", "options"})
 _MENDED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
+_PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
 _NAMED_FILE_PATTERN = re.compile(r"[\w@.-]+\.[a-zA-Z]\w{0,5}\b")
 
 
@@ -217,5 +218,9 @@ def _quoted_error(text: str) -> str:
 
 
 def _bare_message(error: str) -> str:
-    """Return an error without its place and its numbers."""
-    return re.sub(r"\d+", "#", _MESSAGE_PLACE_PATTERN.sub("", error)).strip()
+    """Return an error without its place, its paths and its numbers.
+
+    A lesson names paths relative to the repository, or not at all.
+    """
+    text = _PATH_WORD_PATTERN.sub("#", _MESSAGE_PLACE_PATTERN.sub("", error))
+    return re.sub(r"\d+", "#", text).strip()

@@ -227,13 +227,21 @@ def may_limit(text: str, arguments: Mapping[str, Any] | str) -> bool:
     return any(word in text.lower() for word in words)
 
 
+_REACH_PATTERN = re.compile(
+    r"\s+(?:in|to|for|from|on)\s+(?:this|the|our|my)\s+"
+    r"(?:repository|repo|project|codebase|workspace|folder)\b",
+    re.IGNORECASE,
+)
+
+
 def limits_of(text: str) -> tuple[CallLimit, ...]:
     """Return what a rule forbids calls to do, as far as its words show it.
 
     >>> [str(limit) for limit in limits_of("use pnpm, never npm or yarn")]
     ['`npm`', '`yarn`']
     """
-    text = text[:MAX_LIMIT_TEXT_CHARS]
+    # Where a rule holds is no word of a call.
+    text = _REACH_PATTERN.sub("", text[:MAX_LIMIT_TEXT_CHARS])
     for pattern in (_ORDER_PATTERN, _WITHOUT_PATTERN):
         order = pattern.search(text)
         if order is not None:

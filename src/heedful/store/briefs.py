@@ -25,6 +25,8 @@ from heedful.store.connection import Db, Row
 MAX_BRIEF_LINES = 10
 BRIEF_SESSIONS = 40
 MAX_BRIEF_LINE_CHARS = 280
+# What put one error right twice was read as a particular of these two sessions.
+MIN_LESSON_SESSIONS = 3
 # More candidates than lines: several errors may break the same contract.
 MAX_CANDIDATES = 40
 # What a call takes for granted that an agent can be told before it makes the call.
@@ -100,7 +102,8 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
     contract = contract_of(row["text"] or row["pattern"])
     if contract:
         return contract
-    if row["state"] not in ("unverified", "verified"):
+    is_usable = row["state"] in ("unverified", "verified")
+    if not is_usable or row["sessions"] < MIN_LESSON_SESSIONS:
         return ""
 
     failure, _, mend = row["text"].partition(f"\n{MEND_HEADING}\n")

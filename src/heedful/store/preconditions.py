@@ -21,10 +21,11 @@ from heedful.lessons.action import (
     KnownFailure,
     action,
 )
-from heedful.lessons.contracts import CONTRACT_FIXES
+from heedful.lessons.contracts import CONTRACT_FIXES, contract_of
 from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
+    STATE_TEMPLATES,
     Precondition,
     Surroundings,
     arguments_of,
@@ -395,6 +396,9 @@ def _add_fix(
     fix = ""
     if rule is not None:
         fix = rule["text"]
+    elif precondition.template in STATE_TEMPLATES:
+        # The lesson tells of another file.
+        fix = contract_of(failed.what)
     elif precondition.words[0] in lesson["text"]:
         _, _, fix = lesson["text"].partition(f"\n{MEND_HEADING}\n")
     return replace(failed, fix=fix, trust=best["trust"], lesson_state=best["state"])
