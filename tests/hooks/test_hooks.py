@@ -134,9 +134,8 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
         await send_event(memory, "stop", session_id=session)
         await send_event(memory, "end", session_id=session, reason="other")
         assert await Host(memory=memory).run(session).events() == []
-    brief = "`pads` with `npx jest` never worked"
     start = await send_event(memory, "start", session_id="c")
-    assert brief in json.dumps(start.answer)
+    assert "`pads` with `npx jest` never worked" in json.dumps(start.answer)
     assert await memory.store.read(memory.scope, exposures.opportunities, "c") == []
     await run_failing_call(memory, "team/a")
     assert await memory.store.read(memory.scope, exposures.opportunities, "team") == []
@@ -151,7 +150,6 @@ async def test_a_session_begins_with_what_came_back(memory: Memory) -> None:
     await memory.remember("page", "a text of a tool", trust="tool")
     opening = json.dumps((await send_event(memory, "start", session_id="d")).answer)
     assert "for your ruling: 1;" in opening
-    assert brief in opening
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["ids of calls", "no ids of calls"])
