@@ -108,7 +108,7 @@ async def _time_lookups(path: str) -> tuple[list[float], list[float]]:
         assert await run.before("Bash", lookups.command(n), f"t{call}")
         before.append((time.perf_counter() - began) * 1e3)
         began = time.perf_counter()
-        assert await run.seen("Bash", lookups.error(n), f"t{call}")
+        await run.seen("Bash", lookups.error(n), f"t{call}")
         seen.append((time.perf_counter() - began) * 1e3)
     return before, seen
 
