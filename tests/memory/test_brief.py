@@ -10,12 +10,12 @@ import heedful
 from heedful.integrations import Host
 from heedful.lessons.contracts import READ_FIRST
 from heedful.store.briefs import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
-from heedful.traces.episode import Episode, Event
+from heedful.traces.episode import Event
+from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both
 TRUST: Any = OWN
-UNREAD = "File has not been read yet. Read it first before writing to it."
 LINT = "src/pay.py:3: error: E731 do not assign a lambda"
 
 
@@ -24,24 +24,9 @@ def memory(store: Any) -> heedful.Memory:
     return heedful.Memory(store, trust=TRUST, holdout=0.0)
 
 
-def step(tool: str, arguments: Any, error: str = "") -> list[Event]:
-    """Return a call with its result."""
-    if isinstance(arguments, str):
-        arguments = {"command": arguments}
-    call = Event("tool_call", tool=tool, arguments=arguments)
-    return [call, Event("tool_response", "" if error else "ok", tool=tool, error=error)]
-
-
 def edit(path: str, error: str = "") -> list[Event]:
     arguments = {"file_path": path, "old_string": "a", "new_string": "b"}
     return step("Edit", arguments, error)
-
-
-async def learn(memory: heedful.Memory, id: str, *steps: list[Event]) -> None:
-    """Learn a finished session."""
-    events = [event for pair in steps for event in pair]
-    episode = Episode(tuple(events), "partial", session=id)
-    await heedful.learn_session(episode, memory=memory)
 
 
 async def lines_of(memory: heedful.Memory, session: str = "new") -> list[str]:

@@ -11,33 +11,18 @@ import heedful
 from heedful.integrations import Host
 from heedful.integrations.host import HostRun
 from heedful.store import preconditions
-from heedful.traces.episode import Episode, Event
+from heedful.traces.episode import Event
+from tests.memory.agent_sessions import UNREAD, learn, step
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both
 TRUST: Any = OWN
 ABSENT = "File does not exist."
-UNREAD = "File has not been read yet. Read it first before writing to it."
 
 
 @pytest.fixture
 def memory(store: Any) -> heedful.Memory:
     return heedful.Memory(store, trust=TRUST, holdout=0.0)
-
-
-def step(tool: str, arguments: Any, error: str = "") -> list[Event]:
-    """Return a call with its result."""
-    if isinstance(arguments, str):
-        arguments = {"command": arguments}
-    call = Event("tool_call", tool=tool, arguments=arguments)
-    return [call, Event("tool_response", "" if error else "ok", tool=tool, error=error)]
-
-
-async def learn(memory: heedful.Memory, id: str, *steps: list[Event]) -> None:
-    """Learn a finished session of the repository in /r."""
-    events = [event for pair in steps for event in pair]
-    episode = Episode(tuple(events), "partial", session=id)
-    await heedful.learn_session(episode, memory=memory, root="/r")
 
 
 async def announced(memory: heedful.Memory, tool: str, arguments: Any) -> list[str]:

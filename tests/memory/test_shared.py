@@ -220,7 +220,7 @@ def test_export_and_import_lose_nothing(words, data):
         pytest.param("Use cc -I/srv/acme/include.", "/srv", id="a path after a letter"),
         pytest.param("Open C:\\Users\\ann\\a.py.", "Users", id="a drive"),
         pytest.param("Open \\\\nas\\team\\a.py.", "nas", id="a network share"),
-        pytest.param("Open ~/work/a.py.", "~", id="a short home"),
+        pytest.param("Open ~/a.py.", "~", id="a short home"),
         pytest.param("Open file:///srv/x.", "srv", id="an address of a file"),
         pytest.param(
             "{'first_name': 'Mia', 'dob': '1990-04-05'}", "1990", id="a birth"

@@ -214,7 +214,8 @@ def _changed_words(old: str, new: str, folder: str) -> Substitution | None:
         return None
     # What is only added stands behind the word before it, or before the first one.
     if start == end:
-        start, new_start = max(0, start - 1), max(0, new_start - 1)
+        start = max(0, start - 1)
+        new_start = max(0, new_start - 1)
         end = max(end, start + 1)
         new_end = max(new_end, new_start + 1)
         if old_words[start] not in new_words[new_start:new_end]:
