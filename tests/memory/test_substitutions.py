@@ -19,7 +19,8 @@ from heedful.store.repairs import (
     settle,
 )
 from heedful.store.substitutions import KnownSubstitution
-from tests.memory.test_preconditions import learn, read, step
+from tests.memory.agent_sessions import learn, step
+from tests.memory.test_preconditions import read
 from tests.trusted import OWN
 
 pytestmark = pytest.mark.both
