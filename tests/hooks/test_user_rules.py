@@ -176,6 +176,37 @@ async def test_rules_are_shown_once_more_after_compaction(memory: Memory) -> Non
     assert "for now do not run e2e tests (for this session)" in context
 
 
+@pytest.mark.parametrize("source", ["compact", "resume"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "never force push to this repository",
+        "do not copy secrets into the current project",
+        "no, use rg, not grep",
+    ],
+)
+async def test_rule_of_a_prompt_is_shown_after_whatever_follows(
+    memory: Memory, rule: str, source: str
+) -> None:
+    session = Session(memory)
+    await session.start()
+    await session.say(f"{rule}.")
+
+    text = rule.removeprefix("no, ")
+    assert text in await session.start(source)
+    assert text in await Session(memory, "two").start()
+
+
+async def test_denied_flag_is_denied_in_its_short_form(memory: Memory) -> None:
+    rule = await memory.user_rules.state("never force push", by="ann")
+    await memory.user_rules.deny(rule.id, by="ann")
+    session = Session(memory)
+
+    assert await session.run("git push -f") == ""
+    assert "never force push" in await session.run("git push --force")
+    assert "never force push" in await session.run("git push -f")
+
+
 async def test_rule_of_a_session_ends_with_it(memory: Memory) -> None:
     await say_in_session(memory, "for now do not run e2e tests")
 
@@ -191,6 +222,12 @@ async def test_rule_of_a_session_ends_with_it(memory: Memory) -> None:
             "git push",
             "git push --force origin main",
             id="option",
+        ),
+        pytest.param(
+            "never force push to this repository",
+            "git push",
+            "git push --force origin main",
+            id="flag by its name",
         ),
         pytest.param(FMT, "make fmt", "git commit -m 'add zod'", id="order"),
     ],
@@ -486,8 +523,8 @@ def wait_until(is_done: Callable[[], bool]) -> None:
 async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
     memory: Memory, agent: str
 ) -> None:
-    kept = await memory.user_rules.state("never use npm", by="ann")
-    await memory.user_rules.deny(kept.id, by="ann")
+    rule = await memory.user_rules.state("never use npm", by="ann")
+    await memory.user_rules.deny(rule.id, by="ann")
     session = Session(memory, agent=agent)
 
     async def ask(call: str) -> str:
@@ -504,6 +541,6 @@ async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
     await session.say("ok, use npm here")
     assert "deny" not in await ask("c3")
 
-    await memory.user_rules.deny(kept.id, by="ann", denies=False)
+    await memory.user_rules.deny(rule.id, by="ann", denies=False)
     session = Session(memory, id="two", agent=agent)
     assert "deny" not in await ask("c4")

@@ -39,6 +39,8 @@ def texts_of(message: str) -> list[str]:
         ("let's make sure we're using US English everywhere", None),
         ("do not edit anything under vendor/", None),
         ("- never mock the database", "never mock the database"),
+        ("never force push to this repository", None),
+        ("do not copy secrets to this repo", None),
     ],
 )
 def test_standing_order_is_a_rule(message: str, rule: str | None) -> None:
@@ -109,6 +111,28 @@ CALLS: list[tuple[str, dict[str, str], bool]] = [
     ("use uv instead of pip", {"command": "python -m pip install x"}, True),
     ("never use git push --force", {"command": "git push --force"}, True),
     ("never use git push --force", {"command": "git push"}, False),
+    ("never force push", {"command": "git push --force origin x"}, True),
+    ("never force push", {"command": "git push --force-with-lease"}, True),
+    ("never push with force", {"command": "git push origin x --force"}, True),
+    ("never push --force", {"command": "git push --force=true"}, True),
+    ("never force push to this repository", {"command": "git push --force"}, True),
+    ("do not force push to main", {"command": "git push --force x main"}, True),
+    ("do not force push to main", {"command": "git push --force x topic"}, False),
+    ("never force push", {"command": "git push"}, False),
+    ("never force push", {"command": "git push --no-force"}, False),
+    ("never force push", {"command": "git push -f"}, False),
+    ("never force push", {"command": "git stash --force"}, False),
+    ("never force push", {"command": "npm publish --force"}, False),
+    ("never run a verbose build", {"command": "make build --verbose"}, True),
+    ("never run a verbose build", {"command": "make build"}, False),
+    (
+        "never force push, use --force-with-lease",
+        {"command": "git push --force-with-lease"},
+        False,
+    ),
+    ("never push --force", {"command": "git push --force-with-lease"}, False),
+    ("never use npm", {"command": "npm --npm-path x install"}, True),
+    ("never use npm", {"command": "brew install --npm"}, False),
     ("never push to main", {"command": "git push origin main"}, True),
     ("never push to main", {"command": "git push origin topic"}, False),
     ("never commit", {"command": "git commit -m x"}, True),
@@ -180,6 +204,26 @@ def test_order_is_kept_by_an_earlier_command(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "earlier", "breaks"),
+    [
+        pytest.param("git push -f", ["git push --force"], True, id="long flag seen"),
+        pytest.param("git push -qf", ["git push --force"], True, id="several letters"),
+        pytest.param("git push -f", ["git push"], False, id="no long flag seen"),
+        pytest.param("git push -f", ["git rm --force a"], False, id="sub-command"),
+        pytest.param("git push -q", ["git push --force"], False, id="other letter"),
+        pytest.param("git push -f", None, True, id="after some calls"),
+        pytest.param("git push -q", None, False, id="after no calls"),
+    ],
+)
+@pytest.mark.parametrize("rule", ["never force push", "never git push --force"])
+def test_short_flag_is_the_long_one_that_was_seen(
+    rule: str, command: str, earlier: list[str] | None, breaks: bool
+) -> None:
+    (limit,) = limits_of(rule)
+    assert limit.breaks("Bash", {"command": command}, earlier) is breaks
+
+
+@pytest.mark.parametrize(
     "rule",
     [
         pytest.param("always use type hints", id="no words of a call"),
@@ -204,6 +248,8 @@ def test_rule_without_words_of_a_call_limits_none(rule: str) -> None:
         ("never npm", "npm failed again", False),
         ("never use git push --force", "run git status", False),
         ("never push to main", "ok, push to main", True),
+        ("never force push", "ok, push with --force now", True),
+        ("never force push", "ok, push it now", False),
         ("always run make fmt before you commit", "commit it without make fmt", True),
         ("always run make fmt before you commit", "commit the rest", False),
         ("do not touch generated files", "you can edit generated files", True),

@@ -90,9 +90,11 @@ class CallLimit:
     """What a call must not do.
 
     A "command" begins with the first of the `words`, a program or its sub-command, and
-    has the others. A "path" has all the words, and a written "text" has the first. An
-    "order" forbids a command with the first word before one that begins with `first`.
-    A command of the program `instead`, which the rule prefers, breaks no limit.
+    has the others; a word may name a long flag of the command, wherever it stands: of
+    "force push", the command `git push --force` has both words. A "path" has all the
+    words, and a written "text" has the first. An "order" forbids a command with the
+    first word before one that begins with `first`. A command of the program `instead`,
+    which the rule prefers, breaks no limit.
     """
 
     kind: LimitKind
@@ -110,13 +112,15 @@ class CallLimit:
         self,
         tool: str,
         arguments: Mapping[str, Any] | str,
-        earlier: Iterable[str] = (),
+        earlier: Iterable[str] | None = (),
         folder: str = "",
     ) -> bool:
         """Return True if a call does what is forbidden.
 
-        `earlier` are the commands of the session before it, which only an "order"
-        needs. Paths are those in the `folder` of the repository.
+        `earlier` are the commands of the session before it: one that an "order" demands
+        may be among them, and they show which long flag a short one stands for. With
+        None, return True if the call is forbidden after some of them. Paths are those
+        in the `folder` of the repository.
         """
         fields = arguments_of(arguments)
         command = command_of(fields)[:MAX_SCANNED_CHARS]
@@ -128,12 +132,14 @@ class CallLimit:
             return False
 
         commands = _commands(command)
-        places = [n for n, words in enumerate(commands) if self._fits(words)]
+        before = list[tuple[str, ...]]()
+        for line in earlier or ():
+            before += _commands(line[:MAX_SCANNED_CHARS])
+        known = None if earlier is None else before
+        places = [n for n, words in enumerate(commands) if self._fits(words, known)]
         if self.kind == "command" or not places:
             return bool(places)
-        before = [*commands[: places[0]]]
-        for line in earlier:
-            before += _commands(line[:MAX_SCANNED_CHARS])
+        before += commands[: places[0]]
         return not any(_begins(words, self.first) for words in before)
 
     def is_like(self, other: CallLimit) -> bool:
@@ -151,8 +157,12 @@ class CallLimit:
 
     def _permission_regex(self) -> str:
         """Return the pattern of a sentence that allows what is forbidden here."""
-        name = r"\b[^.!?;]*?".join(map(re.escape, self.words))
-        name = rf"(?<![\w@./-]){name}(?![\w@/-])"
+        orders = [self.words]
+        if self.kind == "command" and len(self.words) == 2:
+            # "push --force" is about a "force push", too.
+            orders.append(self.words[::-1])
+        names = [r"\b[^.!?;]*?".join(map(re.escape, words)) for words in orders]
+        name = rf"(?<![\w@./-])(?:{'|'.join(names)})(?![\w@/-])"
         if self.kind == "path":
             return rf"\b(?:{'|'.join(sorted(_CHANGE_VERBS))})\b[^.!?;]*{name}"
         if self.kind == "order":
@@ -175,18 +185,29 @@ class CallLimit:
         pattern = rf"(?<![\w@./-]){name}(?![\w@/-])"
         return re.search(pattern, message, re.IGNORECASE) is not None
 
-    def _fits(self, words: Sequence[str]) -> bool:
-        """Return True if the words of a command are those that are limited."""
-        if words[0] == self.instead:
+    def _fits(
+        self, words: Sequence[str], earlier: Sequence[Sequence[str]] | None
+    ) -> bool:
+        """Return True if the words of a command are those that are limited.
+
+        `earlier` is as in `breaks`, but has the words of each simple command.
+        """
+        is_flag = self.instead.startswith("-")
+        if words[0] == self.instead or (is_flag and self.instead in words):
             return False
-        heads = [words[0], *[word for word in words[1:] if word[:1] != "-"][:1]]
+        heads = _heads(words)
         if self.kind == "order":
             return any(_is_form(head, self.words[0]) for head in heads)
-        # "never use Docker" is about the program `docker`.
-        if self.words[0].lower() not in [head.lower() for head in heads]:
-            return False
         others = {*words, *(word.partition("=")[0] for word in words)}
-        return all(word in others for word in self.words[1:])
+        named = [
+            word
+            for word in self.words
+            if word in others or not _has_flag(words, word, earlier)
+        ]
+        # "never use Docker" is about the program `docker`.
+        if not named or named[0].lower() not in [head.lower() for head in heads]:
+            return False
+        return all(word in others for word in named[1:])
 
     def _is_in_path(self, fields: Mapping[str, Any], folder: str) -> bool:
         """Return True if an edit is about a path that has the words."""
@@ -337,6 +358,38 @@ def _commands(line: str) -> tuple[tuple[str, ...], ...]:
             words = words[1:]
         commands.append((words[0].rpartition("/")[2], *words[1:]))
     return tuple(commands)
+
+
+def _heads(words: Sequence[str]) -> list[str]:
+    """Return the program of a command, and its first word that is no flag."""
+    return [words[0], *[word for word in words[1:] if word[:1] != "-"][:1]]
+
+
+def _has_flag(
+    words: Sequence[str], name: str, earlier: Sequence[Sequence[str]] | None
+) -> bool:
+    """Return True if a command has the long flag of a name, or its short form.
+
+    A short flag is the long one with its letter if the program had that one in an
+    `earlier` command; None stands for all commands. A plain name is also that of the
+    flags that begin with it: "force" of `--force-with-lease`.
+    """
+    bare = name.lower().lstrip("-")
+    is_plain = not name.startswith("-")
+    letters = set[str]()
+    for word in words[1:]:
+        flag = word.partition("=")[0]
+        if flag == f"--{bare}" or (is_plain and word.startswith(f"--{bare}-")):
+            return True
+        if re.fullmatch("-[a-zA-Z]+", word):
+            letters.update(word[1:])
+    if len(bare) < 2 or bare[0] not in letters:
+        return False
+    if earlier is None:
+        return True
+    heads = _heads(words)
+    same = [command for command in earlier if _heads(command) == heads]
+    return any(_has_flag(command, name, ()) for command in same)
 
 
 def _begins(words: Sequence[str], first: Sequence[str]) -> bool:

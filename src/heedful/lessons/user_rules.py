@@ -120,8 +120,8 @@ _THIS_PATTERN = _pattern(r"\b(?:this|that|these|those|it|them|yet)\b")
 _FILES_PATTERN = _pattern(r"\b(?:files|folders?|director(?:y|ies)|dirs?)\b")
 # How far a rule reaches, said within it.
 _EXTENT_PATTERN = _pattern(
-    r"""\b(?:in|for|on) (?:this|the current)
- (?:session|project|repo|repository|branch|pr|task)\b|\bthis time\b"""
+    r"""\b(?:in|for|on|to|into|from) (?:this|the current)
+ (?:session|project|repo|repository|codebase|branch|pr|task)\b|\bthis time\b"""
 )
 # Words that name no tool in a choice: "use a map instead".
 _ARTICLES = frozenset("a an the it one".split())

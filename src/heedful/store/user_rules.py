@@ -136,23 +136,25 @@ def broken_by(
     for stated in rules:
         if not may_limit(stated.text, arguments):
             continue
-        # An order may have been kept before: earlier calls are read if need be.
+        # Earlier calls say more, and are read if need be.
         suspects += [
             (stated, limit)
             for limit in limits_of(stated.text)
-            if limit.breaks(tool, arguments, folder=folder)
+            if limit.breaks(tool, arguments, None, folder)
         ]
-    if not suspects or not session:
-        return tuple({stated.digest: stated for stated, _ in suspects}.values())
-
     earlier = list[str]()
-    if any(limit.kind == "order" for _, limit in suspects):
+    if session and any(
+        limit.kind == "order" or not limit.breaks(tool, arguments, folder=folder)
+        for _, limit in suspects
+    ):
         earlier = _earlier_commands(db, scope, session, call)
     key = {**key_of(scope), "session": storable(session)}
     broken = dict[str, StatedRule]()
     for stated, limit in suspects:
         mark = {**key, "mark": f"{_TOLD}{stated.digest}"}
-        is_quiet = not stated.denies and bool(db.select("1", "session_mark", mark))
+        is_quiet = False
+        if session and not stated.denies:
+            is_quiet = bool(db.select("1", "session_mark", mark))
         if not is_quiet and limit.breaks(tool, arguments, earlier, folder):
             broken[stated.digest] = stated
     return tuple(broken.values())
