@@ -242,6 +242,89 @@ async def test_an_edit_helps_after_a_message_with_a_path_of_the_machine(
     assert '"types": ["cart"]' in after
 
 
+def report(total: float) -> str:
+    """Return what pytest prints if the total is not 119."""
+    return (
+        f"E       assert {total} == 119.0\n"
+        f"FAILED tests/test_prices.py::test_gross - assert {total} == 119.0\n"
+        "1 failed in 0.04s"
+    )
+
+
+async def learn_prices(memory: Memory, root: Path) -> None:
+    """Learn a session in which an edit put a wrong total right."""
+    session = Session(memory, "one", root)
+    await session.call("Bash", "pytest -q", report(19.0))
+    edit = {
+        **read(root, "tools/prices.py"),
+        "old_string": "net * rate  # gross\n",
+        "new_string": "net * (1 + rate)  # gross\n",
+    }
+    await session.call("Edit", edit)
+    await session.call("Bash", "pytest -q")
+    await session.end()
+
+
+@pytest.mark.parametrize(
+    ("total", "is_told"),
+    [
+        pytest.param(19.0, True, id="same value"),
+        pytest.param(118.0, False, id="another value"),
+    ],
+)
+async def test_an_edit_helps_only_after_the_same_value(
+    memory: Memory, root: Path, total: float, is_told: bool
+) -> None:
+    await learn_prices(memory, root)
+    session = Session(memory, "two", root)
+    _, after = await session.call("Bash", "pytest -q", report(total))
+    assert ("net * (1 + rate)" in after) == is_told
+
+
+async def test_what_was_told_after_a_failure_is_told_once(
+    memory: Memory, root: Path
+) -> None:
+    await learn_prices(memory, root)
+    session = Session(memory, "two", root)
+    assert (await session.call("Bash", "pytest -q", report(19.0)))[1]
+    assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1] == ""
+    await session.send("SessionStart", source="compact")
+    assert (await session.call("Bash", "pytest -q tests", report(19.0)))[1]
+
+
+PADS = "Error: Cannot find module 'pads'"
+JEST = "npx jest shop --config jest.json --ci --silent x y"
+
+
+async def learn_jest(memory: Memory, root: Path, sessions: int) -> None:
+    """Learn sessions in which another command put a failure right."""
+    for number in range(sessions):
+        session = Session(memory, f"s{number}", root)
+        await session.call("Bash", "npx jest shop", PADS)
+        await session.call("Bash", JEST)
+        await session.end()
+
+
+async def test_what_was_told_with_a_prompt_is_told_once(
+    memory: Memory, root: Path
+) -> None:
+    await learn_jest(memory, root, sessions=2)
+    prompt = "Run npx jest for the shop: it cannot find the module pads."
+    session = Session(memory, "two", root)
+    assert JEST in await session.send("UserPromptSubmit", prompt=prompt)
+    assert await session.send("UserPromptSubmit", prompt=prompt) == ""
+    assert (await session.call("Bash", "npx jest web", PADS))[1] == ""
+
+
+async def test_what_the_brief_told_is_told_once(memory: Memory, root: Path) -> None:
+    await learn_jest(memory, root, sessions=3)
+    with_brief = Session(memory, "with brief", root)
+    assert JEST in await with_brief.send("SessionStart", source="startup")
+    assert (await with_brief.call("Bash", "npx jest web", PADS))[1] == ""
+    without = Session(memory, "without", root)
+    assert JEST in (await without.call("Bash", "npx jest web", PADS))[1]
+
+
 async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> None:
     """The arguments are those of the call that `before` was asked about."""
     run = Host(memory=memory, strict=True, root=str(root)).run("one")

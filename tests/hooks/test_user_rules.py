@@ -197,6 +197,16 @@ async def test_rule_of_a_prompt_is_shown_after_whatever_follows(
     assert text in await Session(memory, "two").start()
 
 
+async def test_rule_is_told_once_as_the_rule_of_the_user(memory: Memory) -> None:
+    await say_in_session(memory, "never force push to this repository")
+    await memory.remember("note", "never force push to this repository")
+    session = Session(memory, "two")
+
+    assert await session.start()
+    assert await session.say("never force push to this repository, please") == ""
+    assert await session.say("Is it right to force push to this repository?") == ""
+
+
 async def test_denied_flag_is_denied_in_its_short_form(memory: Memory) -> None:
     rule = await memory.user_rules.state("never force push", by="ann")
     await memory.user_rules.deny(rule.id, by="ann")

@@ -43,6 +43,10 @@ _MENDED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
 _PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
+_NUMBER_PATTERN = re.compile(r"\d+(?:\.\d+)?")
+_LINE_NUMBER_PATTERN = re.compile(r"(?i)\bline \d+")
+# What fails if a value is not the expected one, in the words of test programs.
+_ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
 _NAMED_FILE_PATTERN = re.compile(r"[\w@.-]+\.[a-zA-Z]\w{0,5}\b")
 
 
@@ -195,6 +199,10 @@ class FailureInquiry:
             is_error = " failed with “" in text
             return "" if is_error else text
 
+        quoted = _quoted_error(wrong)
+        values = {_asserted_values(error) for error in self.errors}
+        if _asserted_values(quoted) not in values:
+            return ""
         edited = _MENDED_FILE_PATTERN.findall(fix)
         path = path_of(self.arguments)
         if edited or is_of_work(self.errors[0]):
@@ -202,13 +210,13 @@ class FailureInquiry:
             failure = " ".join([*self.errors, path])
             is_named = not names.isdisjoint(_NAMED_FILE_PATTERN.findall(failure))
             messages = {_bare_message(error) for error in self.errors}
-            message = _bare_message(_quoted_error(wrong))
+            message = _bare_message(quoted)
             if not is_named and message not in messages:
                 return ""
         elif path and path.rpartition("/")[2] not in text:
             return ""
         heading_words = f"{MEND_HEADING[0].lower()}{MEND_HEADING[1:]}"
-        return f"“{_quoted_error(wrong)}”: {heading_words}\n{fix}"
+        return f"“{quoted}”: {heading_words}\n{fix}"
 
 
 def _quoted_error(text: str) -> str:
@@ -222,5 +230,20 @@ def _bare_message(error: str) -> str:
 
     A lesson names paths relative to the repository, or not at all.
     """
-    text = _PATH_WORD_PATTERN.sub("#", _MESSAGE_PLACE_PATTERN.sub("", error))
-    return re.sub(r"\d+", "#", text).strip()
+    return _NUMBER_PATTERN.sub("#", _without_place(error)).strip()
+
+
+def _asserted_values(error: str) -> tuple[str, ...]:
+    """Return the numbers in an error that says what was expected; else none.
+
+    An assertion that got another value fails for another reason.
+    """
+    words = _without_place(error)
+    if not _ASSERTION_PATTERN.search(words):
+        return ()
+    return tuple(_NUMBER_PATTERN.findall(_LINE_NUMBER_PATTERN.sub("", words)))
+
+
+def _without_place(error: str) -> str:
+    """Return an error without its place and its paths."""
+    return _PATH_WORD_PATTERN.sub("#", _MESSAGE_PLACE_PATTERN.sub("", error))

@@ -46,12 +46,18 @@ def breach_text(rules: Sequence[StatedRule]) -> str:
 
 
 async def rules_of_session(
-    memory: Memory, session: str, everywhere: str = "", again: bool = True
+    memory: Memory,
+    session: str,
+    everywhere: str = "",
+    *,
+    again: bool = True,
+    lessons: Sequence[int] = (),
 ) -> Sequence[StatedRule]:
     """Return the rules that hold in a session, and remember that it was shown them.
 
     `everywhere` is the database with the rules for all projects of the user, if it is
-    another one. Unless `again`, a session that was shown them gets none.
+    another one. Unless `again`, a session that was shown them gets none. The `lessons`
+    with these ids are told with them.
     """
     store = memory.store
     scope = memory.scope
@@ -63,7 +69,7 @@ async def rules_of_session(
     if user_memory is not None:
         user_rules = await user_memory.user_rules.in_force()
         texts = [stated.text for stated in user_rules if stated.reach == "all"]
-    await store.write(scope, rule_store.carry, session, texts)
+    await store.write(scope, rule_store.carry, session, texts, lessons)
     return await store.read(scope, rule_store.of_session, session)
 
 

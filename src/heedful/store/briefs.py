@@ -49,6 +49,12 @@ class BriefLine:
     failed: float
     lesson: int = 0
 
+    @property
+    def has_mend(self) -> bool:
+        """True if it has all that put the error of its lesson right."""
+        is_whole = len(self.text) < MAX_BRIEF_LINE_CHARS
+        return bool(self.lesson) and MEND_HEADING in self.text and is_whole
+
     def __str__(self) -> str:
         day = datetime.fromtimestamp(self.failed, UTC).strftime("%d %b %Y")
         often = f"{self.sessions} of {self.of} sessions, {self.calls} calls lost"

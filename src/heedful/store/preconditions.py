@@ -477,5 +477,5 @@ def _mark_passed(
 
 
 def forget_reads(db: Db, scope: Scope, session: str) -> None:
-    """Forget which files a session has read: it was resumed, or lost its context."""
+    """Forget what a session has read, and was told: it was resumed, or compacted."""
     db.send("forget_reads", {**key_of(scope), "session": storable(session)})

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from heedful.lessons.action import command_of
 from heedful.lessons.lesson import Lesson, Remembered, Scope
 from heedful.lessons.preconditions import arguments_of
-from heedful.lessons.stated_rule import REACHES, RULE_TYPES, RuleReach, StatedRule
+from heedful.lessons.stated_rule import (
+    MAX_SHOWN_RULES,
+    REACHES,
+    RULE_TYPES,
+    RuleReach,
+    StatedRule,
+)
 from heedful.redact import mask_personal, redact
 from heedful.store import exposures
 from heedful.store import lessons as lesson_store
@@ -46,6 +52,8 @@ _SAID = "said "
 _SHOWN = "shown rules"
 _ALLOWED = "allowed rule "
 _TOLD = "told rule "
+# A session that loses its context forgets the marks that begin so.
+_TOLD_LESSON = "told lesson "
 
 
 def listed(db: Db, scope: Scope) -> list[StatedRule]:
@@ -193,12 +201,37 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
 
 @holds()
 @resumable(result=None)
-def carry(db: Db, scope: Scope, session: str, texts: Sequence[str]) -> None:
+def carry(
+    db: Db,
+    scope: Scope,
+    session: str,
+    texts: Sequence[str],
+    lessons: Sequence[int] = (),
+) -> None:
     """Let rules of all projects of the user hold in a session that is shown its rules.
 
-    `texts` are those rules.
+    `texts` are those rules. The `lessons` with these ids are told with them.
     """
-    _mark(db, scope, session, [_SHOWN, *(f"{_SAID}all {text}" for text in texts)])
+    marks = [_SHOWN, *(f"{_SAID}all {text}" for text in texts)]
+    _mark(db, scope, session, [*marks, *told_marks(lessons)])
+
+
+def told_marks(lessons: Iterable[int]) -> list[str]:
+    """Return the marks of a session that was told these lessons, with what helps."""
+    return [f"{_TOLD_LESSON}{id}" for id in lessons]
+
+
+def told_lessons(
+    db: Db, scope: Scope, session: str, lessons: Sequence[int]
+) -> frozenset[int]:
+    """Return which of the lessons a session was told, or was shown as rules."""
+    marks = json.dumps(told_marks(lessons))
+    rows = db.all("read_marks", scope, session=storable(session), marks=marks)
+    ids = {int(row["mark"].removeprefix(_TOLD_LESSON)) for row in rows}
+    if is_shown(db, scope, session):
+        rules = of_session(db, scope, session)[:MAX_SHOWN_RULES]
+        ids.update(stated.id for stated in rules)
+    return frozenset(ids.intersection(lessons))
 
 
 def is_shown(db: Db, scope: Scope, session: str) -> bool:

@@ -196,7 +196,8 @@ where tenant = :tenant and project = :project and session = :session and mark >=
 
 -- name: forget_reads
 delete from session_mark
-where tenant = :tenant and project = :project and session = :session and mark >= 'read ' and mark < 'read!';
+where tenant = :tenant and project = :project and session = :session
+  and (mark >= 'read ' and mark < 'read!' or mark >= 'told lesson ' and mark < 'told lesson!');
 
 -- name: call_of
 -- The call of a result, by its id.
