@@ -20,10 +20,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
-from heedful.integrations.reminders import settle_reminders, subjects_of
+from heedful.integrations.reminders import (
+    list_failures,
+    settle_reminders,
+    subjects_of,
+)
 from heedful.integrations.user_rules import (
     breach_text,
     count_broken_rules,
+    find_unfit,
     rules_of_session,
     rules_text,
 )
@@ -69,7 +74,7 @@ MAX_MOMENT_CHARS = 9_000
 # All advice about calls in one prompt has at most this many characters.
 MAX_CALL_ADVICE_CHARS = 10_000
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
-TOLD_SILENCE = "it was told in this session"
+UNFIT_SILENCE = "it was told in this session, or goes against a rule of the user"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -229,14 +234,18 @@ class HostRun:
 
         announced = await memory.store.read(memory.scope, announce)
         ids = announced | {reminders.UNLEARNT_LESSON}
-        told_lines = [line for line in lines if line.lesson in ids]
-        told_ids = [id for id in rules if id in announced]
-        told_ids += [line.lesson for line in told_lines if line.has_mend]
-        stated = await rules_of_session(
-            memory, self.id, self.host.everywhere, lessons=told_ids
-        )
+        stated = await rules_of_session(memory, self.id, self.host.everywhere)
         rule_texts = [rule.words for rule in stated]
         rule_texts += [rules[id] for id in rules if id in announced]
+        limits = await memory.store.read(memory.scope, user_rules.limits_in, self.id)
+        told_lines = [
+            line
+            for line in lines
+            if line.lesson in ids and not user_rules.goes_against(line.text, limits)
+        ]
+        told_ids = [id for id in rules if id in announced]
+        told_ids += [line.lesson for line in told_lines if line.has_mend]
+        await self._announce((), marks=user_rules.told_marks(told_ids))
         text = opening_text(
             list(dict.fromkeys(rule_texts)), [str(line) for line in told_lines]
         )
@@ -391,9 +400,9 @@ class HostRun:
                 )
 
             seen, lessons = await failure.find_lesson()
-            if await self._read_told(memory, list(lessons)):
+            if await find_unfit(memory, self.id, lessons):
                 await self._announce((), [event])
-                return Advice(silence=TOLD_SILENCE)
+                return Advice(silence=UNFIT_SILENCE)
             marks = user_rules.told_marks(lessons)
             return await self._offer(seen, lessons, event, marks)
 
@@ -584,7 +593,7 @@ class HostRun:
             return
 
         events = await self.events()
-        failures = _list_failures(events)
+        failures = list_failures(events)
         outcomes: list[Outcome] = []
         for name, digest, shown_at in opportunities:
             later = [digests for start, digests in failures if start > shown_at]
@@ -691,8 +700,9 @@ class HostRun:
             return Advice(silence="there is no memory, or no room to show it")
 
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
-        told = await self._read_told(memory, [match.lesson_id for match in matches])
-        news = [match for match in matches if match.lesson_id not in told]
+        texts = {m.lesson_id: m.lesson or m.example.task for m in matches}
+        unfit = await find_unfit(memory, self.id, texts)
+        news = [match for match in matches if match.lesson_id not in unfit]
         chosen = ranking.choose(news, now=time.time(), advice=True)
         ids = [choice.lesson_id for choice in chosen]
         announced = await self._announce(ids, marks=user_rules.told_marks(ids))
@@ -700,8 +710,8 @@ class HostRun:
         turns = ranking.as_messages(choices)
 
         silence = ""
-        if told and not news:
-            silence = TOLD_SILENCE
+        if unfit and not news:
+            silence = UNFIT_SILENCE
         elif not choices:
             silence = matches.silence or explain_unshown(text, matches, "both", chosen)
 
@@ -709,16 +719,6 @@ class HostRun:
             text=ranking.as_text(turns, secrets.randbits(64), choices),
             examples=turns,
             silence=silence or ("" if choices else WITHHELD_SILENCE),
-        )
-
-    async def _read_told(
-        self, memory: Memory, lessons: Sequence[int]
-    ) -> frozenset[int]:
-        """Return which of the lessons this session was told with what helps."""
-        if not lessons:
-            return frozenset()
-        return await memory.store.read(
-            memory.scope, user_rules.told_lessons, self.id, lessons
         )
 
     async def _offer(
@@ -774,7 +774,7 @@ class HostRun:
         """
         memory = self.host.own_memory
         rows = [episodes.event_row(event) for event in events]
-        if memory is None or not (lessons or rows):
+        if memory is None or not (lessons or rows or marks):
             return frozenset()
 
         too_late = False
@@ -881,28 +881,6 @@ def _record_events(
         share=share,
         at=time.time(),
     )
-
-
-def _list_failures(
-    events: Sequence[Mapping[str, Any]],
-) -> list[tuple[float, frozenset[str]]]:
-    """Return the failures: when the call began, and the digests of its error."""
-    started_at: dict[str, float] = {}
-    arguments: dict[str, Any] = {}
-    failures: list[tuple[float, frozenset[str]]] = []
-    for event in events:
-        # A result without an id belongs to the last call of the tool.
-        call = event["call"] or f"of {event['tool']}"
-
-        if event["type"] == "tool_call":
-            started_at[call] = event["at"]
-            arguments[call] = event["arguments"]
-        elif event["error"]:
-            start = started_at.get(call, event["at"])
-            digests = episodes.error_digests(event, arguments.get(call))
-            failures.append((start, digests))
-
-    return failures
 
 
 def _plain_data(value: Any) -> Any:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import MEND_HEADING
+from heedful.lessons.call_limits import EDITED_FILE_PATTERN
 from heedful.lessons.contracts import (
     ABSENT_CONTRACT,
     Contract,
@@ -38,13 +39,11 @@ if TYPE_CHECKING:
 
 # Templates whose first word is a path, in a command or in an argument.
 _PATH_TEMPLATES = frozenset({"path", "options"})
-# The files that an edit of a lesson changes.
-_MENDED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
 # Where a compiler or a linter found an error: "cmd/setup.go:221:3:".
 _MESSAGE_PLACE_PATTERN = re.compile(r"^\S+?[:(]\d+(?:[:,]\d+)?\)?:?\s+")
 _PATH_WORD_PATTERN = re.compile(r"[^\s\'\"`]*/[^\s\'\"`]*")
-_NUMBER_PATTERN = re.compile(r"\d+(?:\.\d+)?")
-_LINE_NUMBER_PATTERN = re.compile(r"(?i)\bline \d+")
+_MEASURE_PATTERN = re.compile(r"\d+(?:\.\d+)?")
+_LINE_OF_FILE_PATTERN = re.compile(r"(?i)\bline \d+")
 # What fails if a value is not the expected one, in the words of test programs.
 _ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
 _NAMED_FILE_PATTERN = re.compile(r"[\w@.-]+\.[a-zA-Z]\w{0,5}\b")
@@ -203,7 +202,7 @@ class FailureInquiry:
         values = {_asserted_values(error) for error in self.errors}
         if _asserted_values(quoted) not in values:
             return ""
-        edited = _MENDED_FILE_PATTERN.findall(fix)
+        edited = EDITED_FILE_PATTERN.findall(fix)
         path = path_of(self.arguments)
         if edited or is_of_work(self.errors[0]):
             names = {name.rpartition("/")[2] for name in edited}
@@ -230,7 +229,7 @@ def _bare_message(error: str) -> str:
 
     A lesson names paths relative to the repository, or not at all.
     """
-    return _NUMBER_PATTERN.sub("#", _without_place(error)).strip()
+    return _MEASURE_PATTERN.sub("#", _without_place(error)).strip()
 
 
 def _asserted_values(error: str) -> tuple[str, ...]:
@@ -241,7 +240,7 @@ def _asserted_values(error: str) -> tuple[str, ...]:
     words = _without_place(error)
     if not _ASSERTION_PATTERN.search(words):
         return ()
-    return tuple(_NUMBER_PATTERN.findall(_LINE_NUMBER_PATTERN.sub("", words)))
+    return tuple(_MEASURE_PATTERN.findall(_LINE_OF_FILE_PATTERN.sub("", words)))
 
 
 def _without_place(error: str) -> str:

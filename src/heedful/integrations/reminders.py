@@ -111,6 +111,26 @@ def _failed_calls(events: Events, folder: str) -> list[FailedCall]:
     return failed
 
 
+def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
+    """Return the failures: when the call began, and the digests of its error."""
+    started_at: dict[str, float] = {}
+    arguments: dict[str, Any] = {}
+    failures: list[tuple[float, frozenset[str]]] = []
+    for event in events:
+        # A result without an id belongs to the last call of the tool.
+        call = event["call"] or f"of {event['tool']}"
+
+        if event["type"] == "tool_call":
+            started_at[call] = event["at"]
+            arguments[call] = event["arguments"]
+        elif event["error"]:
+            start = started_at[call] if call in started_at else event["at"]
+            digests = episodes.error_digests(event, arguments.get(call))
+            failures.append((start, digests))
+
+    return failures
+
+
 def _failed_call(
     event: Mapping[str, Any],
     call: Mapping[str, Any],

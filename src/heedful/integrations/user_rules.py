@@ -46,18 +46,12 @@ def breach_text(rules: Sequence[StatedRule]) -> str:
 
 
 async def rules_of_session(
-    memory: Memory,
-    session: str,
-    everywhere: str = "",
-    *,
-    again: bool = True,
-    lessons: Sequence[int] = (),
+    memory: Memory, session: str, everywhere: str = "", again: bool = True
 ) -> Sequence[StatedRule]:
     """Return the rules that hold in a session, and remember that it was shown them.
 
     `everywhere` is the database with the rules for all projects of the user, if it is
-    another one. Unless `again`, a session that was shown them gets none. The `lessons`
-    with these ids are told with them.
+    another one. Unless `again`, a session that was shown them gets none.
     """
     store = memory.store
     scope = memory.scope
@@ -69,7 +63,7 @@ async def rules_of_session(
     if user_memory is not None:
         user_rules = await user_memory.user_rules.in_force()
         texts = [stated.text for stated in user_rules if stated.reach == "all"]
-    await store.write(scope, rule_store.carry, session, texts, lessons)
+    await store.write(scope, rule_store.carry, session, texts)
     return await store.read(scope, rule_store.of_session, session)
 
 
@@ -94,6 +88,20 @@ async def count_broken_rules(
     if user_memory is not None:
         store = user_memory.store
         await store.write(user_memory.scope, rule_store.count_broken, counts)
+
+
+async def find_unfit(
+    memory: Memory, session: str, texts: Mapping[int, str]
+) -> frozenset[int]:
+    """Return the lessons that a session knows, or that go against a rule.
+
+    `texts` are those of lessons, by their ids.
+    """
+    if not texts:
+        return frozenset()
+    return await memory.store.read(
+        memory.scope, rule_store.unfit_lessons, session, texts
+    )
 
 
 def _user_memory(everywhere: str, scope: Scope) -> Memory | None:

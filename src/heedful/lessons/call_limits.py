@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from heedful.lessons.action import command_of
+from heedful.lessons.action import MEND_HEADING, command_of
 from heedful.lessons.preconditions import Surroundings, arguments_of, path_of
 from heedful.lessons.shell import read_command
 
@@ -42,6 +42,11 @@ _FORBIDDEN_PATTERN = re.compile(
     re.IGNORECASE,
 )
 _MARKED_PATTERN = re.compile(r"[`\"“]([^`\"”\n]{2,80})[`\"”]")
+_QUOTED_COMMAND_PATTERN = re.compile(r"`([^`\n]+)`")
+# The files that an edit in a lesson changes, and the lines that it adds and removes.
+EDITED_FILE_PATTERN = re.compile(r"(?m)^(?:edit|\*\*\* \w+ File:) (.+?):?$")
+_ADDED_LINE_PATTERN = re.compile(r"(?m)^\+(.*)")
+_REMOVED_LINE_PATTERN = re.compile(r"(?m)^-(.*)")
 _TERM_PATTERN = re.compile(r"[@\w./*+=~-]*[\w*/](?:\(\))?")
 # Words that name no thing.
 _FUNCTION_WORDS = frozenset(
@@ -141,6 +146,21 @@ class CallLimit:
             return bool(places)
         before += commands[: places[0]]
         return not any(_begins(words, self.first) for words in before)
+
+    def is_broken_in(self, text: str) -> bool:
+        """Return True if a text tells of a call that does what is forbidden.
+
+        Of a lesson, that is what put the failure right.
+        """
+        advice = text.rpartition(MEND_HEADING[1:])[2]
+        if self.kind == "command":
+            commands = _QUOTED_COMMAND_PATTERN.findall(advice)
+            return any(self.breaks("", command) for command in commands)
+        added = "\n".join(_ADDED_LINE_PATTERN.findall(advice))
+        removed = "\n".join(_REMOVED_LINE_PATTERN.findall(advice))
+        texts = {"new_string": added, "old_string": removed}
+        paths = EDITED_FILE_PATTERN.findall(advice)
+        return any(self.breaks("", {**texts, "file_path": path}) for path in paths)
 
     def is_like(self, other: CallLimit) -> bool:
         """Return True if both limit the same, whatever is preferred."""

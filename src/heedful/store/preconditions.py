@@ -50,6 +50,7 @@ from heedful.store import aging, exposures, substitutions, user_rules
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.call_limits import CallLimit
     from heedful.lessons.lesson_check import LessonCheck
 
 # An answer has at most this many failures.
@@ -203,11 +204,12 @@ def history_of(
     `trust` is that of the memory; it decides which substitutions may be told.
     """
     fields = arguments_of(arguments)
-    source = storable(source_of(session)) if session else ""
     sure = _find_failures(db, scope, tool, fields, session=session, folder=folder)
     sure = sure[:MAX_ANNOUNCED_FAILURES]
     blames = {}
+    limits: Sequence[CallLimit] = ()
     if sure:
+        limits = user_rules.limits_in(db, scope, session)
         digests = _json(failure.precondition.digest for failure in sure)
         rows = db.all("last_blame", scope, digests=digests)
         blames = {row["digest"]: row for row in rows}
@@ -219,6 +221,8 @@ def history_of(
         blame = blames.get(failure.precondition.digest)
         announced, waits = _known_failure(db, scope, failure, blame)
         waiting |= waits
+        if announced is not None and user_rules.goes_against(announced.fix, limits):
+            announced = replace(announced, fix="")
         if announced is not None and not announced.fix:
             worked = substitutions.find(
                 db,
@@ -227,7 +231,7 @@ def history_of(
                 (tool, fields),
                 folder=folder,
                 trust=trust,
-                source=source,
+                session=session,
             )
             fix = CONTRACT_FIXES.get(failure.precondition.template, "")
             if worked:

@@ -104,7 +104,7 @@ def knowledge_of(
         (call.tool, call.arguments),
         folder=call.folder,
         trust=trust,
-        source=source,
+        session=call.session,
     )
     return FailureKnowledge(
         blamed=blamed,
@@ -126,7 +126,7 @@ def find_repair(
             (call.tool, call.arguments),
             folder=call.folder,
             trust=trust,
-            source=storable(source_of(call.session)),
+            session=call.session,
         )
         for substitution in worked:
             is_known = substitution.trusted >= MIN_REPAIR_SESSIONS

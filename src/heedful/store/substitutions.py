@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import MEND_HEADING
-from heedful.lessons.lesson import Scope, Trust, digest_of
+from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     Precondition,
     Surroundings,
@@ -22,7 +22,7 @@ from heedful.lessons.preconditions import (
 )
 from heedful.lessons.substitution import Substitution
 from heedful.lessons.trust import QUARANTINE_TRUST, lowest_trust, source_trust
-from heedful.store import quarantine
+from heedful.store import quarantine, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # a hook process starts for each event
@@ -121,20 +121,22 @@ def find(
     *,
     folder: str,
     trust: Mapping[str, Trust],
-    source: str = "",
+    session: str = "",
 ) -> tuple[KnownSubstitution, ...]:
     """Return what worked in the place of preconditions of a call, the best first.
 
     The call is a tool with its arguments, in the repository in `folder`. `trust` is
     that of the memory, to which the statements of the scope are added. What only the
-    run that `source` names knows is left out.
+    `session` knows is left out, and what goes against a rule of the user.
     """
+    source = storable(source_of(session)) if session else ""
     digests = [precondition.digest for precondition in preconditions]
     counts = _count(db, scope, digests, trust=trust, source=source)
     if not counts:
         return ()
 
     resting = _find_resting(db, scope, counts)
+    limits = user_rules.limits_in(db, scope, session)
     worked = list[KnownSubstitution]()
     for change, count in _rank(counts)[:MAX_TRIED_SUBSTITUTIONS]:
         repaired = change.apply(call[1], folder)
@@ -144,6 +146,8 @@ def find(
         if not count.trusted and not lesson:
             continue
         if _fails_now(db, scope, call, repaired, folder=folder):
+            continue
+        if any(limit.breaks(call[0], repaired, folder=folder) for limit in limits):
             continue
         worked.append(
             KnownSubstitution(

@@ -201,19 +201,12 @@ def hear(db: Db, scope: Scope, session: str, message: str) -> None:
 
 @holds()
 @resumable(result=None)
-def carry(
-    db: Db,
-    scope: Scope,
-    session: str,
-    texts: Sequence[str],
-    lessons: Sequence[int] = (),
-) -> None:
+def carry(db: Db, scope: Scope, session: str, texts: Sequence[str]) -> None:
     """Let rules of all projects of the user hold in a session that is shown its rules.
 
-    `texts` are those rules. The `lessons` with these ids are told with them.
+    `texts` are those rules.
     """
-    marks = [_SHOWN, *(f"{_SAID}all {text}" for text in texts)]
-    _mark(db, scope, session, [*marks, *told_marks(lessons)])
+    _mark(db, scope, session, [_SHOWN, *(f"{_SAID}all {text}" for text in texts)])
 
 
 def told_marks(lessons: Iterable[int]) -> list[str]:
@@ -221,17 +214,43 @@ def told_marks(lessons: Iterable[int]) -> list[str]:
     return [f"{_TOLD_LESSON}{id}" for id in lessons]
 
 
-def told_lessons(
-    db: Db, scope: Scope, session: str, lessons: Sequence[int]
+def unfit_lessons(
+    db: Db, scope: Scope, session: str, texts: Mapping[int, str]
 ) -> frozenset[int]:
-    """Return which of the lessons a session was told, or was shown as rules."""
-    marks = json.dumps(told_marks(lessons))
+    """Return the lessons of which a session need not hear, or must not.
+
+    It was told those, or was shown them as rules, or they tell of a call that goes
+    against a rule. `texts` are those of lessons, by their ids.
+    """
+    marks = json.dumps(told_marks(texts))
     rows = db.all("read_marks", scope, session=storable(session), marks=marks)
     ids = {int(row["mark"].removeprefix(_TOLD_LESSON)) for row in rows}
     if is_shown(db, scope, session):
         rules = of_session(db, scope, session)[:MAX_SHOWN_RULES]
         ids.update(stated.id for stated in rules)
-    return frozenset(ids.intersection(lessons))
+    limits = limits_in(db, scope, session)
+    ids.update(id for id, text in texts.items() if goes_against(text, limits))
+    return frozenset(ids.intersection(texts))
+
+
+def goes_against(text: str, limits: Iterable[CallLimit]) -> bool:
+    """Return True if a text tells of a call that one of the limits forbids."""
+    return any(limit.is_broken_in(text) for limit in limits)
+
+
+def limits_in(db: Db, scope: Scope, session: str = "") -> tuple[CallLimit, ...]:
+    """Return what the rules forbid each call to do, in a session also its own rules.
+
+    An order of commands is left out: no call alone goes against it.
+    """
+    rules = of_session(db, scope, session) if session else in_force(db, scope)
+    if not rules:
+        return ()
+
+    from heedful.lessons.call_limits import limits_of
+
+    limits = [limit for stated in rules for limit in limits_of(stated.text)]
+    return tuple(limit for limit in limits if limit.kind != "order")
 
 
 def is_shown(db: Db, scope: Scope, session: str) -> bool:
