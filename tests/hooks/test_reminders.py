@@ -13,7 +13,7 @@ from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.reliability import Step
 from heedful.lessons.reminders import ReminderFigures
 from heedful.loop.rungs import week_of
-from heedful.store import exposures, preconditions, reminders
+from heedful.store import exposures, preconditions, quarantine, reminders
 from heedful.store.connection import Db
 from heedful.store.store import Store
 from heedful.traces.episode import Event
@@ -29,8 +29,11 @@ SHARE = 0.5
 MIN_ENDED_LOOPS = 100
 
 
-async def call(host: Host, session: str, *results: str) -> None:
-    """Make the same call once for each of its `results`; "" is a success."""
+async def call(host: Host, session: str, *results: str, last: str = "") -> None:
+    """Make the same call once for each of its `results`; "" is a success.
+
+    The `last` command then passes.
+    """
     run = host.run(session, "build the app")
     for number, error in enumerate(results):
         name = f"c{number}"
@@ -39,6 +42,9 @@ async def call(host: Host, session: str, *results: str) -> None:
             await run.seen("Bash", error, name)
         else:
             await run.learn(Event("tool_response", "ok", tool="Bash", call=name))
+    if last:
+        await run.before("Bash", {"command": last}, "last")
+        await run.learn(Event("tool_response", "ok", tool="Bash", call="last"))
     await run.learn(ends="partial")
 
 
@@ -50,8 +56,8 @@ async def read_figures(store: Store) -> ReminderFigures:
 @pytest.mark.parametrize(
     ("results", "told", "unhelpful"),
     [
-        pytest.param(("",), 1, 0, id="the call worked"),
-        pytest.param((ERROR,), 1, 0, id="only the call that it was told about failed"),
+        pytest.param(("",), 0, 0, id="only the call that it was told about worked"),
+        pytest.param((ERROR,), 0, 0, id="only the call that it was told about failed"),
         pytest.param((ERROR, ERROR), 1, 1, id="a later call failed, too"),
         pytest.param((ERROR, ""), 1, 0, id="a later call worked"),
         pytest.param((), 0, 0, id="the call was not made"),
@@ -69,6 +75,29 @@ async def test_a_mistake_is_repeated_by_a_later_call_of_the_session(
     after = (await read_figures(store)).total
     assert after.told - before.told == told
     assert after.unhelpful - before.unhelpful == unhelpful
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("last", "tally"),
+    [
+        pytest.param("", (0, 1), id="the session ended"),
+        pytest.param("cd app && ls", (0, 1), id="a call of another kind"),
+        pytest.param("cd app && pnpm run build", (1, 0), id="a call of the kind"),
+    ],
+)
+async def test_without_a_later_call_of_the_kind_there_is_no_verdict(
+    last: str, tally: tuple[int, int], store: Store
+) -> None:
+    memory = Memory(store, holdout=0.0, trust=OWN)
+    host = Host(memory=memory, strict=True)
+    for session in ("one", "two"):
+        await call(host, session, ERROR, ERROR)
+    before = (await read_figures(store)).total
+    await call(host, "three", ERROR, last=last)
+    after = (await read_figures(store)).total
+    assert after.not_repeated - before.not_repeated == tally[0]
+    assert after.no_verdict - before.no_verdict == tally[1]
 
 
 def end_loops(db: Db, scope: Scope) -> None:
@@ -98,7 +127,7 @@ def remind_sessions(db: Db, scope: Scope) -> None:
             share=SHARE,
             at=1.0,
         )
-        repeated = ["precondition/digest"] if number % 2 else []
+        repeated = {"precondition/digest": bool(number % 2)}
         reminders.settle(db, scope, session, repeated, week_of(1.0))
     for number in range(3):
         failed = Step((), ("no such file",), calls=3)
@@ -147,6 +176,22 @@ async def test_a_person_hears_of_an_outcome_once(store: Store) -> None:
     assert not await store.read(Scope(), reminders.has_news)
 
 
+@pytest.mark.both
+async def test_a_person_hears_of_what_waits_if_it_is_new_and_once_a_week(
+    store: Store,
+) -> None:
+    async def tell(*ids: int, week: str = "2026-W48") -> bool:
+        return await store.write(Scope(), quarantine.note_waiting, ids, week)
+
+    assert not await tell()
+    assert await tell(1, 2)
+    assert not await tell(1, 2)
+    assert not await tell(2)
+    assert await tell(2, 3)
+    assert await tell(2, 3, week="2026-W49")
+    assert not await tell(2, 3, week="2026-W49")
+
+
 async def test_clearing_a_memory_forgets_its_reminders(store: Store) -> None:
     await store.write(Scope(), remind_sessions)
     await Memory(store).clear()
@@ -191,7 +236,7 @@ def test_the_line_is_for_the_person_at_the_next_start_and_comes_once(
     assert [week["unhelpful"] for week in figures["weeks"]] == [1]
     screen = run_command(home, "hook stats")
     assert "in all: 1 reminder did not help" in screen
-    assert "calls saved need more data: " in screen
+    assert "calls saved are not known: no coin has withheld a reminder yet" in screen
 
 
 def test_stats_without_a_session_say_so(home: Home) -> None:

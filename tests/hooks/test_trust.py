@@ -91,6 +91,9 @@ def test_without_an_answer_the_lesson_waits_and_each_face_says_why(home: Home) -
     _, opening, _ = home.event("SessionStart", session_id="w", source="startup")
     message = json.loads(opening)["systemMessage"]
     assert f"{reason}: heedful hook trust own" in message
+    _, opening, _ = home.event("SessionStart", session_id="x", source="startup")
+    assert "hook trust own" not in opening
+    assert "1 lesson waits" in run_command(home, "hook status")
     listed = json.loads(run_command(home, "quarantine list --json"))["waiting"]
     assert [row["reason"] for row in listed] == [reason]
     entry = run_command(home, f"quarantine show {listed[0]['id']}")

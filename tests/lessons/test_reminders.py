@@ -56,13 +56,13 @@ def test_the_weeks_add_up_to_the_total() -> None:
         pytest.param(
             [count(9)],
             COSTS,
-            ("reminders withheld by it: 0 of 5",),
+            ("reminders that it withheld: 0 of 5",),
             id="nothing was withheld",
         ),
         pytest.param(
             [count(9, share=0.0), count(5, told=False)],
             COSTS,
-            ("reminders told beside a coin: 0 of 5",),
+            ("reminders that a coin let pass: 0 of 5",),
             id="no coin decided about what was told",
         ),
         pytest.param(
@@ -79,6 +79,14 @@ def test_a_figure_without_enough_data_says_what_is_missing(
     figures = figure_reminders(counts, costs)
     assert figures.missing == missing
     assert figures.total.calls_saved is None
+
+
+def test_a_reminder_without_a_verdict_is_none_of_the_others() -> None:
+    open_ones = ReminderCount(week=WEEK, told=True, share=0.1, repeated=None, n=7)
+    figures = figure_reminders([*COMPARED, open_ones], COSTS)
+    assert figures.total.no_verdict == 7
+    assert figures.total.told == 20
+    assert figures.told_repeated == 0.2
 
 
 def test_reminders_that_change_nothing_save_nothing() -> None:

@@ -24,7 +24,8 @@ def _saved(tally: ReminderTally) -> str:
 
 
 REMINDER_COLUMNS = columns(
-    "week told not_repeated did_not_help withheld withheld_repeated calls_saved",
+    "week told not_repeated did_not_help"
+    " withheld withheld_repeated no_verdict calls_saved",
     did_not_help="unhelpful",
     calls_saved=_saved,
 )
@@ -64,6 +65,8 @@ def _sentence(figures: ReminderFigures) -> str:
 
 def _evidence(figures: ReminderFigures) -> list[str]:
     """Return how often mistakes came again with and without a reminder."""
+    if not figures.is_compared:
+        return ["calls saved are not known: no coin has withheld a reminder yet"]
     if figures.missing:
         return [f"calls saved need more data: {'; '.join(figures.missing)}"]
 

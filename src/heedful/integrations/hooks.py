@@ -13,6 +13,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -530,9 +531,20 @@ async def _start_notes(moment: _Moment) -> list[str]:
 
 
 async def _waiting_note(memory: Memory) -> str:
-    """Return how many lessons wait, and why; "" if none does."""
+    """Return how many lessons wait, and why; "" if none does.
+
+    A person hears of the same lessons once a week; `heedful hook status` always tells.
+    """
     quarantined = await memory.quarantine.waiting()
     if not quarantined:
+        return ""
+
+    from heedful.loop.rungs import week_of
+    from heedful.store.quarantine import note_waiting
+
+    ids = [entry.id for entry in quarantined]
+    week = week_of(time.time())
+    if not await memory.store.write(memory.scope, note_waiting, ids, week):
         return ""
     stated = await memory.stated_trust()
     reason = explain_wait((entry.source for entry in quarantined), stated)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from heedful.lessons.action import ActionHistory
+from heedful.lessons.action import ActionHistory, command_of
 from heedful.lessons.patterns import Seen
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
@@ -23,16 +23,20 @@ from heedful.store import episodes, reminders
 Events = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class FailedCall:
-    """A call that failed: when it began, its errors and what it took for granted.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedCall:
+    """A call: when it began, what it ran, its errors and what it took for granted.
 
-    `signatures` are digests of its errors, and `preconditions` of what they blame.
+    `words` are those of a command without flags, empty for another tool. `signatures`
+    are digests of its errors, and `preconditions` of what they blame; both are empty if
+    it passed.
     """
 
     start: float
-    signatures: frozenset[str]
-    preconditions: frozenset[str]
+    tool: str
+    words: frozenset[str]
+    signatures: frozenset[str] = frozenset()
+    preconditions: frozenset[str] = frozenset()
 
     def repeats(self, reminder: reminders.OpenReminder) -> bool:
         """Return True if the mistake of a reminder came again in this call."""
@@ -41,6 +45,12 @@ class FailedCall:
         if reminder.precondition:
             return reminder.precondition in self.preconditions
         return reminder.signature in self.signatures
+
+    def is_like(self, other: FinishedCall) -> bool:
+        """Return True if both have the same tool, or commands with a common word."""
+        if self.words or other.words:
+            return not self.words.isdisjoint(other.words)
+        return self.tool == other.tool
 
 
 def subjects_of(history: ActionHistory | Seen, ids: Sequence[int]) -> dict[int, str]:
@@ -73,27 +83,43 @@ async def settle_reminders(
     from heedful.loop.rungs import week_of
 
     events = await read_events()
-    failed = _failed_calls(events, folder)
-    repeated = {
-        reminder.subject
-        for reminder, call in product(pending, failed)
-        if call.repeats(reminder)
-    }
+    calls = _finished_calls(events, folder)
+    verdicts = {reminder.subject: _is_repeated(reminder, calls) for reminder in pending}
     ended_at = max((event["at"] for event in events), default=time.time())
     await memory.store.write(
         memory.scope,
         reminders.settle,
         session,
-        repeated=sorted(repeated),
+        repeated={
+            subject: verdict
+            for subject, verdict in verdicts.items()
+            if verdict is not None
+        },
         week=week_of(ended_at),
     )
 
 
-def _failed_calls(events: Events, folder: str) -> list[FailedCall]:
-    """Return the calls of a session that failed, by the state that it then had."""
+def _is_repeated(
+    reminder: reminders.OpenReminder, calls: Sequence[FinishedCall]
+) -> bool | None:
+    """Return whether the mistake came again; None if no later call could show it."""
+    if any(call.repeats(reminder) for call in calls):
+        return True
+    later = [call for call in calls if call.start > reminder.at]
+    earlier = [call for call in calls if call.start <= reminder.at]
+    if not reminder.precondition:
+        earlier = [call for call in earlier if reminder.signature in call.signatures]
+    if not earlier:
+        return False if later else None
+    subject = max(earlier, key=lambda call: call.start)
+    return False if any(map(subject.is_like, later)) else None
+
+
+def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
+    """Return the calls of a session, with their failures by the state it then had."""
     state = SessionState()
     calls: dict[str, Mapping[str, Any]] = {}
-    failed: list[FailedCall] = []
+    finished: list[FinishedCall] = []
     for event in events:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
@@ -104,11 +130,10 @@ def _failed_calls(events: Events, folder: str) -> list[FailedCall]:
         elif event["type"] == "tool_response":
             call = calls.get(name, event)
             arguments = arguments_of(call.get("arguments") or {})
-            if event["error"]:
-                failed.append(_failed_call(event, call, state=state, folder=folder))
-            else:
+            finished.append(_finished_call(event, call, state=state, folder=folder))
+            if not event["error"]:
                 state = state.after_pass(arguments, folder)
-    return failed
+    return finished
 
 
 def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
@@ -131,20 +156,33 @@ def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
     return failures
 
 
-def _failed_call(
+def _finished_call(
     event: Mapping[str, Any],
     call: Mapping[str, Any],
     *,
     state: SessionState,
     folder: str,
-) -> FailedCall:
-    """Return a call that failed, with what its errors blame."""
+) -> FinishedCall:
+    """Return a call with its result, with what its errors blame."""
+    from heedful.lessons.shell import read_command
     from heedful.traces.error_lines import named_errors
 
     arguments = arguments_of(call.get("arguments") or {})
+    tool = str(event.get("tool") or "")
+    line = read_command(command_of(arguments))
+    commands = [words for words in line.commands if words[:1] != ("cd",)]
+    finished = FinishedCall(
+        start=call["at"],
+        tool=tool,
+        words=frozenset(
+            word for words in commands for word in words if word[:1] != "-"
+        ),
+    )
+    if not event["error"]:
+        return finished
+
     lines = named_errors(str(event["error"]), arguments)
     surroundings = state.surroundings(arguments, folder)
-    tool = str(event.get("tool") or "")
     blamed = frozenset(
         precondition.digest
         for precondition, line in product(
@@ -153,7 +191,7 @@ def _failed_call(
         if blames(precondition, line)
     )
     signatures = episodes.error_digests(event, call.get("arguments"))
-    return FailedCall(call["at"], signatures, blamed)
+    return replace(finished, signatures=signatures, preconditions=blamed)
 
 
 async def reminder_news(memory: Memory) -> str:

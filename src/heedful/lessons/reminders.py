@@ -3,7 +3,7 @@
 A reminder is about one thing in one session: a call that surely fails, or an error with
 a lesson. It is told, or withheld by the coin that decides about lessons. It did not
 help if a call that began later in the session failed for the same reason; otherwise the
-mistake was not repeated.
+mistake was not repeated. Without a later call of the kind there is no verdict.
 
 An agent often does not repeat a mistake though nobody told it. So calls are saved only
 as far as told reminders are repeated less often than withheld ones: of those told and
@@ -30,13 +30,13 @@ class ReminderCount:
     """How many reminders of a `week` were told, or withheld, and ended in one way.
 
     `share` is the probability with which they were withheld, and `repeated` says
-    whether the mistake came again.
+    whether the mistake came again; None if no later call could show it.
     """
 
     week: str
     told: bool
     share: float
-    repeated: bool
+    repeated: bool | None
     n: int
 
 
@@ -60,8 +60,9 @@ class ReminderTally:
     """How the reminders of a `week` of ISO 8601 ended; of all weeks if it is "".
 
     Of those `told`, some mistakes were `not_repeated`, and some reminders `unhelpful`:
-    it came again. Of those `withheld`, so many mistakes were `withheld_repeated`.
-    `calls_saved` is None without enough data.
+    it came again. Of those `withheld`, so many mistakes were `withheld_repeated`. After
+    `no_verdict` others no call could show it. `calls_saved` is None without enough
+    data.
     """
 
     week: str = ""
@@ -70,6 +71,7 @@ class ReminderTally:
     unhelpful: int = 0
     withheld: int = 0
     withheld_repeated: int = 0
+    no_verdict: int = 0
     calls_saved: float | None = None
 
     def __str__(self) -> str:
@@ -105,6 +107,11 @@ class ReminderFigures:
     high: float = 1.0
     failure_calls: float | None = None
     missing: tuple[str, ...] = ()
+
+    @property
+    def is_compared(self) -> bool:
+        """True if a coin has decided about a reminder."""
+        return self.told_repeated is not None or self.withheld_repeated is not None
 
     @property
     def saved_by_one(self) -> float | None:
@@ -168,7 +175,7 @@ def _sum(counts: Iterable[ReminderCount], *, is_told: bool) -> Counter[bool]:
     """Return how many of the reminders that were told, or withheld, were repeated."""
     sums = Counter[bool]()
     for count in counts:
-        if count.told == is_told:
+        if count.told == is_told and count.repeated is not None:
             sums[count.repeated] += count.n
     return sums
 
@@ -193,6 +200,7 @@ def _tally(
         unhelpful=reminded[True],
         withheld=withheld.total(),
         withheld_repeated=withheld[True],
+        no_verdict=sum(count.n for count in counts if count.repeated is None),
         calls_saved=saved,
     )
 
@@ -201,7 +209,8 @@ def _difference(counts: Iterable[ReminderCount]) -> tuple[float, float]:
     """Return the ends of the interval of the difference between withheld and told."""
     cells = Counter[tuple[float, bool, float]]()
     for count in counts:
-        cells[count.share, count.told, float(not count.repeated)] += count.n
+        if count.repeated is not None:
+            cells[count.share, count.told, float(not count.repeated)] += count.n
     return interval(cells, END_ERROR_LEVEL, END_ERROR_LEVEL)
 
 
@@ -210,8 +219,8 @@ def _missing(
 ) -> tuple[str, ...]:
     """Return what data the saved calls lack."""
     needs = [
-        ("reminders told beside a coin", reminded.total(), MIN_COMPARED_REMINDERS),
-        ("reminders withheld by it", withheld.total(), MIN_COMPARED_REMINDERS),
+        ("reminders that a coin let pass", reminded.total(), MIN_COMPARED_REMINDERS),
+        ("reminders that it withheld", withheld.total(), MIN_COMPARED_REMINDERS),
         ("failures in sessions", costs.failures, MIN_FAILURES),
     ]
     return tuple(

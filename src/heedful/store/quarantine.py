@@ -50,6 +50,8 @@ from heedful.store.lessons import (
 from heedful.store.search import example_of
 from heedful.validation import require
 
+# The marks under this name are no session's: which texts a person was told of, by week.
+_NOTICES = "notices"
 MAX_PROVENANCE_SIGHTINGS = 20  # sightings in a provenance, newest first
 RULING_WORDS = {"release": "released", "reject": "rejected"}
 # At most this many removed loops are named, and as many removed lessons.
@@ -527,3 +529,19 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
     )
     return removed, sources
+
+
+@resumable(result=bool)
+def note_waiting(db: Db, scope: Scope, ids: Collection[int], week: str) -> bool:
+    """Return True if a person has not heard this `week` that one of these texts waits.
+
+    Remember that they hear of all of them now.
+    """
+    key = {**key_of(scope), "session": _NOTICES}
+    before = {row["mark"] for row in db.select("mark", "session_mark", key)}
+    marks = {f"{week} {id}" for id in ids}
+    for mark in marks - before:
+        db.insert("session_mark", {**key, "mark": mark}, CONFLICT_SKIP_SQL)
+    for mark in before - marks:
+        db.delete("session_mark", {**key, "mark": mark})
+    return not marks <= before

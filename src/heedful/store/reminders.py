@@ -7,7 +7,7 @@ once how the reminders of sessions ended.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from heedful.lessons.briefing import is_withheld, plan_holdout
@@ -123,16 +123,17 @@ def open_reminders(db: Db, scope: Scope, session: str) -> list[OpenReminder]:
 
 @resumable(result=None)
 def settle(
-    db: Db, scope: Scope, session: str, repeated: Collection[str], week: str
+    db: Db, scope: Scope, session: str, repeated: Mapping[str, bool], week: str
 ) -> None:
     """Record how the reminders of a session ended that have no outcome.
 
-    The mistakes of the subjects in `repeated` came again. `week` is that of the end.
+    `repeated` says of each subject whether its mistake came again; of the others no
+    call could show it. `week` is that of the end.
     """
     for reminder in open_reminders(db, scope, session):
         key = {**key_of(scope), "session": storable(session)}
         values = {**key, "subject": reminder.subject, "week": week}
-        is_repeated = reminder.subject in repeated
+        is_repeated = repeated.get(reminder.subject)
         db.send("settle_reminder", {**values, "repeated": is_repeated})
 
 
@@ -154,7 +155,7 @@ def _counts(rows: Sequence[Row]) -> list[ReminderCount]:
             week=row["week"],
             told=bool(row["told"]),
             share=row["share"],
-            repeated=bool(row["repeated"]),
+            repeated=None if row["repeated"] is None else bool(row["repeated"]),
             n=row["n"],
         )
         for row in rows
