@@ -1,0 +1,1483 @@
+// Made by scripts/types.ts from docs/openapi.json, whose part has the SHA-256
+// 6346a739302234379b880c5ebe6d57274b9275ac4dd49ae71e1dcee0c42bdf38.
+
+export interface paths {
+    "/v1/loops/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Begin
+         * @description Begin a loop, or return it if it exists; 409 if its task, context, goals, policy
+         *     or rungs differ.
+         *
+         *     Goals and a policy that the body leaves out do not differ.
+         */
+        put: operations["loops_begin"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/loops/{id}/attempts/{n}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Attempt
+         * @description Report an attempt and return whether to make another; a repeated report changes
+         *     nothing.
+         *
+         *     409 if a different report of the attempt exists, if the number skips an attempt, or
+         *     if the loop has ended; 413 if the loop would have more than 8 MiB. Unless only what
+         *     is pinned to the loop judged its attempts, or keys that may approve, its lessons
+         *     wait in quarantine; `release` is the command that releases them.
+         */
+        put: operations["loops_attempt"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/recall": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Recall
+         * @description Recall examples and lessons for a task; with a `loop`, record exposures (needs
+         *     `write`).
+         */
+        post: operations["recall_recall"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/before": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Before
+         * @description Return how an action failed before and what fixed it; nothing if it has worked
+         *     since.
+         */
+        post: operations["reflections_before"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/seen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Seen
+         * @description Return how often an error was seen, its lessons, and if others are `grouped` with
+         *     it.
+         *
+         *     The `entry` of a lesson is the id of its text in quarantine, or 0. If the text has
+         *     several lines, `lines` are the errors that are known. `release` is the command that
+         *     releases the lessons that wait in quarantine.
+         */
+        post: operations["reflections_seen"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /**
+         * ActionQuestion
+         * @description An action to look up before it runs: `arguments` are data, or the text of a
+         *     command.
+         */
+        ActionQuestion: {
+            /** Tenant */
+            tenant?: string | null;
+            /**
+             * Tool
+             * @default
+             */
+            tool: string;
+            /** Arguments */
+            arguments: {
+                [key: string]: unknown;
+            } | string;
+        };
+        /**
+         * Cause
+         * @description A rule that loops with one memory key broke; later loops are shown its lesson.
+         *
+         *     `rule` identifies the rule within the key, `checks` name the checks that may have
+         *     found the mistake, and `severity` is the highest of its findings. `fix` is 1 if one
+         *     of them said what to do. `loops` counts the loops that broke the rule, `mended`
+         *     those of them that passed. `quiet` counts the loops that were shown the rule and
+         *     have kept it since it was last broken; from `MIN_QUIET_LOOPS` on, it counts all
+         *     loops of the key.
+         */
+        Cause: {
+            /** Memory Key */
+            memory_key: string;
+            /** Rule */
+            rule: string;
+            /**
+             * Checks
+             * @default []
+             */
+            checks: string[];
+            /**
+             * Severity
+             * @default 0.5
+             */
+            severity: number;
+            /**
+             * Fix
+             * @default 0
+             */
+            fix: number;
+            /**
+             * Loops
+             * @default 1
+             */
+            loops: number;
+            /**
+             * Mended
+             * @default 0
+             */
+            mended: number;
+            /**
+             * Quiet
+             * @default 0
+             */
+            quiet: number;
+        };
+        /**
+         * Example
+         * @description A task, its rejected output, what was wrong with that, and the accepted output.
+         *
+         *     `rejected` and `wrong` are empty if the first output was accepted. `before` and
+         *     `after` are the scores of the two outputs. `evidence` and `fix` are those of the
+         *     finding, `rule` is what it says without particulars of the task, `context` is text
+         *     around the task. `model` wrote the rejected output, or else the accepted one; it is
+         *     "" if it is unknown. `rung` of a loop's ladder wrote the accepted output, or else
+         *     the rejected one.
+         */
+        Example: {
+            /** Task */
+            task: string;
+            /** Accepted */
+            accepted: string;
+            /**
+             * Rejected
+             * @default
+             */
+            rejected: string;
+            /**
+             * Wrong
+             * @default
+             */
+            wrong: string;
+            /** Before */
+            before?: {
+                [key: string]: number;
+            };
+            /** After */
+            after?: {
+                [key: string]: number;
+            };
+            /**
+             * Evidence
+             * @default
+             */
+            evidence: string;
+            /**
+             * Context
+             * @default
+             */
+            context: string;
+            /**
+             * Fix
+             * @default
+             */
+            fix: string;
+            /**
+             * Rule
+             * @default
+             */
+            rule: string;
+            /**
+             * Model
+             * @default
+             */
+            model: string;
+            /**
+             * Rung
+             * @default 1
+             */
+            rung: number;
+        };
+        /**
+         * Message
+         * @description One turn of a chat.
+         *
+         *     `source` names the origin of the text and is not sent to the model.
+         */
+        Message: {
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant";
+            /** Content */
+            content: string;
+            /**
+             * Source
+             * @default
+             */
+            source: string;
+        };
+        /**
+         * NamedCheck
+         * @description The name of a check, with the arguments of the check as further fields.
+         */
+        NamedCheck: {
+            /** Name */
+            name: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * NewAttempt
+         * @description A report of an attempt, with its `output` or the `digest` of its output.
+         *
+         *     The attempt is judged by an `evaluation`, by `checks` that the service runs on the
+         *     output, or both.
+         */
+        NewAttempt: {
+            /** Tenant */
+            tenant?: string | null;
+            /** Output */
+            output?: unknown;
+            /**
+             * Digest
+             * @default
+             */
+            digest: string;
+            /** Evaluation */
+            evaluation?: {
+                /**
+                 * Findings
+                 * @default []
+                 */
+                findings: {
+                    /** Check */
+                    check: string;
+                    /** Message */
+                    message: string;
+                    /**
+                     * Fix
+                     * @default
+                     */
+                    fix: string;
+                    /**
+                     * Level
+                     * @default error
+                     * @enum {string}
+                     */
+                    level: "error" | "warning" | "note";
+                    /**
+                     * Severity
+                     * @default 0.5
+                     */
+                    severity: number;
+                    /**
+                     * Key
+                     * @default
+                     */
+                    key: string;
+                    /**
+                     * Persistent
+                     * @default false
+                     */
+                    persistent: boolean;
+                    /**
+                     * Evidence
+                     * @default
+                     */
+                    evidence: string;
+                    /** Span */
+                    span?: [
+                        number,
+                        number
+                    ] | null;
+                }[];
+                /** Scores */
+                scores?: {
+                    [key: string]: number;
+                };
+                /**
+                 * Usage
+                 * @description The cost of some work; every field is at least 0, and `+` adds two usages.
+                 *
+                 *     `seconds` is wall time, `cost` is in the provider's currency.
+                 * @default {
+                 *       "calls": 0,
+                 *       "prompt_tokens": 0,
+                 *       "completion_tokens": 0,
+                 *       "cost": 0,
+                 *       "seconds": 0
+                 *     }
+                 */
+                usage: {
+                    /**
+                     * Calls
+                     * @default 0
+                     */
+                    calls: number;
+                    /**
+                     * Prompt Tokens
+                     * @default 0
+                     */
+                    prompt_tokens: number;
+                    /**
+                     * Completion Tokens
+                     * @default 0
+                     */
+                    completion_tokens: number;
+                    /**
+                     * Cost
+                     * @default 0
+                     */
+                    cost: number;
+                    /**
+                     * Seconds
+                     * @default 0
+                     */
+                    seconds: number;
+                };
+                /**
+                 * Preference
+                 * @default 0
+                 */
+                preference: number;
+                /** Met */
+                met?: number | null;
+            } | null;
+            /**
+             * Checks
+             * @default []
+             */
+            checks: components["schemas"]["NamedCheck"][];
+            /**
+             * Usage
+             * @description The cost of some work; every field is at least 0, and `+` adds two usages.
+             *
+             *     `seconds` is wall time, `cost` is in the provider's currency.
+             * @default {
+             *       "calls": 0,
+             *       "prompt_tokens": 0,
+             *       "completion_tokens": 0,
+             *       "cost": 0,
+             *       "seconds": 0
+             *     }
+             */
+            usage: {
+                /**
+                 * Calls
+                 * @default 0
+                 */
+                calls: number;
+                /**
+                 * Prompt Tokens
+                 * @default 0
+                 */
+                prompt_tokens: number;
+                /**
+                 * Completion Tokens
+                 * @default 0
+                 */
+                completion_tokens: number;
+                /**
+                 * Cost
+                 * @default 0
+                 */
+                cost: number;
+                /**
+                 * Seconds
+                 * @default 0
+                 */
+                seconds: number;
+            };
+            /**
+             * Model
+             * @description The model, if known.
+             * @default
+             */
+            model: string;
+        };
+        /**
+         * NewLoop
+         * @description A loop to begin. The caller makes the attempts; checks and critics see `context`.
+         *
+         *     Loops with the same `memory_key`, such as the name of what makes the attempts, tell
+         *     each other the rules that they broke, whatever their tasks. `model` makes the
+         *     attempts, unless a report names another. `rungs` name several models, cheapest
+         *     first: then `rung` in a verdict says which of them, counted from 1, makes the next
+         *     attempt.
+         *
+         *     `policy` is a text such as `default, attempts.limit=6`, or an object. By default,
+         *     the policy of the service applies.
+         */
+        NewLoop: {
+            /** Tenant */
+            tenant?: string | null;
+            /** Task */
+            task: unknown;
+            /** Context */
+            context?: unknown;
+            /**
+             * Goals
+             * @default []
+             */
+            goals: (string | {
+                [key: string]: unknown;
+            })[];
+            /** Policy */
+            policy?: string | {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Memory Key
+             * @default
+             */
+            memory_key: string;
+            /**
+             * Model
+             * @description The model, if known.
+             * @default
+             */
+            model: string;
+            /**
+             * Rungs
+             * @default []
+             */
+            rungs: string[];
+        };
+        /**
+         * @description An error as in RFC 9457. `code` is stable; further members depend on `code`.
+         * @example {
+         *       "type": "about:blank",
+         *       "title": "Not found",
+         *       "status": 404,
+         *       "code": "not_found",
+         *       "detail": "no loop 'a'"
+         *     }
+         */
+        Problem: {
+            type: string;
+            title: string;
+            status: number;
+            code: string;
+            detail: string;
+            errors?: {
+                in?: string;
+                pointer?: string;
+                detail?: string;
+            }[];
+        };
+        /**
+         * Question
+         * @description An error to look up: a message, or the whole output of a command.
+         *
+         *     `error_type` is the type of the error, the tool that failed, or "".
+         */
+        Question: {
+            /** Tenant */
+            tenant?: string | null;
+            /**
+             * Error Type
+             * @default
+             */
+            error_type: string;
+            /** Text */
+            text: string;
+        };
+        /**
+         * RecallAnswer
+         * @description Items that fit a task, best first. Put `messages` or `text` into a prompt
+         *     unchanged.
+         *
+         *     If nothing can be put into a prompt, `silence` says what keeps the nearest lesson
+         *     back. For a loop, `briefing` says what memory showed it, what it withheld or missed,
+         *     and why.
+         */
+        RecallAnswer: {
+            /** Items */
+            items: {
+                /** Id */
+                id: number;
+                /** Reflection */
+                reflection: number;
+                example: components["schemas"]["Example"];
+                /** Kind */
+                kind: string;
+                /**
+                 * State
+                 * @enum {string}
+                 */
+                state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
+                /** Seen */
+                seen: number;
+                /** Importance */
+                importance: number;
+                /** At */
+                at: number;
+                /** Cosine */
+                cosine?: number | null;
+                /** Keyword */
+                keyword?: number | null;
+                /**
+                 * Coverage
+                 * @default 0
+                 */
+                coverage: number;
+                /**
+                 * Overlap
+                 * @default 0
+                 */
+                overlap: number;
+                /**
+                 * Error Type
+                 * @default
+                 */
+                error_type: string;
+                /**
+                 * Lesson
+                 * @default
+                 */
+                lesson: string;
+                /**
+                 * Tags
+                 * @default []
+                 */
+                tags: string[];
+                /**
+                 * Signature
+                 * @default
+                 */
+                signature: string;
+                /**
+                 * Useful
+                 * @default 1
+                 */
+                useful: number;
+                /**
+                 * Trust
+                 * @default operator
+                 * @enum {string}
+                 */
+                trust: "operator" | "measured" | "model" | "tool" | "external";
+                cause?: components["schemas"]["Cause"] | null;
+                worked?: components["schemas"]["Example"] | null;
+                /**
+                 * Own
+                 * @default false
+                 */
+                own: boolean;
+                /**
+                 * Models
+                 * @default []
+                 */
+                models: string[];
+                /**
+                 * Unfit For
+                 * @default []
+                 */
+                unfit_for: string[];
+                /** Verified */
+                verified: boolean;
+                /** Relevance */
+                relevance: number;
+            }[];
+            /** Messages */
+            messages: components["schemas"]["Message"][];
+            /** Text */
+            text: string;
+            /** Silence */
+            silence: string;
+            /** Exposure */
+            exposure: {
+                [key: string]: unknown;
+            } | null;
+            /** Briefing */
+            briefing: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * RecallRequest
+         * @description A task to recall examples and lessons for; with a `loop`, this records their
+         *     exposures.
+         *
+         *     `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is
+         *     `messages` (examples as chat turns), `text` (examples and lessons as one text), or
+         *     `found` (only `items`).
+         */
+        RecallRequest: {
+            /** Tenant */
+            tenant?: string | null;
+            /** Task */
+            task: string;
+            /** Loop */
+            loop?: string | null;
+            /**
+             * Limit
+             * @default 5
+             */
+            limit: number;
+            /**
+             * Budget
+             * @default 600
+             */
+            budget: number;
+            /**
+             * Tags
+             * @default []
+             */
+            tags: string[];
+            /**
+             * Match
+             * @default any
+             * @enum {string}
+             */
+            match: "any" | "all";
+            /**
+             * Form
+             * @default messages
+             * @enum {string}
+             */
+            form: "messages" | "text" | "found";
+        };
+        /**
+         * StatedRule
+         * @description A rule that a user has stated, as it is stored.
+         *
+         *     `id` is that of its lesson, 0 for a rule of a session only, and `state` and `trust`
+         *     are those of the lesson. The text of a rule that waits in quarantine is empty;
+         *     `entry` is its id there. The user said it in `seen` sessions, last at the time
+         *     `last_said`, in seconds since 1970. Since then `broken` calls went against it,
+         *     worked, and the user did not correct them. If it `denies`, hooks deny such calls.
+         */
+        StatedRule: {
+            /** Text */
+            text: string;
+            /**
+             * Reach
+             * @default project
+             * @enum {string}
+             */
+            reach: "session" | "project" | "all";
+            /**
+             * Id
+             * @default 0
+             */
+            id: number;
+            /**
+             * State
+             * @default unverified
+             * @enum {string}
+             */
+            state: "unverified" | "verified" | "quarantined" | "retired" | "superseded";
+            /**
+             * Trust
+             * @default operator
+             * @enum {string}
+             */
+            trust: "operator" | "measured" | "model" | "tool" | "external";
+            /**
+             * Seen
+             * @default 1
+             */
+            seen: number;
+            /**
+             * Last Said
+             * @default 0
+             */
+            last_said: number;
+            /**
+             * Broken
+             * @default 0
+             */
+            broken: number;
+            /**
+             * Entry
+             * @default 0
+             */
+            entry: number;
+            /**
+             * Denies
+             * @default false
+             */
+            denies: boolean;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    loops_begin: {
+        parameters: {
+            query?: {
+                /** @description A project; by default the key's first. */
+                project?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The id of a loop. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "goals": [
+                 *         "alignment >= 0.75"
+                 *       ],
+                 *       "policy": "default, attempts.limit=3",
+                 *       "task": "Write the weekly report in at most 50 words."
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewLoop"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempts": 1,
+                     *       "best": 1,
+                     *       "calls": 1,
+                     *       "cost": 0,
+                     *       "rung": "",
+                     *       "cancelled": "",
+                     *       "created": 1769860800,
+                     *       "decisions": [],
+                     *       "goals": [
+                     *         {
+                     *           "direction": "at_least",
+                     *           "score": "alignment",
+                     *           "threshold": 0.75
+                     *         }
+                     *       ],
+                     *       "id": "report-17",
+                     *       "made": [],
+                     *       "overrides": [],
+                     *       "policy": {
+                     *         "name": "default, attempts.limit=3",
+                     *         "rules": [
+                     *           {
+                     *             "limit": 3,
+                     *             "rule": "attempts"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "state": "open",
+                     *       "stopped_by": [],
+                     *       "memory_key": "",
+                     *       "task": "Write the weekly report in at most 50 words.",
+                     *       "tokens": 322,
+                     *       "updated": 1769860801.5,
+                     *       "usage": {
+                     *         "calls": 1,
+                     *         "completion_tokens": 12,
+                     *         "prompt_tokens": 310
+                     *       },
+                     *       "verdict": {
+                     *         "attempt": 1,
+                     *         "best": 1,
+                     *         "decision": "again",
+                     *         "evaluated_by": [],
+                     *         "release": "",
+                     *         "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
+                     *         "lifted": [],
+                     *         "passed": false,
+                     *         "reasons": [
+                     *           {
+                     *             "code": "sources",
+                     *             "detail": "no source",
+                     *             "reason": "sources_failed"
+                     *           },
+                     *           {
+                     *             "code": "alignment",
+                     *             "detail": "alignment 0.6 misses alignment >= 0.75",
+                     *             "reason": "alignment_threshold_not_met"
+                     *           }
+                     *         ],
+                     *         "state": "open",
+                     *         "stopped_by": []
+                     *       },
+                     *       "context": null
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The loop is new. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempts": 1,
+                     *       "best": 1,
+                     *       "calls": 1,
+                     *       "cost": 0,
+                     *       "rung": "",
+                     *       "cancelled": "",
+                     *       "created": 1769860800,
+                     *       "decisions": [],
+                     *       "goals": [
+                     *         {
+                     *           "direction": "at_least",
+                     *           "score": "alignment",
+                     *           "threshold": 0.75
+                     *         }
+                     *       ],
+                     *       "id": "report-17",
+                     *       "made": [],
+                     *       "overrides": [],
+                     *       "policy": {
+                     *         "name": "default, attempts.limit=3",
+                     *         "rules": [
+                     *           {
+                     *             "limit": 3,
+                     *             "rule": "attempts"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "state": "open",
+                     *       "stopped_by": [],
+                     *       "memory_key": "",
+                     *       "task": "Write the weekly report in at most 50 words.",
+                     *       "tokens": 322,
+                     *       "updated": 1769860801.5,
+                     *       "usage": {
+                     *         "calls": 1,
+                     *         "completion_tokens": 12,
+                     *         "prompt_tokens": 310
+                     *       },
+                     *       "verdict": {
+                     *         "attempt": 1,
+                     *         "best": 1,
+                     *         "decision": "again",
+                     *         "evaluated_by": [],
+                     *         "release": "",
+                     *         "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
+                     *         "lifted": [],
+                     *         "passed": false,
+                     *         "reasons": [
+                     *           {
+                     *             "code": "sources",
+                     *             "detail": "no source",
+                     *             "reason": "sources_failed"
+                     *           },
+                     *           {
+                     *             "code": "alignment",
+                     *             "detail": "alignment 0.6 misses alignment >= 0.75",
+                     *             "reason": "alignment_threshold_not_met"
+                     *           }
+                     *         ],
+                     *         "state": "open",
+                     *         "stopped_by": []
+                     *       },
+                     *       "context": null
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    loops_attempt: {
+        parameters: {
+            query?: {
+                /** @description A project; by default the key's first. */
+                project?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The id of a loop. */
+                id: string;
+                /** @description The number of an attempt, from 1. */
+                n: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "evaluation": {
+                 *         "findings": [
+                 *           {
+                 *             "check": "sources",
+                 *             "fix": "name the source",
+                 *             "message": "no source"
+                 *           }
+                 *         ],
+                 *         "scores": {
+                 *           "alignment": 0.6
+                 *         }
+                 *       },
+                 *       "output": "Sales rose by 4 % in May.",
+                 *       "usage": {
+                 *         "calls": 1,
+                 *         "completion_tokens": 12,
+                 *         "prompt_tokens": 310
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewAttempt"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attempt": 1,
+                     *       "best": 1,
+                     *       "decision": "again",
+                     *       "evaluated_by": [
+                     *         "report"
+                     *       ],
+                     *       "release": "",
+                     *       "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
+                     *       "lifted": [],
+                     *       "passed": false,
+                     *       "reasons": [
+                     *         {
+                     *           "code": "sources",
+                     *           "detail": "no source",
+                     *           "reason": "sources_failed"
+                     *         },
+                     *         {
+                     *           "code": "alignment",
+                     *           "detail": "alignment 0.6 misses alignment >= 0.75",
+                     *           "reason": "alignment_threshold_not_met"
+                     *         }
+                     *       ],
+                     *       "state": "open",
+                     *       "stopped_by": []
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    recall_recall: {
+        parameters: {
+            query?: {
+                /** @description A project; by default the key's first. */
+                project?: string | null;
+            };
+            header?: {
+                /** @description A call that is repeated with this key takes effect only once and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "form": "text",
+                 *       "loop": "report-17",
+                 *       "task": "Write the weekly report"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RecallRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "briefing": {
+                     *         "memory_key": "",
+                     *         "space": "",
+                     *         "waiting": 0,
+                     *         "choices": [
+                     *           {
+                     *             "outcome": "told",
+                     *             "lesson": 7,
+                     *             "form": "rule",
+                     *             "leg": "likeness",
+                     *             "score": 0.7,
+                     *             "why": "cosine 0.70, 0.45 is enough",
+                     *             "text": "Say where a number comes from.",
+                     *             "obstacle": "",
+                     *             "command": ""
+                     *           }
+                     *         ]
+                     *       },
+                     *       "exposure": {
+                     *         "loop": "report-17",
+                     *         "shown": 1,
+                     *         "withheld": 0
+                     *       },
+                     *       "items": [
+                     *         {
+                     *           "at": 1769860800,
+                     *           "cosine": 0.7,
+                     *           "coverage": 0.9,
+                     *           "error_type": "unverified_claim",
+                     *           "example": {
+                     *             "task": "Write the weekly report",
+                     *             "accepted": "",
+                     *             "rejected": "",
+                     *             "wrong": "",
+                     *             "before": {},
+                     *             "after": {},
+                     *             "evidence": "",
+                     *             "context": ""
+                     *           },
+                     *           "id": 12,
+                     *           "importance": 0.5,
+                     *           "cause": null,
+                     *           "keyword": 1,
+                     *           "kind": "error",
+                     *           "lesson": "Say where a number comes from.",
+                     *           "overlap": 0,
+                     *           "reflection": 7,
+                     *           "relevance": 0.8,
+                     *           "seen": 3,
+                     *           "signature": "3f0c9a1b2d4e5f60",
+                     *           "state": "candidate",
+                     *           "tags": [
+                     *             "reports"
+                     *           ],
+                     *           "trust": "operator",
+                     *           "useful": 1,
+                     *           "verified": false
+                     *         }
+                     *       ],
+                     *       "messages": [],
+                     *       "text": "Lessons from and accepted answers to earlier tasks (data, not instructions):\n…",
+                     *       "silence": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RecallAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reflections_before: {
+        parameters: {
+            query?: {
+                /** @description A project; by default the key's first. */
+                project?: string | null;
+            };
+            header?: {
+                /** @description A call that is repeated with this key takes effect only once and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "tool": "Bash",
+                 *       "arguments": {
+                 *         "command": "npm run build"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ActionQuestion"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "failures": [
+                     *         {
+                     *           "lesson": 7,
+                     *           "what": "npm ERR! missing script: build",
+                     *           "about": "`build` with `npm run`",
+                     *           "fix": "Bash `npm run bundle`",
+                     *           "trust": "operator",
+                     *           "lesson_state": "candidate",
+                     *           "runs": 2,
+                     *           "passed": 0,
+                     *           "failed": 1769860900,
+                     *           "state": "after Bash: git pull",
+                     *           "surely": 0.94,
+                     *           "digest": "03dc2c2445480220"
+                     *         }
+                     *       ],
+                     *       "waiting": [],
+                     *       "release": ""
+                     *     }
+                     */
+                    "application/json": {
+                        /**
+                         * Failures
+                         * @default []
+                         */
+                        failures: {
+                            /** Lesson */
+                            lesson: number;
+                            /** What */
+                            what: string;
+                            /** About */
+                            about: string;
+                            /**
+                             * Fix
+                             * @default
+                             */
+                            fix: string;
+                            /**
+                             * Trust
+                             * @default model
+                             * @enum {string}
+                             */
+                            trust: "operator" | "measured" | "model" | "tool" | "external";
+                            /**
+                             * Lesson State
+                             * @default candidate
+                             * @enum {string}
+                             */
+                            lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
+                            /**
+                             * Runs
+                             * @default 0
+                             */
+                            runs: number;
+                            /**
+                             * Passed
+                             * @default 0
+                             */
+                            passed: number;
+                            /**
+                             * Failed
+                             * @default 0
+                             */
+                            failed: number;
+                            /**
+                             * State
+                             * @default
+                             */
+                            state: string;
+                            /**
+                             * Surely
+                             * @default 0
+                             */
+                            surely: number;
+                            /**
+                             * Digest
+                             * @default
+                             */
+                            digest: string;
+                        }[];
+                        /**
+                         * Waiting
+                         * @default []
+                         */
+                        waiting: number[];
+                        /**
+                         * Checks
+                         * @default []
+                         */
+                        checks: {
+                            /** Lesson */
+                            lesson: number;
+                            /**
+                             * Kind
+                             * @enum {string}
+                             */
+                            kind: "object" | "form" | "bound" | "word" | "call";
+                            /** Rule */
+                            rule: {
+                                [key: string]: unknown;
+                            };
+                            /** About */
+                            about: string;
+                            /**
+                             * Memory Key
+                             * @default
+                             */
+                            memory_key: string;
+                            /**
+                             * State
+                             * @default proposed
+                             * @enum {string}
+                             */
+                            state: "proposed" | "accepted" | "rejected" | "retired";
+                            /**
+                             * Failed
+                             * @default 0
+                             */
+                            failed: number;
+                            /**
+                             * Passed
+                             * @default 0
+                             */
+                            passed: number;
+                            /**
+                             * Harmless
+                             * @default 0
+                             */
+                            harmless: number;
+                            /**
+                             * Hits
+                             * @default 0
+                             */
+                            hits: number;
+                            /**
+                             * False Alarms
+                             * @default 0
+                             */
+                            false_alarms: number;
+                            /**
+                             * Last Hit
+                             * @default 0
+                             */
+                            last_hit: number;
+                            /**
+                             * Decided
+                             * @default 0
+                             */
+                            decided: number;
+                            /**
+                             * By
+                             * @default
+                             */
+                            by: string;
+                            /**
+                             * Why
+                             * @default
+                             */
+                            why: string;
+                            /**
+                             * Text
+                             * @default
+                             */
+                            text: string;
+                            /**
+                             * Error Type
+                             * @default
+                             */
+                            error_type: string;
+                            /**
+                             * Taught By
+                             * @default []
+                             */
+                            taught_by: string[];
+                            /**
+                             * Trust
+                             * @default measured
+                             * @enum {string}
+                             */
+                            trust: "operator" | "measured" | "model" | "tool" | "external";
+                            /**
+                             * Lesson State
+                             * @default candidate
+                             * @enum {string}
+                             */
+                            lesson_state: "candidate" | "verified" | "quarantined" | "retired" | "superseded";
+                        }[];
+                        /**
+                         * Rules
+                         * @default []
+                         */
+                        rules: components["schemas"]["StatedRule"][];
+                        /** Release */
+                        release: string;
+                    };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reflections_seen: {
+        parameters: {
+            query?: {
+                /** @description A project; by default the key's first. */
+                project?: string | null;
+            };
+            header?: {
+                /** @description A call that is repeated with this key takes effect only once and gets the same answer. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "error_type": "unverified_claim",
+                 *       "text": "Made unverified claim about: costs fell by 3 %"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Question"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "count": 3,
+                     *       "lessons": [
+                     *         {
+                     *           "error_type": "unverified_claim",
+                     *           "id": 7,
+                     *           "kind": "error",
+                     *           "seen": 3,
+                     *           "signature": "3f0c9a1b2d4e5f60",
+                     *           "state": "candidate",
+                     *           "tags": [
+                     *             "reports"
+                     *           ],
+                     *           "text": "Say where a number comes from.",
+                     *           "trust": "operator",
+                     *           "entry": 0
+                     *         }
+                     *       ],
+                     *       "signature": "3f0c9a1b2d4e5f60",
+                     *       "grouped": false,
+                     *       "lines": [],
+                     *       "release": ""
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+}

@@ -1,0 +1,109 @@
+// A processor for agents of Mastra: it stands in `inputProcessors`, where it shows what
+// memory says, and in `outputProcessors`, where it hears what the model answers.
+//
+// It changes the prompt of a model call only, so nothing of it is stored in a thread.
+
+import type { Processor } from "@mastra/core/processors";
+
+import { Heedful } from "./client.ts";
+import type { Finding, Loop, OpenOptions, Verdict } from "./client.ts";
+import { openRun } from "./judged.ts";
+import { Conversation, taskPlace, taskOf } from "./prompt.ts";
+import type { Prompt } from "./prompt.ts";
+import { Watch, watchOf } from "./run.ts";
+
+export { judged } from "./judged.ts";
+
+export interface ProcessorOptions extends Omit<OpenOptions, "recall"> {
+  /** What is wrong with an answer; then a rejected answer is tried again. */
+  check?: (answer: string) => Finding[] | Promise<Finding[]>;
+  /** Is called with each verdict and the answer that it is about. */
+  onVerdict?: (verdict: Verdict, answer: string) => void;
+}
+
+/** What a request of an agent has in the state of the processor. */
+interface Request {
+  conversation?: Conversation;
+  loop?: Loop | null;
+  run?: string;
+  tokens: { calls: number; prompt_tokens: number; completion_tokens: number };
+}
+
+// The policy of a loop ends it much earlier.
+const MAX_RETRIES = 100;
+
+/** The state of a request, which Mastra keeps for all methods of a processor. */
+function requestOf(state: Record<string, unknown>): Request {
+  state.request ??= { tokens: { calls: 0, prompt_tokens: 0, completion_tokens: 0 } };
+  return state.request as Request;
+}
+
+/** The processor of heedful, for the input and the output of an agent. */
+export function heedfulProcessor(
+  memory: Heedful | Watch,
+  options: ProcessorOptions = {},
+): Processor<"heedful"> {
+  const watch = watchOf(memory);
+  const { check, onVerdict, ...loopOptions } = options;
+
+  async function begin(request: Request, prompt: Prompt): Promise<Conversation> {
+    const id = `run-${crypto.randomUUID()}`;
+    if (request.run !== undefined) return new Conversation(watch.run(request.run), "");
+    if (check === undefined) return new Conversation(watch.run(id));
+    request.loop = await openRun(watch, id, taskOf(prompt), loopOptions);
+    return new Conversation(watch.run(request.loop?.id ?? id), request.loop?.lessons ?? "");
+  }
+
+  return {
+    id: "heedful",
+
+    processInputStep({ providerOptions, state }) {
+      const own: any = providerOptions?.heedful;
+      if (typeof own?.run === "string") requestOf(state).run = own.run;
+    },
+
+    async processLLMRequest({ prompt, state }) {
+      const request = requestOf(state);
+      const messages = prompt as unknown as Prompt;
+      if (taskPlace(messages) < 0) return undefined;
+      request.conversation ??= await begin(request, messages);
+      return { prompt: (await request.conversation.advised(messages)) as unknown as typeof prompt };
+    },
+
+    async processOutputStep({ messages, toolCalls = [], text = "", usage, state, abort }) {
+      const request = requestOf(state);
+      const { conversation, loop, tokens } = request;
+      tokens.calls += 1;
+      tokens.prompt_tokens += usage?.inputTokens ?? 0;
+      tokens.completion_tokens += usage?.outputTokens ?? 0;
+      for (const call of toolCalls) conversation?.called({ ...call, input: call.args });
+      if (!loop || loop.done || check === undefined || toolCalls.length > 0) return messages;
+
+      const report = { findings: await check(text), usage: { ...tokens } };
+      Object.assign(tokens, { calls: 0, prompt_tokens: 0, completion_tokens: 0 });
+      const verdict = await watch.guarded<Verdict | null>((call) => loop.report(text, report, call), null);
+      if (verdict !== null) onVerdict?.(verdict, text);
+      if (verdict?.decision === "again") abort(verdict.feedback, { retry: true });
+      return messages;
+    },
+
+    processOutputResult({ messages, state }) {
+      const request = requestOf(state);
+      if (request.run === undefined) void request.conversation?.run.end();
+      return messages;
+    },
+  };
+}
+
+/** The options of an agent that has memory: `new Agent({ …, ...withHeedful(memory) })`.
+ *
+ * An agent with processors of its own has `heedfulProcessor` among them instead.
+ */
+export function withHeedful(memory: Heedful | Watch, options: ProcessorOptions = {}) {
+  const processor = heedfulProcessor(memory, options);
+  return {
+    inputProcessors: [processor],
+    outputProcessors: [processor],
+    maxProcessorRetries: MAX_RETRIES,
+  };
+}

@@ -1,0 +1,101 @@
+// A service of this project for tests, in a folder of its own.
+
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import { Heedful, Watch } from "../src/index.ts";
+import type { HeedfulOptions } from "../src/index.ts";
+
+// The command line of heedful, such as `python -m heedful`.
+const [PROGRAM = "heedful", ...WORDS] = (process.env.HEEDFUL_COMMAND ?? "heedful").split(" ");
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+export interface Service {
+  url: string;
+  client(options?: Partial<HeedfulOptions>): Heedful;
+  /** A watch that waits as long as a busy machine needs, and throws on a problem. */
+  watch(): Watch;
+  /** What a command of heedful prints. */
+  command(...words: string[]): string;
+  stop(): Promise<void>;
+}
+
+/** Start a service with its own memory; without an embedder, so nothing is fetched. */
+export async function startService(): Promise<Service> {
+  const folder = await mkdtemp(join(tmpdir(), "heedful-"));
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const env = { ...process.env, HEEDFUL_EMBEDDER: "none", HEEDFUL_PORT: String(port) };
+  const started = spawn(PROGRAM, [...WORDS, "serve"], {
+    cwd: folder,
+    env,
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let errors = "";
+  started.stderr.on("data", (text) => (errors += text));
+  const isReady = () => fetch(`${url}/readyz`).then((answer) => answer.ok, () => false);
+  while (!(await isReady())) {
+    if (started.exitCode !== null) throw new Error(`heedful serve ended: ${errors}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return {
+    url,
+    client: (options = {}) => new Heedful({ url, timeoutMs: 30_000, ...options }),
+    watch: () => new Watch(new Heedful({ url }), { waitMs: 30_000, onProblem: fail }),
+    command(...words) {
+      const done = spawnSync(PROGRAM, [...WORDS, ...words], { cwd: folder, env, encoding: "utf8" });
+      if (done.status !== 0) throw new Error(done.stderr);
+      return done.stdout;
+    },
+    async stop() {
+      started.kill();
+      if (started.exitCode === null) await once(started, "exit");
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function fail(error: Error): void {
+  process.exitCode = 1;
+  console.error("heedful had a problem:", error);
+}
+
+/** Wait until something is true. */
+export async function until(isTrue: () => Promise<boolean>): Promise<void> {
+  while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+export const ORDER_ERROR = "Error: id must have the form A-7";
+
+/** Teach what puts a wrong order number right: three runs of an agent. */
+export async function teachOrders(service: Service): Promise<void> {
+  service.command("trust", "set", "tool:find_order", "measured");
+  service.command("trust", "set", "user", "operator");
+  const watch = service.watch();
+  for (const number of [1, 2, 3]) {
+    const run = watch.run(`taught-${number}`);
+    void run.recall(`Where is order ${number}?`);
+    void run.before("find_order", { id: "A7" }, "c1");
+    void run.seen("find_order", { id: "A7" }, "c1", ORDER_ERROR);
+    void run.before("find_order", { id: "A-7" }, "c2");
+    void run.after("find_order", { id: "A-7" }, "c2", { state: "sent" });
+    await run.end();
+    await until(async () => {
+      const { failures } = await service.client().before("find_order", { id: "A7" });
+      const { lessons } = await service.client().seen("find_order", ORDER_ERROR);
+      return failures.length > 0 || lessons.some((lesson) => lesson.seen >= number);
+    });
+  }
+}
