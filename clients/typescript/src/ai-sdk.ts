@@ -121,7 +121,8 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
     async wrapStream({ doStream, params }) {
       const result: any = await doStream();
       const calls: ToolCall[] = [];
-      const watched = new TransformStream<StreamPart, StreamPart>({
+      // The platform knows `cancel`; the types of TypeScript 5.9 do not.
+      const listener: Transformer<StreamPart, StreamPart> & { cancel(): void } = {
         transform(part, controller) {
           const known = conversations.get(params as object);
           for (const call of toolCalls([part])) {
@@ -134,8 +135,13 @@ export function heedfulMiddleware(memory: Heedful | Watch): HeedfulMiddleware {
         flush() {
           answered(params, calls);
         },
-      });
-      return { ...result, stream: result.stream.pipeThrough(watched) };
+        // Nobody goes on with a stream that was aborted or that broke.
+        cancel() {
+          answered(params, []);
+        },
+      };
+      const heard = new TransformStream(listener);
+      return { ...result, stream: result.stream.pipeThrough(heard) };
     },
 
     settled: () => watch.settled(),
