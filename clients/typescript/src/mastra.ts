@@ -21,6 +21,11 @@ export interface ProcessorOptions extends Omit<OpenOptions, "recall"> {
   onVerdict?: (verdict: Verdict, answer: string) => void;
 }
 
+type Steps = "processInputStep" | "processLLMRequest" | "processOutputStep" | "processOutputResult";
+
+/** The processor, as an agent takes it: with the steps that it has. */
+export type HeedfulProcessor = Processor<"heedful"> & Required<Pick<Processor, Steps>>;
+
 /** What a request of an agent has in the state of the processor. */
 interface Request {
   conversation?: Conversation;
@@ -42,7 +47,7 @@ function requestOf(state: Record<string, unknown>): Request {
 export function heedfulProcessor(
   memory: Heedful | Watch,
   options: ProcessorOptions = {},
-): Processor<"heedful"> {
+): HeedfulProcessor {
   const watch = watchOf(memory);
   const { check, onVerdict, ...loopOptions } = options;
 
