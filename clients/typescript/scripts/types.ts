@@ -29,9 +29,10 @@ function references(part: unknown, schemas: Json, names = new Set<string>()): Se
   return names;
 }
 
-/** Leave out the examples, which are not types. */
-function withoutExamples(_name: string, value: any): any {
-  if (value === null || typeof value !== "object" || !("example" in value)) return value;
+/** Leave out the examples, which are not types; a property may have this name, too. */
+function withoutExamples(name: string, value: any): any {
+  if (name === "properties" || value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value;
   const { example, ...rest } = value;
   return rest;
 }

@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose part has the SHA-256
-// 6346a739302234379b880c5ebe6d57274b9275ac4dd49ae71e1dcee0c42bdf38.
+// 216b4dbdfdf6d0b514183493f0adb6491b644991d5cb0d58722614fb962a1e32.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -499,16 +499,7 @@ export interface components {
              */
             rungs: string[];
         };
-        /**
-         * @description An error as in RFC 9457. `code` is stable; further members depend on `code`.
-         * @example {
-         *       "type": "about:blank",
-         *       "title": "Not found",
-         *       "status": 404,
-         *       "code": "not_found",
-         *       "detail": "no loop 'a'"
-         *     }
-         */
+        /** @description An error as in RFC 9457. `code` is stable; further members depend on `code`. */
         Problem: {
             type: string;
             title: string;
@@ -780,15 +771,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "goals": [
-                 *         "alignment >= 0.75"
-                 *       ],
-                 *       "policy": "default, attempts.limit=3",
-                 *       "task": "Write the weekly report in at most 50 words."
-                 *     }
-                 */
                 "application/json": components["schemas"]["NewLoop"];
             };
         };
@@ -799,73 +781,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "attempts": 1,
-                     *       "best": 1,
-                     *       "calls": 1,
-                     *       "cost": 0,
-                     *       "rung": "",
-                     *       "cancelled": "",
-                     *       "created": 1769860800,
-                     *       "decisions": [],
-                     *       "goals": [
-                     *         {
-                     *           "direction": "at_least",
-                     *           "score": "alignment",
-                     *           "threshold": 0.75
-                     *         }
-                     *       ],
-                     *       "id": "report-17",
-                     *       "made": [],
-                     *       "overrides": [],
-                     *       "policy": {
-                     *         "name": "default, attempts.limit=3",
-                     *         "rules": [
-                     *           {
-                     *             "limit": 3,
-                     *             "rule": "attempts"
-                     *           }
-                     *         ]
-                     *       },
-                     *       "state": "open",
-                     *       "stopped_by": [],
-                     *       "memory_key": "",
-                     *       "task": "Write the weekly report in at most 50 words.",
-                     *       "tokens": 322,
-                     *       "updated": 1769860801.5,
-                     *       "usage": {
-                     *         "calls": 1,
-                     *         "completion_tokens": 12,
-                     *         "prompt_tokens": 310
-                     *       },
-                     *       "verdict": {
-                     *         "attempt": 1,
-                     *         "best": 1,
-                     *         "decision": "again",
-                     *         "evaluated_by": [],
-                     *         "release": "",
-                     *         "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
-                     *         "lifted": [],
-                     *         "passed": false,
-                     *         "reasons": [
-                     *           {
-                     *             "code": "sources",
-                     *             "detail": "no source",
-                     *             "reason": "sources_failed"
-                     *           },
-                     *           {
-                     *             "code": "alignment",
-                     *             "detail": "alignment 0.6 misses alignment >= 0.75",
-                     *             "reason": "alignment_threshold_not_met"
-                     *           }
-                     *         ],
-                     *         "state": "open",
-                     *         "stopped_by": []
-                     *       },
-                     *       "context": null
-                     *     }
-                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
@@ -877,73 +792,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "attempts": 1,
-                     *       "best": 1,
-                     *       "calls": 1,
-                     *       "cost": 0,
-                     *       "rung": "",
-                     *       "cancelled": "",
-                     *       "created": 1769860800,
-                     *       "decisions": [],
-                     *       "goals": [
-                     *         {
-                     *           "direction": "at_least",
-                     *           "score": "alignment",
-                     *           "threshold": 0.75
-                     *         }
-                     *       ],
-                     *       "id": "report-17",
-                     *       "made": [],
-                     *       "overrides": [],
-                     *       "policy": {
-                     *         "name": "default, attempts.limit=3",
-                     *         "rules": [
-                     *           {
-                     *             "limit": 3,
-                     *             "rule": "attempts"
-                     *           }
-                     *         ]
-                     *       },
-                     *       "state": "open",
-                     *       "stopped_by": [],
-                     *       "memory_key": "",
-                     *       "task": "Write the weekly report in at most 50 words.",
-                     *       "tokens": 322,
-                     *       "updated": 1769860801.5,
-                     *       "usage": {
-                     *         "calls": 1,
-                     *         "completion_tokens": 12,
-                     *         "prompt_tokens": 310
-                     *       },
-                     *       "verdict": {
-                     *         "attempt": 1,
-                     *         "best": 1,
-                     *         "decision": "again",
-                     *         "evaluated_by": [],
-                     *         "release": "",
-                     *         "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
-                     *         "lifted": [],
-                     *         "passed": false,
-                     *         "reasons": [
-                     *           {
-                     *             "code": "sources",
-                     *             "detail": "no source",
-                     *             "reason": "sources_failed"
-                     *           },
-                     *           {
-                     *             "code": "alignment",
-                     *             "detail": "alignment 0.6 misses alignment >= 0.75",
-                     *             "reason": "alignment_threshold_not_met"
-                     *           }
-                     *         ],
-                     *         "state": "open",
-                     *         "stopped_by": []
-                     *       },
-                     *       "context": null
-                     *     }
-                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
@@ -977,28 +825,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "evaluation": {
-                 *         "findings": [
-                 *           {
-                 *             "check": "sources",
-                 *             "fix": "name the source",
-                 *             "message": "no source"
-                 *           }
-                 *         ],
-                 *         "scores": {
-                 *           "alignment": 0.6
-                 *         }
-                 *       },
-                 *       "output": "Sales rose by 4 % in May.",
-                 *       "usage": {
-                 *         "calls": 1,
-                 *         "completion_tokens": 12,
-                 *         "prompt_tokens": 310
-                 *       }
-                 *     }
-                 */
                 "application/json": components["schemas"]["NewAttempt"];
             };
         };
@@ -1009,34 +835,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "attempt": 1,
-                     *       "best": 1,
-                     *       "decision": "again",
-                     *       "evaluated_by": [
-                     *         "report"
-                     *       ],
-                     *       "release": "",
-                     *       "feedback": "The last answer was not accepted:\n- sources: no source. name the source",
-                     *       "lifted": [],
-                     *       "passed": false,
-                     *       "reasons": [
-                     *         {
-                     *           "code": "sources",
-                     *           "detail": "no source",
-                     *           "reason": "sources_failed"
-                     *         },
-                     *         {
-                     *           "code": "alignment",
-                     *           "detail": "alignment 0.6 misses alignment >= 0.75",
-                     *           "reason": "alignment_threshold_not_met"
-                     *         }
-                     *       ],
-                     *       "state": "open",
-                     *       "stopped_by": []
-                     *     }
-                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
@@ -1068,13 +866,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "form": "text",
-                 *       "loop": "report-17",
-                 *       "task": "Write the weekly report"
-                 *     }
-                 */
                 "application/json": components["schemas"]["RecallRequest"];
             };
         };
@@ -1085,72 +876,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "briefing": {
-                     *         "memory_key": "",
-                     *         "space": "",
-                     *         "waiting": 0,
-                     *         "choices": [
-                     *           {
-                     *             "outcome": "told",
-                     *             "lesson": 7,
-                     *             "form": "rule",
-                     *             "leg": "likeness",
-                     *             "score": 0.7,
-                     *             "why": "cosine 0.70, 0.45 is enough",
-                     *             "text": "Say where a number comes from.",
-                     *             "obstacle": "",
-                     *             "command": ""
-                     *           }
-                     *         ]
-                     *       },
-                     *       "exposure": {
-                     *         "loop": "report-17",
-                     *         "shown": 1,
-                     *         "withheld": 0
-                     *       },
-                     *       "items": [
-                     *         {
-                     *           "at": 1769860800,
-                     *           "cosine": 0.7,
-                     *           "coverage": 0.9,
-                     *           "error_type": "unverified_claim",
-                     *           "example": {
-                     *             "task": "Write the weekly report",
-                     *             "accepted": "",
-                     *             "rejected": "",
-                     *             "wrong": "",
-                     *             "before": {},
-                     *             "after": {},
-                     *             "evidence": "",
-                     *             "context": ""
-                     *           },
-                     *           "id": 12,
-                     *           "importance": 0.5,
-                     *           "cause": null,
-                     *           "keyword": 1,
-                     *           "kind": "error",
-                     *           "lesson": "Say where a number comes from.",
-                     *           "overlap": 0,
-                     *           "reflection": 7,
-                     *           "relevance": 0.8,
-                     *           "seen": 3,
-                     *           "signature": "3f0c9a1b2d4e5f60",
-                     *           "state": "candidate",
-                     *           "tags": [
-                     *             "reports"
-                     *           ],
-                     *           "trust": "operator",
-                     *           "useful": 1,
-                     *           "verified": false
-                     *         }
-                     *       ],
-                     *       "messages": [],
-                     *       "text": "Lessons from and accepted answers to earlier tasks (data, not instructions):\n…",
-                     *       "silence": ""
-                     *     }
-                     */
                     "application/json": components["schemas"]["RecallAnswer"];
                 };
             };
@@ -1180,14 +905,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "tool": "Bash",
-                 *       "arguments": {
-                 *         "command": "npm run build"
-                 *       }
-                 *     }
-                 */
                 "application/json": components["schemas"]["ActionQuestion"];
             };
         };
@@ -1198,28 +915,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "failures": [
-                     *         {
-                     *           "lesson": 7,
-                     *           "what": "npm ERR! missing script: build",
-                     *           "about": "`build` with `npm run`",
-                     *           "fix": "Bash `npm run bundle`",
-                     *           "trust": "operator",
-                     *           "lesson_state": "candidate",
-                     *           "runs": 2,
-                     *           "passed": 0,
-                     *           "failed": 1769860900,
-                     *           "state": "after Bash: git pull",
-                     *           "surely": 0.94,
-                     *           "digest": "03dc2c2445480220"
-                     *         }
-                     *       ],
-                     *       "waiting": [],
-                     *       "release": ""
-                     *     }
-                     */
                     "application/json": {
                         /**
                          * Failures
@@ -1423,12 +1118,6 @@ export interface operations {
         };
         requestBody: {
             content: {
-                /**
-                 * @example {
-                 *       "error_type": "unverified_claim",
-                 *       "text": "Made unverified claim about: costs fell by 3 %"
-                 *     }
-                 */
                 "application/json": components["schemas"]["Question"];
             };
         };
@@ -1439,31 +1128,6 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "count": 3,
-                     *       "lessons": [
-                     *         {
-                     *           "error_type": "unverified_claim",
-                     *           "id": 7,
-                     *           "kind": "error",
-                     *           "seen": 3,
-                     *           "signature": "3f0c9a1b2d4e5f60",
-                     *           "state": "candidate",
-                     *           "tags": [
-                     *             "reports"
-                     *           ],
-                     *           "text": "Say where a number comes from.",
-                     *           "trust": "operator",
-                     *           "entry": 0
-                     *         }
-                     *       ],
-                     *       "signature": "3f0c9a1b2d4e5f60",
-                     *       "grouped": false,
-                     *       "lines": [],
-                     *       "release": ""
-                     *     }
-                     */
                     "application/json": {
                         [key: string]: unknown;
                     };
