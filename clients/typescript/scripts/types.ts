@@ -29,12 +29,15 @@ function references(part: unknown, schemas: Json, names = new Set<string>()): Se
   return names;
 }
 
-/** Leave out the examples, which are not types; a property may have this name, too. */
-function withoutExamples(name: string, value: any): any {
-  if (name === "properties" || value === null || typeof value !== "object") return value;
-  if (Array.isArray(value)) return value;
-  const { example, ...rest } = value;
-  return rest;
+/** Data without the members of one name; a property may have this name, and stays. */
+function without(member: string, data: unknown): any {
+  const text = JSON.stringify(data, (name, value) => {
+    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+    if (!isObject || name === "properties") return value;
+    const { [member]: _, ...rest } = value;
+    return rest;
+  });
+  return JSON.parse(text);
 }
 
 /** The part of the description that the client uses. */
@@ -48,12 +51,14 @@ function used(description: Json): Json {
   for (const name of [...references(paths, all)].sort()) schemas[name] = all[name];
   const info = { title: description.info.title, version: "" };
   const part = { openapi: description.openapi, info, paths, components: { schemas } };
-  return JSON.parse(JSON.stringify(part, withoutExamples));
+  return without("example", part);
 }
 
 const part = used(JSON.parse(await readFile(DESCRIPTION, "utf8")));
-const digest = createHash("sha256").update(JSON.stringify(part)).digest("hex");
-const header = `// Made by scripts/types.ts from docs/openapi.json, whose part has the SHA-256\n// ${digest}.\n\n`;
+// Other words make the types no other.
+const worded = JSON.stringify(without("description", part));
+const digest = createHash("sha256").update(worded).digest("hex");
+const header = `// Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256\n// ${digest}.\n\n`;
 
 if (process.argv.includes("--check")) {
   const written = await readFile(TYPES, "utf8");

@@ -1,5 +1,5 @@
-// Made by scripts/types.ts from docs/openapi.json, whose part has the SHA-256
-// 216b4dbdfdf6d0b514183493f0adb6491b644991d5cb0d58722614fb962a1e32.
+// Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
+// be537286a4d1fc91d3333c82dc37cdb616525506161241a82329c058ffebe0ff.
 
 export interface paths {
     "/v1/loops/{id}": {
