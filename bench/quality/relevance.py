@@ -3,8 +3,9 @@ helps.
 
 A text is about a failure if it says what an earlier failure of the same kind said (the
 line that names it, as heedful reads it), if it names what the error names and the call
-used, or if it states the contract that the call broke. That a path is absent is about
-the failure of another path only if it names no path at all.
+used, if it names the rule of the linter that complains, or if it states the contract
+that the call broke. That a path is absent is about the failure of another path only if
+it names no path at all.
 
 A text helps after a failure if it holds all words of a mend. What the output of the
 failure says itself does not count, for the agent has just read it.
@@ -39,6 +40,8 @@ CONTRACTS = tuple(
 ABSENT_TEXT = re.compile(
     r"do(?:es)? not exist|doesn't exist|no such file|absent|guess", re.IGNORECASE
 )
+# The name of a linter's rule at the end of its message: "is not checked (errcheck)".
+RULE_NAME = re.compile(r"[(\[][a-z][\w/-]+[)\]]\Z")
 # The heading and the delimiters around the texts of one moment.
 HEADING = re.compile(r"\AWhat earlier sessions recorded.*\n?")
 TAG = re.compile(r"</?\w+>")
@@ -72,6 +75,9 @@ def is_about(text: str, failure: Action, earlier: Sequence[Action]) -> bool:
     long_lines = [line for line in lines if len(line) >= MIN_ERROR_CHARS]
     for item in map(join_words, items):
         if any(line in item for line in long_lines) or _shares_name(item, failure):
+            return True
+        rule = RULE_NAME.search(failure.error)
+        if rule is not None and rule[0] in item:
             return True
         for error, statement in CONTRACTS:
             if error.search(failure.error) and statement.search(item):

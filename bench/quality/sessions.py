@@ -553,7 +553,12 @@ def _list_brief(key: str, tally: Tally) -> Iterator[Row]:
     yield _share(f"{key}.brief_none", none, n["sessions"], counts)
 
     quiet = [course for course in tally.courses if course.is_quiet]
-    lines = sum(course.lines - course.brief_lines for course in quiet)
+    lines = sum(
+        len(lines_of(text.text))
+        for course in quiet
+        for text in course.texts
+        if text.moment != "start"
+    )
     counts = f"lines beside the briefs in {len(quiet)} quiet sessions among the others"
     yield _row(f"{key}.quiet_among", lines, counts)
 

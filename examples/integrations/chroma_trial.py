@@ -29,7 +29,7 @@ class Words(EmbeddingFunction[Documents]):
         """Return a vector for each text, with the counts of its words."""
         vectors = np.zeros((len(input), DIMENSIONS), dtype=np.float32)
         for vector, text in zip(vectors, input, strict=True):
-            for word in re.findall(r"\w+", text.lower()):
+            for word in re.findall("[a-z]+", text.lower()):
                 vector[crc32(word.encode()) % DIMENSIONS] += 1
         return list(vectors)
 

@@ -195,7 +195,7 @@ async def test_an_error_elsewhere_in_the_output_is_not_the_failure(
     assert (await second.call("Bash", "make all", output))[1] == ""
 
 
-LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil (nilerr)"
+LINT = "cmd/setup.go:{line}:3: error is not nil (line 2) but it returns nil 'nilerr'"
 
 
 @pytest.mark.parametrize(
@@ -213,15 +213,15 @@ async def test_an_edit_helps_only_after_the_same_message(
     first = Session(memory, "one", root)
     await first.call("Bash", "make lint", LINT.format(line=7))
     edit = {
-        **read(root, "cmd/setup.go"),
-        "old_string": "return nil\n",
-        "new_string": "return nil //nolint:nilerr\n",
+        **read(root, "cmd/lint.yaml"),
+        "old_string": "enable: [nilerr]\n",
+        "new_string": "enable: []\n",
     }
     await first.call("Edit", edit)
     await first.call("Bash", "make lint")
     await first.end()
     _, after = await Session(memory, "two", root).call("Bash", "make lint", error)
-    assert ("nolint:nilerr" in after) == is_told
+    assert ("+enable: []" in after) == is_told
 
 
 async def test_an_edit_helps_after_a_message_with_a_path_of_the_machine(

@@ -115,15 +115,17 @@ async def test_a_tool_that_failed_before_is_told_of_before_it_runs(
 ) -> None:
     host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {"npm run build": RuntimeError(ERROR)}
-    first: list[Turn] = [Call("npm run build"), Say("gave up")]
-    await double.drive(host, "build it", first, id="one", results=failing)
-    second = await double.drive(host, "build the app", first, id="two", results=failing)
-    assert ERROR in second.prompts[-1]
-    assert (
-        second.prompts[-1].count("failed with") == 1
-    )  # `before` and `seen` have the same lesson
-    assert second.commands == ["npm run build"]
-    assert second.verdict is None
+    turns: list[Turn] = [Call("npm run build"), Say("gave up")]
+    for id in ("one", "two"):
+        await double.drive(host, "build it", turns, id=id, results=failing)
+    third = await double.drive(
+        host, "build the app", turns, id="three", results=failing
+    )
+    told = "the command `npm run build` failed in 2 sessions and never worked"
+    # `before` and `seen` know the same lesson.
+    assert third.prompts[-1].count(told) == 1
+    assert third.commands == ["npm run build"]
+    assert third.verdict is None
 
 
 async def test_what_the_host_raises_reaches_its_caller(

@@ -203,14 +203,13 @@ def test_a_call_that_failed_before_is_held_back_once(
     host = Host(memory=memory_in(tmp_path), strict=True)
     commands = list[str]()
     tools = [shell_of(commands, {BUILD.command: RuntimeError(ERROR)})]
-    first = scripted([BUILD, Say("no")])
-    second = scripted([*[BUILD] * calls, Say("no")])
-    for model in (first, second):
-        agent_of(model, HeedfulMiddleware(host, hold_back=True), tools=tools).invoke(
-            ASKED
-        )
-    assert len(commands) == 1 + ran
-    assert ERROR in second.prompts[1]
+    earlier = [scripted([BUILD, Say("no")]) for _ in range(2)]
+    last = scripted([*[BUILD] * calls, Say("no")])
+    for model in (*earlier, last):
+        middleware = HeedfulMiddleware(host, hold_back=True)
+        agent_of(model, middleware, tools=tools).invoke(ASKED)
+    assert len(commands) == len(earlier) + ran
+    assert ERROR in last.prompts[1]
 
 
 async def test_an_interrupt_is_no_failure_and_a_raised_error_is(tmp_path: Path) -> None:

@@ -130,14 +130,15 @@ async def test_a_tool_that_raises_and_the_guardrail_that_holds_its_call(
     host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {"make": RuntimeError(ERROR)}
     turns: list[Turn] = [Call("make"), Say("no"), Call("make")]
-    agent, _ = shell_agent(turns[:1], driven, failing, failure_error_function=None)
-    with pytest.raises(UserError, match="Cannot find module"):
-        await run(agent, "build", host=host, run_config=CONFIG)
+    for _ in range(2):
+        agent, _ = shell_agent(turns[:1], driven, failing, failure_error_function=None)
+        with pytest.raises(UserError, match="Cannot find module"):
+            await run(agent, "build", host=host, run_config=CONFIG)
     agent, model = shell_agent(
         turns, driven, failing, tool_input_guardrails=[hold_back]
     )
     await run(agent, "build", host=host, run_config=CONFIG)
-    assert driven.commands == ["make"]
+    assert driven.commands == ["make", "make"]
     assert prompts(model)[-1].count("failed with") == 1
     with pytest.raises(MaxTurnsExceeded):
         await run(agent, "build", host=host, max_turns=3, run_config=CONFIG)

@@ -33,9 +33,9 @@ def session(id: str, events: list[Event]) -> Episode:
 
 
 def edited_session(root: Path, id: str = "s1") -> Episode:
-    """Return a session in which an edit of src/cart.ts put the compiler right."""
+    """Return a session in which an edit of src/names.d.ts put the compiler right."""
     change = {"old_string": "total", "new_string": "sum"}
-    edit = {"file_path": f"{root}/src/cart.ts", **change}
+    edit = {"file_path": f"{root}/src/names.d.ts", **change}
     events = [
         *step("Bash", "npx tsc", TSC),
         *step("Edit", edit),
@@ -53,7 +53,7 @@ def memory(store: Any) -> heedful.Memory:
 def root(tmp_path: Path) -> Path:
     """A repository with a file."""
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "cart.ts").write_text("sum")
+    (tmp_path / "src" / "names.d.ts").write_text("sum")
     return tmp_path
 
 
@@ -67,7 +67,7 @@ async def ask(memory: heedful.Memory, root: str) -> str:
 async def test_a_lesson_says_that_its_file_changed(
     memory: heedful.Memory, root: Path
 ) -> None:
-    file = root / "src" / "cart.ts"
+    file = root / "src" / "names.d.ts"
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     assert "+sum" in await ask(memory, str(root))
     assert "changed since" not in await ask(memory, str(root))
@@ -75,13 +75,13 @@ async def test_a_lesson_says_that_its_file_changed(
     file.write_text("sum + tax")
     text = await ask(memory, str(root))
     assert "+sum" in text
-    assert "(src/cart.ts has changed since this was learnt.)" in text
+    assert "(src/names.d.ts has changed since this was learnt.)" in text
 
 
 async def test_a_lesson_rests_while_its_file_is_gone(
     memory: heedful.Memory, root: Path
 ) -> None:
-    file = root / "src" / "cart.ts"
+    file = root / "src" / "names.d.ts"
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     file.unlink()
     assert await ask(memory, str(root)) == ""
@@ -95,7 +95,7 @@ async def test_a_lesson_that_comes_back_is_about_the_file_as_it_is_then(
     memory: heedful.Memory, root: Path
 ) -> None:
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
-    (root / "src" / "cart.ts").write_text("sum + tax")
+    (root / "src" / "names.d.ts").write_text("sum + tax")
     again = edited_session(root, id="s2")
     await heedful.learn_session(again, memory=memory, root=str(root))
     assert "changed since" not in await ask(memory, str(root))
@@ -107,16 +107,16 @@ async def test_a_session_elsewhere_keeps_what_is_known_of_the_file(
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))
     elsewhere = edited_session(root, id="s2")
     await heedful.learn_session(elsewhere, memory=memory)
-    (root / "src" / "cart.ts").write_text("sum + tax")
+    (root / "src" / "names.d.ts").write_text("sum + tax")
     assert "changed since" in await ask(memory, str(root))
 
 
 async def test_no_file_outside_of_the_repository_is_read(
     memory: heedful.Memory, root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "cart.ts"
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "names.d.ts"
     elsewhere.write_text("sum")
-    file = root / "src" / "cart.ts"
+    file = root / "src" / "names.d.ts"
     file.unlink()
     file.symlink_to(elsewhere)
     await heedful.learn_session(edited_session(root), memory=memory, root=str(root))

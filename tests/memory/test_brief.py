@@ -134,6 +134,33 @@ async def test_the_work_itself_is_not_told(memory: heedful.Memory, error: str) -
     assert await lines_of(memory) == []
 
 
+async def test_what_linters_reject_again_and_again_is_one_line(
+    memory: heedful.Memory,
+) -> None:
+    for number in range(3):
+        place = f"src/part{number}.go:{number + 7}"
+        errors = [
+            f"{place}:2: error is not nil (line {number}) but it returns nil (nilerr)",
+            f"{place}:5: Error return value is not checked (errcheck)",
+            f"{place}:8: undefined: part{number}",
+        ]
+        await learn(memory, f"s{number}", step("Bash", "make check", "\n".join(errors)))
+    [line] = await lines_of(memory)
+    assert "Linters here reject" in line
+    assert "“error is not nil (line …) but it returns nil (nilerr)”" in line
+    assert "“Error return value is not checked (errcheck)”" in line
+    assert "3 of 3 sessions" in line
+
+
+async def test_what_seldom_cost_a_call_is_left_out(memory: heedful.Memory) -> None:
+    for number in range(2):
+        await learn(memory, f"s{number}", edit("a.py", UNREAD))
+    assert await lines_of(memory)
+    for number in range(30):
+        await learn(memory, f"quiet{number}", step("Bash", "ls"))
+    assert await lines_of(memory) == []
+
+
 async def test_what_did_not_come_back_in_the_newest_sessions_is_left_out(
     memory: heedful.Memory,
 ) -> None:

@@ -144,7 +144,26 @@ async def test_a_count_of_errors_is_no_second_lesson(memory: heedful.Memory) -> 
         [fail("npx tsc", TSC), edit("src/cart.ts", "total", "sum"), run("npx tsc")],
     )
     assert "TS2304" in mistake.error
-    assert "+sum" in mistake.text
+
+
+@pytest.mark.parametrize(
+    ("file", "is_told"),
+    [
+        pytest.param("src/names.d.ts", True, id="another file"),
+        pytest.param("src/cart.ts", False, id="the file that the error names"),
+    ],
+)
+async def test_the_code_of_that_day_is_not_told(
+    memory: heedful.Memory, file: str, is_told: bool
+) -> None:
+    [mistake] = await learn(
+        memory, [fail("npx tsc", TSC), edit(file, "total", "sum"), run("npx tsc")]
+    )
+    assert "+sum" in mistake.mends[0]
+    assert mistake.teaches == is_told
+    assert ("+sum" in mistake.text) == is_told
+    [lesson] = await memory.top(5)
+    assert ("+sum" in lesson["text"]) == is_told
 
 
 async def test_what_one_edit_put_right_is_one_lesson(memory: heedful.Memory) -> None:
@@ -181,18 +200,20 @@ async def test_paths_are_relative_to_the_repository(
 ) -> None:
     steps = [
         run(f"cat {ROOT}/docs/index.md && ls src/cart.ts"),
-        fail(f"npx tsc -p {ROOT}", f"{ROOT}/src/cart.ts(14,3): error TS2304: no 'a'."),
-        edit(f"{ROOT}/src/cart.ts", "a", "b"),
+        fail(
+            f"npx tsc -p {ROOT}", f"{ROOT}/src/cart.ts(14,3): error TS2304: no 'total'."
+        ),
+        edit(f"{ROOT}/src/names.d.ts", "total", "sum"),
         run(f"npx tsc -p {ROOT}"),
     ]
     learned = await heedful.learn_session(session(steps), memory=memory, root=root)
     [mistake] = learned.mistakes
     assert mistake.text.startswith("Bash `npx tsc -p .` failed with “src/cart.ts(14")
-    assert "edit src/cart.ts:" in mistake.text
+    assert "edit src/names.d.ts:" in mistake.text
     assert "/srv/ann" not in mistake.text
 
     seen = await memory.seen(
-        "Bash", "/srv/other/src/cart.ts(3,1): error TS2304: no 'a'."
+        "Bash", "/srv/other/src/cart.ts(3,1): error TS2304: no 'total'."
     )
     assert len(seen.lessons) == 1
 

@@ -193,3 +193,17 @@ async def test_another_project_is_told_nothing(
     await learn(memory, "s1", step("Read", read("/r/docs/api.md"), ABSENT))
     other = heedful.Memory(memory.store, heedful.Scope("local", "other"))
     assert await announced(other, "Read", read("/r/docs/api.md")) == []
+
+
+async def test_an_error_that_names_a_place_blames_no_other(
+    memory: heedful.Memory,
+) -> None:
+    error = "cat: conf/shop.yml: No such file or directory"
+    for number in range(2):
+        await learn(
+            memory,
+            f"s{number}",
+            step("Bash", f"ls data/{number} && cat conf/shop.yml", error),
+        )
+    assert (await memory.before("Bash", "cat conf/shop.yml")).failures
+    assert not (await memory.before("Bash", "ls data/7")).failures

@@ -46,7 +46,6 @@ _MEASURE_PATTERN = re.compile(r"\d+(?:\.\d+)?")
 _LINE_OF_FILE_PATTERN = re.compile(r"(?i)\bline \d+")
 # What fails if a value is not the expected one, in the words of test programs.
 _ASSERTION_PATTERN = re.compile(r"(?i)\bassert|\bexpect|\bwant\b| [!=]==? ")
-_NAMED_FILE_PATTERN = re.compile(r"[\w@.-]+\.[a-zA-Z]\w{0,5}\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +187,7 @@ class FailureInquiry:
     def _cut(self, lesson: Mapping[str, Any]) -> str:
         """Return of a lesson what helps after this failure; "" if nothing does.
 
-        An edit helps only in a file that the failure names, or after the very same
-        message about another one.
+        An edit helps only after the very same message about another file.
         """
         text = lesson["text"]
         wrong, heading, fix = text.partition(f"\n{MEND_HEADING}\n")
@@ -205,12 +203,8 @@ class FailureInquiry:
         edited = EDITED_FILE_PATTERN.findall(fix)
         path = path_of(self.arguments)
         if edited or is_of_work(self.errors[0]):
-            names = {name.rpartition("/")[2] for name in edited}
-            failure = " ".join([*self.errors, path])
-            is_named = not names.isdisjoint(_NAMED_FILE_PATTERN.findall(failure))
             messages = {_bare_message(error) for error in self.errors}
-            message = _bare_message(quoted)
-            if not is_named and message not in messages:
+            if _bare_message(quoted) not in messages:
                 return ""
         elif path and path.rpartition("/")[2] not in text:
             return ""

@@ -14,7 +14,7 @@ from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     SessionState,
     arguments_of,
-    blames,
+    find_blamed,
     preconditions_of,
 )
 from heedful.memory.memory import Memory
@@ -183,15 +183,10 @@ def _finished_call(
 
     lines = named_errors(str(event["error"]), arguments)
     surroundings = state.surroundings(arguments, folder)
-    blamed = frozenset(
-        precondition.digest
-        for precondition, line in product(
-            preconditions_of(tool, arguments, surroundings), lines
-        )
-        if blames(precondition, line)
-    )
+    blamed = find_blamed(preconditions_of(tool, arguments, surroundings), lines)
+    digests = frozenset(precondition.digest for precondition in blamed)
     signatures = episodes.error_digests(event, call.get("arguments"))
-    return replace(finished, signatures=signatures, preconditions=blamed)
+    return replace(finished, signatures=signatures, preconditions=digests)
 
 
 async def reminder_news(memory: Memory) -> str:

@@ -94,6 +94,7 @@ _ERROR_PATTERNS: Mapping[Template, re.Pattern[str]] = {
     "column": _NO_COLUMN_PATTERN,
 }
 _NAMED_TEMPLATES = frozenset({"word", "argument", "table", "column"})
+_PLACE_TEMPLATES = frozenset({"path", "folder", "shape"})
 
 
 # What each template is about, by its words in order: a, b and c.
@@ -349,13 +350,34 @@ def blames(precondition: Precondition, error: str) -> bool:
 
 def find_blamed(
     preconditions: Iterable[Precondition], errors: Sequence[str]
-) -> tuple[Precondition, ...]:
-    """Return those of the preconditions that one of the error lines blames."""
-    return tuple(
-        precondition
-        for precondition in preconditions
-        if any(blames(precondition, error) for error in errors)
-    )
+) -> Mapping[Precondition, str]:
+    """Return those of the preconditions that the error lines blame, each with its line.
+
+    If a line names the place that is absent, it blames no other place.
+    """
+    blamed: dict[Precondition, str] = {}
+    for precondition in preconditions:
+        for error in errors:
+            if blames(precondition, error):
+                blamed[precondition] = error
+                break
+
+    in_error = [need for need in blamed if _names_place(errors, need.words[0])]
+    is_place_named = any("/" in need.words[0] for need in in_error)
+    for need in list(blamed):
+        if (
+            is_place_named
+            and need.template in _PLACE_TEMPLATES
+            and need not in in_error
+        ):
+            del blamed[need]
+    return blamed
+
+
+def _names_place(errors: Sequence[str], place: str) -> bool:
+    """Return whether an error line has a path, whose numbers are masked as "#"."""
+    pattern = re.escape(place).replace(r"\#", r"\w+")
+    return any(re.search(rf"{pattern}(?![\w/-])", error) for error in errors)
 
 
 def _names(error: str, name: str) -> bool:

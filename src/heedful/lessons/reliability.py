@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from math import sqrt
 
-from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, blames
+from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, find_blamed
 from heedful.lessons.substitution import Replacement
 
 # A form has at most so many of each count: more say nothing more.
@@ -80,8 +81,14 @@ class Form:
 
     @property
     def pooled(self) -> Form | None:
-        """The same form of any template; None where templates cannot be compared."""
-        if self.variant or self.template == "command":
+        """The same form of any template; None where templates cannot be compared.
+
+        A whole command that failed once, or that passed, is often the work itself: a
+        test that fails. One that failed in two sessions and never passed is like any.
+        """
+        if self.variant:
+            return None
+        if self.template == "command" and (self.has_passed or self.failed == 1):
             return None
         return replace(self, template="")
 
@@ -134,7 +141,7 @@ def _shipped_tests(form: Form, shipped: TestsByForm) -> FormTests:
     return shipped.get(form, NO_TESTS).at_most(MAX_SHIPPED_TESTS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """A step of a finished run: a call, what it took for granted, and its `errors`.
 
@@ -164,21 +171,18 @@ class Step:
                 return precondition.words[0]
         return ""
 
-    def blamed(self, precondition: Precondition) -> str:
-        """Return the error that blames a precondition, "" if none does."""
-        for error in self.errors:
-            if blames(precondition, error):
-                return error
-        return ""
+    @cached_property
+    def blamed(self) -> Mapping[Precondition, str]:
+        """The preconditions that the errors blame, each with the error."""
+        return find_blamed(self.preconditions, self.errors)
 
 
 def blamed_steps(steps: Sequence[Step]) -> dict[Precondition, list[Step]]:
     """Return the steps that failed because of each precondition that is blamed."""
     blamed = defaultdict(list)
     for step in steps:
-        for precondition in step.preconditions:
-            if step.errors and step.blamed(precondition):
-                blamed[precondition].append(step)
+        for precondition in step.blamed:
+            blamed[precondition].append(step)
     return dict(blamed)
 
 
@@ -209,7 +213,7 @@ class Replay:
                 is_known = is_state or (track.failed and precondition not in tested)
                 if precondition in self.again:
                     continue  # the session itself would test what it has added
-                is_blamed = step.blamed(precondition) != ""
+                is_blamed = precondition in step.blamed
                 # A call that failed otherwise tests nothing.
                 failed_otherwise = bool(step.errors) and not is_blamed
                 if is_known and not failed_otherwise:
@@ -226,7 +230,7 @@ class Replay:
         for step in steps:
             for precondition in step.preconditions:
                 track = self.tracks.get(precondition, Track())
-                if step.blamed(precondition):
+                if precondition in step.blamed:
                     is_again = precondition in again
                     self.tracks[precondition] = track.after_failure(again=is_again)
                     again.add(precondition)

@@ -163,7 +163,7 @@ def find_replacement(
     preconditions = [need for need in needs if need not in other_needs]
     # A folder that is absent says nothing about the name of a file.
     exact = [p for p in preconditions if p.template not in ("folder", "whole file")]
-    blamed = find_blamed(exact, errors)
+    blamed = tuple(find_blamed(exact, errors))
     return Replacement(substitution, blamed) if blamed else None
 
 

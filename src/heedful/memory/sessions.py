@@ -115,6 +115,8 @@ _OUTPUT_FILTER_PATTERN = re.compile(
 )
 # A file in an error: "cart.go" in "shop/cart.go:3:5: expected '}'".
 _ERROR_FILE_PATTERN = re.compile(r"[\w-]+\.[a-zA-Z]\w{0,5}(?=[:(])")
+# A file in the text of a failure: "cart.go" in "in shop/cart.go, line 3".
+_FILE_IN_ERROR = re.compile(r"[\w@.-]*\w\.[a-zA-Z]\w{0,7}\b")
 # Who says a message: "bash:" or "[eslint]". It is not a word of the message.
 _MESSAGE_LABEL_PATTERN = re.compile(r"^(?:\[[^\]]*\]|[\w()./-]+:)")
 # A part of a word: "build" and "docs" in "build_docs".
@@ -133,8 +135,9 @@ class Mistake:
     error. Each error of a call is a mistake. `vain` are the actions that were tried
     without effect. `mends` are the edits, or the other call, that put it right, whole;
     empty if nothing did. `steps` is how many actions it took. `work` is true if edits
-    put it right: such a failure is often part of the work. `end` is the position of the
-    last event.
+    put it right: such a failure is often part of the work. It `teaches` if another
+    session can do what put it right: edits of the very files that the failure names
+    mend only the code of that day. `end` is the position of the last event.
     """
 
     call: str
@@ -144,6 +147,7 @@ class Mistake:
     mends: tuple[str, ...]
     steps: int
     work: bool
+    teaches: bool
     end: int
 
     @property
@@ -152,7 +156,7 @@ class Mistake:
         lines = [f"{self.call} failed with “{self.error}”."]
         if self.vain:
             lines.append(f"Tried in vain: {'; '.join(self.vain)}.")
-        if self.mends:
+        if self.teaches:
             lines += [MEND_HEADING, *self.mends]
         return "\n".join(lines)
 
@@ -426,6 +430,7 @@ class _SessionStudy:
             mends=tuple(map(leave_out, mends)),
             steps=sum(failed < n <= end for n in self.steps),
             work=bool(edits),
+            teaches=bool(mends) and not self._is_named(mends, failed),
             end=self.run.result[end] or end,
         )
         return _MistakeCase(
@@ -434,6 +439,16 @@ class _SessionStudy:
             evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
             remedy="" if edits or end == failed else self._command_digest(end),
         )
+
+    def _is_named(self, mends: Sequence[str], failed: int) -> bool:
+        """Return True if a failure names every file that the edits in `mends` change.
+
+        It is False for another call.
+        """
+        text = "\n".join(mends)
+        files = {path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(text)}
+        in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
+        return bool(files) and files <= in_error
 
     def _evidence_of(
         self,
@@ -652,8 +667,8 @@ class _SessionStudy:
             mistake = case.mistake
             # A call that worked after others had failed is a measured outcome: its text
             # replaces one without a fix.
-            trust: Trust = "measured" if mistake.mends else "model"
-            is_work = mistake.work or not mistake.mends
+            trust: Trust = "measured" if mistake.teaches else "model"
+            is_work = mistake.work or not mistake.teaches
             meta: dict[str, Any] = {"mended": not is_work}
             files = self._files_of(case)
             if case.remedy:

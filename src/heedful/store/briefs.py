@@ -8,9 +8,11 @@ never worked may be, since they are not those of another.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from heedful.lessons.action import MEND_HEADING
@@ -25,10 +27,21 @@ from heedful.store.connection import Db, Row
 MAX_BRIEF_LINES = 10
 BRIEF_SESSIONS = 40
 MAX_BRIEF_LINE_CHARS = 280
-# What put one error right twice was read as a particular of these two sessions.
+# A line that cost a session less was needed in one of sixty recorded sessions.
+MIN_SESSION_CALLS = 1 / 8
+# What two sessions have in common was read as a particular of theirs.
 MIN_LESSON_SESSIONS = 3
 # More candidates than lines: several errors may break the same contract.
 MAX_CANDIDATES = 40
+# The messages of linters in a brief, all in one line.
+MAX_RULE_MESSAGES = 3
+# The message of a linter at a place, with the name of its rule at one end:
+# "<PATH>: Error return value is not checked (errcheck)" or "a.py:<N>: E501 Too long".
+_RULE_MESSAGE_PATTERN = re.compile(
+    r"(?:\[[\w:-]+\] )?\S*<(?:PATH|N)>\S* "
+    r"(?P<message>(?:error:? )?[A-Z]{1,6}\d{2,5}:? \S.*|.*\S +[(\[][a-z][\w/-]*[)\]])"
+)
+_MASKED_NUMBER_PATTERN = re.compile(r"<\w+>")
 # What a call takes for granted that an agent can be told before it makes the call.
 BRIEF_TEMPLATES = frozenset({"path", "folder", "word", "shape", "options", "argument"})
 
@@ -74,18 +87,35 @@ def read_brief(
 
     lines = list(_error_lines(db, scope, window))
     lines += _precondition_lines(db, scope, window, trust)
+    least = MIN_SESSION_CALLS * window["sessions"]
+    lines = [line for line in lines if line.calls >= least]
     lines.sort(key=lambda line: line.calls, reverse=True)
     return tuple(lines[:MAX_BRIEF_LINES])
 
 
 def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
-    """Yield a line for each error that came back; one for all of a contract."""
+    """Yield a line for each error that came back; one for all of a contract.
+
+    There is one for all that linters found, too.
+    """
     by_text: dict[str, list[Row]] = {}
+    by_message: dict[str, list[Row]] = {}
     since = {"since": window["since"], "limit": MAX_CANDIDATES}
     for row in db.all("brief_errors", scope, **since):
-        text = _line_of(db, scope, row)
-        if text:
+        message = _rule_message(row)
+        text = "" if message else _line_of(db, scope, row)
+        if message:
+            by_message.setdefault(message, []).append(row)
+        elif text:
             by_text.setdefault(text, []).append(row)
+
+    # The rows are in the order of what they cost.
+    messages = [f"“{message}”" for message in list(by_message)[:MAX_RULE_MESSAGES]]
+    if messages:
+        text = clean(
+            f"Linters here reject {', '.join(messages)}.", MAX_BRIEF_LINE_CHARS
+        )
+        by_text[text] = list(chain.from_iterable(by_message.values()))
 
     for text, rows in by_text.items():
         lessons = [row["id"] for row in rows if row["state"] != "quarantined"]
@@ -99,6 +129,18 @@ def _error_lines(db: Db, scope: Scope, window: Row) -> Iterator[BriefLine]:
         )
 
 
+def _is_usable(row: Row) -> bool:
+    """Return True if what an error says may be told."""
+    return row["state"] in ("unverified", "verified")
+
+
+def _rule_message(row: Row) -> str:
+    """Return the message of a linter's rule, without its place; "" if it is none."""
+    is_known = row["sessions"] >= MIN_LESSON_SESSIONS and _is_usable(row)
+    match = _RULE_MESSAGE_PATTERN.fullmatch(row["pattern"]) if is_known else None
+    return _MASKED_NUMBER_PATTERN.sub("…", match["message"]) if match else ""
+
+
 def _line_of(db: Db, scope: Scope, row: Row) -> str:
     """Return what a brief says about an error; "" if nothing may be told.
 
@@ -108,8 +150,7 @@ def _line_of(db: Db, scope: Scope, row: Row) -> str:
     contract = contract_of(row["text"] or row["pattern"])
     if contract:
         return contract
-    is_usable = row["state"] in ("unverified", "verified")
-    if not is_usable or row["sessions"] < MIN_LESSON_SESSIONS:
+    if row["sessions"] < MIN_LESSON_SESSIONS or not _is_usable(row):
         return ""
 
     failure, _, mend = row["text"].partition(f"\n{MEND_HEADING}\n")

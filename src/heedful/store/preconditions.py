@@ -123,7 +123,7 @@ def _write_blames(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> N
     now = time.time()
     for precondition, blamed in blamed_steps(steps).items():
         step = blamed[-1]
-        error = redact(step.blamed(precondition))
+        error = redact(step.blamed[precondition])
         values = {
             **key_of(scope),
             "digest": precondition.digest,

@@ -85,7 +85,7 @@ def knowledge_of(
         db, scope, call.session, call.arguments, folder=call.folder
     )
     needs = preconditions_of(call.tool, call.arguments, surroundings)
-    blamed = find_blamed(needs, call.errors)
+    blamed = tuple(find_blamed(needs, call.errors))
     marks = [f"told {precondition.digest}" for precondition in blamed]
     if contract:
         marks.append(f"told {contract}")
