@@ -143,6 +143,12 @@ class SessionCourse:
         return max((len(lines_of(brief)) for brief in briefs), default=0)
 
     @property
+    def other_lines(self) -> int:
+        """How many lines the session was told beside its briefs."""
+        texts = [text.text for text in self.texts if text.moment != "start"]
+        return sum(len(lines_of(text)) for text in texts)
+
+    @property
     def lines(self) -> int:
         """How many lines the session was told in all."""
         return sum(len(lines_of(text.text)) for text in self.texts)
@@ -553,12 +559,7 @@ def _list_brief(key: str, tally: Tally) -> Iterator[Row]:
     yield _share(f"{key}.brief_none", none, n["sessions"], counts)
 
     quiet = [course for course in tally.courses if course.is_quiet]
-    lines = sum(
-        len(lines_of(text.text))
-        for course in quiet
-        for text in course.texts
-        if text.moment != "start"
-    )
+    lines = sum(course.other_lines for course in quiet)
     counts = f"lines beside the briefs in {len(quiet)} quiet sessions among the others"
     yield _row(f"{key}.quiet_among", lines, counts)
 
