@@ -158,11 +158,14 @@ def test_a_hook_process_names_files_from_the_repository(tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     (folder / ".git").mkdir(parents=True)
     (folder / "src").mkdir()
-    file = folder / "src" / "cart.ts"
+    file = folder / "src" / "names.d.ts"
     file.write_text("sum")
     trust = {"HEEDFUL_TRUST": '{"tool": "measured", "program:npx": "measured"}'}
     command = {"tool_name": "Bash", "tool_input": {"command": "npx tsc"}}
-    failure = {**command, "error": f"{file}(3,1): error TS2304: no name 'total'."}
+    failure = {
+        **command,
+        "error": f"{folder}/src/cart.ts(3,1): error TS2304: no name 'total'.",
+    }
     change = {"file_path": str(file), "old_string": "total", "new_string": "sum"}
     edit = {"tool_name": "Edit", "tool_input": change, "tool_use_id": "2"}
     passed = {"tool_response": {"stdout": "ok"}}
@@ -188,6 +191,6 @@ def test_a_hook_process_names_files_from_the_repository(tmp_path: Path) -> None:
         folder, tmp_path, "PostToolUseFailure", data, {**trust, "HEEDFUL_HOLDOUT": "0"}
     )
     advice = json.loads(process.stdout)["hookSpecificOutput"]["additionalContext"]
-    assert "edit src/cart.ts:" in advice
-    assert "(src/cart.ts has changed since this was learnt.)" in advice
+    assert "edit src/names.d.ts:" in advice
+    assert "(src/names.d.ts has changed since this was learnt.)" in advice
     assert str(folder) not in advice

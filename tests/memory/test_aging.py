@@ -60,7 +60,7 @@ def root(tmp_path: Path) -> Path:
 async def ask(memory: heedful.Memory, root: str) -> str:
     """Return what a host in a repository is told about the error of the compiler."""
     host = Host(memory=memory, strict=True, root=root)
-    advice = await host.run("next").seen("Bash", TSC)
+    advice = await host.run().seen("Bash", TSC)
     return advice.text
 
 

@@ -61,6 +61,18 @@ async def test_a_failed_test_blames_nothing_on_a_generic_command(
     assert await announced(memory, "Bash", "make test") == []
 
 
+async def test_a_whole_command_is_announced_once_two_sessions_failed(
+    memory: heedful.Memory,
+) -> None:
+    for number, about in enumerate(([], [], ["the command `npm run build`"])):
+        assert await announced(memory, "Bash", "npm run build") == about
+        failed = step("Bash", "npm run build", 'Error: Cannot find module "pads"')
+        await learn(memory, f"s{number}", failed)
+
+    await learn(memory, "passed", step("Bash", "npm run build"))
+    assert await announced(memory, "Bash", "npm run build") == []
+
+
 async def test_a_refused_call_is_no_failure(memory: heedful.Memory) -> None:
     refused = "The user doesn't want to proceed with this tool use. 'up' was rejected."
     await learn(memory, "s1", step("Bash", "git push --up", refused))

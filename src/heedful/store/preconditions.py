@@ -303,7 +303,13 @@ def _find_failures(
     preconditions = preconditions_of(tool, arguments, surroundings)
     if session:
         quiet = _quiet_digests(db, scope, session, preconditions)
-        preconditions = tuple(p for p in preconditions if p.digest not in quiet)
+        preconditions = tuple(
+            precondition
+            for precondition in preconditions
+            if precondition.digest not in quiet
+            # What the session knows about a part of a command it knows about the whole.
+            and not (quiet and precondition.template == "command")
+        )
 
     # What only this session taught is no news to it.
     source = storable(source_of(session)) if session else ""
@@ -342,7 +348,11 @@ def _find_sure(
         for precondition, form in forms.items()
     ]
     spoken = [failure for failure in sure if failure.bound >= MIN_SPOKEN_BOUND]
-    return sorted(spoken, key=lambda failure: failure.bound, reverse=True)
+    # A part of a command says more than the whole.
+    parts = [
+        failure for failure in spoken if failure.precondition.template != "command"
+    ]
+    return sorted(parts or spoken, key=lambda failure: failure.bound, reverse=True)
 
 
 def _known_failure(
