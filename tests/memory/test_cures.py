@@ -166,6 +166,19 @@ async def test_the_code_of_that_day_is_not_told(
     assert ("+sum" in lesson["text"]) == is_told
 
 
+async def test_failures_that_nothing_put_right_are_listed_last(
+    memory: heedful.Memory,
+) -> None:
+    failure = fail("npm run build", 'Error: Cannot find module "pads"')
+    for id in ("s2", "s3"):
+        await heedful.learn_session(session([failure], id), memory=memory)
+    steps = [fail("npm ci --frozen", "npm: unknown option '--frozen'"), run("npm ci")]
+    await learn(memory, steps)
+    first, last = await memory.top(5)
+    assert MEND_HEADING in first["text"]
+    assert last["seen"] > first["seen"]
+
+
 async def test_what_one_edit_put_right_is_one_lesson(memory: heedful.Memory) -> None:
     second = "src/cart.ts(19,3): error TS2552: Cannot find 'total', perhaps 'totals'."
     [mistake] = await learn(

@@ -103,7 +103,9 @@ def list_lessons(
         bool, Option("--clusters", help="Show lessons in groups, by what they share.")
     ] = False,
 ) -> int:
-    """List the lessons, most often seen first. Texts in quarantine are not shown."""
+    """List the lessons, most often seen first; failures that nothing put right come
+    last. Texts in quarantine are not shown.
+    """
     if context.invoked_subcommand is not None:
         return 0
     if related is not None and clusters:

@@ -658,7 +658,10 @@ class Memory:
         await self.store.write(self.scope, exposure_store.restore, id, by=by, why=why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
-        """Return the lessons seen most often, as data, without quarantined text."""
+        """Return the lessons seen most often, as data, without quarantined text.
+
+        Failures of agents that nothing put right come last.
+        """
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 

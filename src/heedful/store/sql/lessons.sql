@@ -74,12 +74,13 @@ where lesson_id = :lesson_id and digest = :digest and state = 'unverified'
   and :state = 'verified' and :trust in ('operator', 'measured');
 
 -- name: top_lessons
--- The lessons seen most often, each with the number of its worked examples.
+-- The lessons seen most often, each with the number of its worked examples; failures
+-- of sessions that nothing put right come last.
 select *, (
   select count(*) from example e where e.lesson_id = lesson.id and not (e.digest like 'lesson%' and e.lesson = lesson.text)
 ) as examples
 from lesson where tenant = :tenant and project = :project
-order by seen desc, last_seen desc, id limit :limit;
+order by meta like '%"mended": false%', seen desc, last_seen desc, id limit :limit;
 
 -- name: rules_in_force
 -- The rules of the user that agents are held to, last said first.
