@@ -635,8 +635,8 @@ def name_of(row: Row) -> str:
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return up to `limit` lessons as plain data, most often seen first.
 
-    Failures that nothing put right come last. If the text of a lesson waits in quarantine, `entry` is the id under which a person
-    can review it, else 0.
+    Failures that nothing put right come last. If the text of a lesson waits in
+    quarantine, `entry` is the id under which a person can review it, else 0.
     """
     rows = db.all("top_lessons", scope, limit=limit)
     return [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
