@@ -275,7 +275,12 @@ export class Heedful {
 
   constructor(options: HeedfulOptions) {
     const address = URL.parse(options.url);
-    if (address === null) throw new HeedfulError("invalid_url", JSON.stringify(options.url));
+    if (address === null || !/^https?:$/.test(address.protocol)) {
+      throw new HeedfulError("invalid_url", JSON.stringify(options.url));
+    }
+    if (address.username || address.password) {
+      throw new HeedfulError("invalid_url", `${address.origin} with a name or a password`);
+    }
     const isSafe = address.protocol === "https:" || LOCAL_HOST.test(address.hostname);
     if (options.key && !isSafe && !options.insecure) {
       throw new HeedfulError("insecure_url", `${address.origin} would get the key unencrypted`);
@@ -301,7 +306,7 @@ export class Heedful {
     let lessons = "";
     if (recall && state.verdict?.decision !== "done") {
       const recalled = await this.recall(taskText(task), { loop: id, form: "text" }, call);
-      lessons = recalled.text;
+      lessons = recalled.text ?? "";
     }
     return new Loop(this, id, task, lessons, state);
   }
@@ -318,7 +323,12 @@ export class Heedful {
     const judged = evaluation ?? (findings && { findings });
     const body = { output, evaluation: judged, ...fields };
     const path = `/v1/loops/${encodeURIComponent(id)}/attempts/${attempt}`;
-    return this.call("PUT", path, body, call);
+    const verdict = await this.call("PUT", path, body, call);
+    // A caller that goes on until it is done would never end.
+    if (verdict.decision !== "again" && verdict.decision !== "done") {
+      throw new Unreachable("not_heedful", `no verdict, but ${JSON.stringify(verdict).slice(0, 80)}`, 200);
+    }
+    return verdict;
   }
 
   /** What memory has for a task: with a `loop`, what it shows is recorded and counted. */

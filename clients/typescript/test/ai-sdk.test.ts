@@ -8,6 +8,7 @@ import { z } from "zod";
 import { heedfulMiddleware, judged } from "../src/ai-sdk.ts";
 import { Heedful, Watch } from "../src/index.ts";
 import type { Finding } from "../src/index.ts";
+import { FAULTS, patience, urlOf } from "./faults.ts";
 import { ORDER_ERROR, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
@@ -93,11 +94,6 @@ const stopWhen = isStepCount(5);
 /** All that a prompt says, as text. */
 function said(options: Pick<Options, "prompt"> | undefined): string {
   return JSON.stringify(options?.prompt);
-}
-
-function silentWatch(problems: Error[]): Watch {
-  const client = new Heedful({ url: "http://127.0.0.1:9" });
-  return new Watch(client, { onProblem: (error) => problems.push(error) });
 }
 
 test("a failed tool's result has what fixed it before; the caller's has not", async () => {
@@ -319,21 +315,25 @@ test("an error of the model is the caller's, as it is", async () => {
   await assert.rejects(generateText({ model: wrapped, prompt: "Fail.", maxRetries: 0 }), failure);
 });
 
-test("without a service an agent does what it does without heedful", async () => {
-  const problems: Error[] = [];
-  const middleware = heedfulMiddleware(silentWatch(problems));
-  for (const ask of [generateText, streamText]) {
-    calls = 0;
-    const bare = modelOf(nextPart);
-    await (await ask({ model: bare, tools, stopWhen, prompt: QUESTION })).text;
-    calls = 0;
-    const model = modelOf(nextPart);
-    const wrapped = wrapLanguageModel({ model, middleware });
-    const result = await ask({ model: wrapped, tools, stopWhen, prompt: QUESTION });
-    assert.equal(await result.text, ANSWER);
-    const prompts = (double: MockLanguageModelV4) => [...double.doGenerateCalls, ...double.doStreamCalls].map(said);
-    assert.deepEqual(prompts(model), prompts(bare));
-  }
-  await middleware.settled();
-  assert.equal(problems.length, 1);
-});
+for (const [name, code, , answer] of FAULTS) {
+  test(`an agent does what it does without heedful: ${name}`, async () => {
+    const problems: Error[] = [];
+    const client = new Heedful({ url: await urlOf(answer) });
+    const onProblem = (error: Error) => problems.push(error);
+    const middleware = heedfulMiddleware(new Watch(client, { waitMs: patience(code), onProblem }));
+    for (const ask of [generateText, streamText]) {
+      const told: string[][] = [];
+      for (const isWrapped of [false, true]) {
+        calls = 0;
+        const bare = modelOf(nextPart);
+        const model = isWrapped ? wrapLanguageModel({ model: bare, middleware }) : bare;
+        const result = await ask({ model, tools, stopWhen, prompt: QUESTION });
+        assert.equal(await result.text, ANSWER);
+        told.push([...bare.doGenerateCalls, ...bare.doStreamCalls].map(said));
+      }
+      assert.deepEqual(told[1], told[0]);
+    }
+    await middleware.settled();
+    assert.equal(problems.length, 1);
+  });
+}

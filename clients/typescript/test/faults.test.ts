@@ -1,79 +1,14 @@
 // A service that is down, slow, broken or another: the client says so, an agent goes on.
 
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { after, test } from "node:test";
+import { test } from "node:test";
 
-import { Heedful, HeedfulError, Refused, Unreachable, Watch, judged } from "../src/index.ts";
-
-type Answer = (request: IncomingMessage, response: ServerResponse) => void;
-const stops: (() => void)[] = [];
-after(() => stops.forEach((stop) => stop()));
-
-/** The address of a server that answers like this. */
-async function serve(answer: Answer): Promise<string> {
-  const server = createServer((request, response) => {
-    request.resume();
-    request.on("end", () => answer(request, response));
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  stops.push(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  return typeof address === "object" ? `http://127.0.0.1:${address?.port}` : "";
-}
-
-function send(status: number, body: unknown, headers: Record<string, string> = {}): Answer {
-  const isText = typeof body === "string";
-  return (_, response) => {
-    response.writeHead(status, {
-      "content-type": isText ? "text/html" : "application/json",
-      ...headers,
-    });
-    response.end(isText ? body : JSON.stringify(body));
-  };
-}
-
-function problem(status: number, code: string): unknown {
-  return { type: "about:blank", title: code, status, code, detail: `it is ${code}` };
-}
-
-const HTML = "<html><body>502 Bad Gateway</body></html>";
-const LONG = "x".repeat(5 * 1024 * 1024);
-const advice = (text: string) => ({ hookSpecificOutput: { additionalContext: text } });
-type Kind = typeof Refused | typeof Unreachable;
-const FAULTS: [name: string, code: string, kind: Kind, answer: Answer | null][] = [
-  ["nobody listens", "unreachable", Unreachable, null],
-  ["no answer ever", "timeout", Unreachable, () => undefined],
-  ["headers, then nothing", "timeout", Unreachable, (_, response) => response.writeHead(200).write("{")],
-  ["a body that breaks off", "unreachable", Unreachable, (_, response) => {
-    response.writeHead(200, { "content-length": "100" });
-    response.write("{", () => response.destroy());
-  }],
-  ["a connection that breaks", "unreachable", Unreachable, (_, response) => response.destroy()],
-  ["401", "key_refused", Refused, send(401, problem(401, "key_refused"))],
-  ["429", "too_many_requests", Refused, send(429, problem(429, "too_many_requests"), { "retry-after": "60" })],
-  ["503", "busy", Refused, send(503, problem(503, "busy"))],
-  ["500 with HTML", "not_heedful", Unreachable, send(500, HTML)],
-  ["200 with HTML", "not_heedful", Unreachable, send(200, HTML)],
-  ["a page to move to", "not_heedful", Unreachable, send(302, "", { location: "https://example.com" })],
-  ["JSON of another kind", "not_heedful", Unreachable, send(500, { error: "no" })],
-  ["a text as JSON", "not_heedful", Unreachable, send(200, '"text"')],
-  ["5 MB", "not_heedful", Unreachable, send(200, advice(LONG))],
-];
-
-/** How long to wait, in milliseconds: long where the wait is not what is tested. */
-function patience(code: string): number {
-  return code === "timeout" ? 200 : 30_000;
-}
+import { Heedful, HeedfulError, Watch, judged } from "../src/index.ts";
+import { FAULTS, LONG, advice, patience, problem, send, serve, urlOf } from "./faults.ts";
 
 for (const [name, code, kind, answer] of FAULTS) {
   test(`the client says what is wrong: ${name}`, async () => {
-    const url = answer === null ? "http://127.0.0.1:9" : await serve(answer);
+    const url = await urlOf(answer);
     const heedful = new Heedful({ url, timeoutMs: patience(code), retries: 1 });
     await assert.rejects(heedful.recall("a task"), (error: HeedfulError) => {
       assert.ok(error instanceof kind);
@@ -84,7 +19,7 @@ for (const [name, code, kind, answer] of FAULTS) {
   });
 
   test(`an agent goes on, and it is said once: ${name}`, async () => {
-    const url = answer === null ? "http://127.0.0.1:9" : await serve(answer);
+    const url = await urlOf(answer);
     const problems: string[] = [];
     const onProblem = (error: Error) => problems.push((error as HeedfulError).code);
     const watch = new Watch(new Heedful({ url }), { waitMs: patience(code), onProblem });
@@ -101,6 +36,11 @@ for (const [name, code, kind, answer] of FAULTS) {
     assert.deepEqual(problems, [code]);
   });
 }
+
+test("an answer without a verdict ends a loop", async () => {
+  const loop = await new Heedful({ url: await serve(send(200, {})) }).open("a", "a task");
+  await assert.rejects(loop.report("an output", { findings: [] }), { code: "not_heedful" });
+});
 
 test("a fetch that hears no signal does not hold an agent", async () => {
   const fetch = () => new Promise<Response>(() => undefined);
@@ -208,7 +148,13 @@ test("a caller's signal ends a call with its own reason", async () => {
 test("the key is not sent over http to another machine", () => {
   const url = "http://heedful.example.com";
   assert.throws(() => new Heedful({ url, key: "heedful_x" }), { code: "insecure_url" });
-  assert.throws(() => new Heedful({ url: "nonsense" }), { code: "invalid_url" });
+  for (const wrong of ["nonsense", "ftp://127.0.0.1", "http://me:secret@127.0.0.1"]) {
+    assert.throws(() => new Heedful({ url: wrong }), (error: HeedfulError) => {
+      assert.equal(error.code, "invalid_url");
+      assert.doesNotMatch(error.message, /secret/);
+      return true;
+    });
+  }
   for (const safe of ["https://heedful.example.com", "http://[::1]:1", "http://127.0.0.1", "http://localhost"]) {
     assert.equal(new Heedful({ url: safe, key: "heedful_x" }).url, safe);
   }

@@ -3,6 +3,7 @@ import { after, before, test } from "node:test";
 
 import { Agent } from "@mastra/core/agent";
 import type { AgentConfig } from "@mastra/core/agent";
+import { MockMemory } from "@mastra/core/memory";
 import { MastraLanguageModelV2Mock, simulateReadableStream } from "@mastra/core/test-utils/llm-mock";
 import { createTool } from "@mastra/core/tools";
 import { z } from "zod";
@@ -10,6 +11,7 @@ import { z } from "zod";
 import { Heedful, Watch } from "../src/index.ts";
 import type { Finding, Verdict } from "../src/index.ts";
 import { heedfulProcessor, judged, withHeedful } from "../src/mastra.ts";
+import { FAULTS, patience, urlOf } from "./faults.ts";
 import { ORDER_ERROR, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
@@ -239,19 +241,35 @@ test("the words of a stream pass as the model makes them", async () => {
   assert.deepEqual(words, ["one ", "two ", "three"]);
 });
 
-test("without a service an agent does what it does without heedful", async () => {
-  const problems: Error[] = [];
-  const client = new Heedful({ url: "http://127.0.0.1:9" });
-  const watch = new Watch(client, { onProblem: (error) => problems.push(error) });
-  for (const ask of [answerOf.generate, answerOf.stream]) {
-    calls = 0;
-    const bare = modelOf(nextPart);
-    await ask(agentOf(bare));
-    calls = 0;
-    const model = modelOf(nextPart);
-    assert.equal(await ask(agentOf(model, withHeedful(watch, { check }))), ANSWER);
-    assert.deepEqual(prompts(model), prompts(bare));
-  }
-  await watch.settled();
-  assert.equal(problems.length, 1);
+test("a rejected answer is in no thread", async () => {
+  const memory = new MockMemory();
+  const told = withHeedful(service.watch(), { check });
+  // The types of this double do not fit, either.
+  const agent = agentOf(modelOf(dayPart), { ...told, memory: memory as never });
+  await agent.generate("When was order 5 sent?", { memory: { thread: "thread", resource: "user" } });
+  const { messages } = await memory.recall({ threadId: "thread", resourceId: "user" });
+  const thread = JSON.stringify(messages);
+  assert.match(thread, /Sent on Monday/);
+  assert.ok(!thread.includes(ANSWER) && !thread.includes(DAY.fix));
 });
+
+for (const [name, code, , answer] of FAULTS) {
+  test(`an agent does what it does without heedful: ${name}`, async () => {
+    const problems: Error[] = [];
+    const client = new Heedful({ url: await urlOf(answer) });
+    const onProblem = (error: Error) => problems.push(error);
+    const watch = new Watch(client, { waitMs: patience(code), onProblem });
+    for (const ask of [answerOf.generate, answerOf.stream]) {
+      const told: string[][] = [];
+      for (const options of [{}, withHeedful(watch, { check })]) {
+        calls = 0;
+        const model = modelOf(nextPart);
+        assert.equal(await ask(agentOf(model, options)), ANSWER);
+        told.push(prompts(model));
+      }
+      assert.deepEqual(told[1], told[0]);
+    }
+    await watch.settled();
+    assert.equal(problems.length, 1);
+  });
+}
