@@ -8,7 +8,7 @@ import type { Processor } from "@mastra/core/processors";
 import { Heedful } from "./client.ts";
 import type { Finding, Loop, OpenOptions, Verdict } from "./client.ts";
 import { openRun } from "./judged.ts";
-import { Conversation, taskPlace, taskOf } from "./prompt.ts";
+import { Conversation, callIds, taskOf, taskPlace } from "./prompt.ts";
 import type { Prompt } from "./prompt.ts";
 import { Watch, watchOf } from "./run.ts";
 
@@ -36,6 +36,8 @@ interface Request {
 
 // The policy of a loop ends it much earlier.
 const MAX_RETRIES = 100;
+// A run that waits for a person may go on much later; the oldest are forgotten first.
+const MAX_OPEN_CALLS = 1_000;
 
 /** The state of a request, which Mastra keeps for all methods of a processor. */
 function requestOf(state: Record<string, unknown>): Request {
@@ -50,6 +52,14 @@ export function heedfulProcessor(
 ): HeedfulProcessor {
   const watch = watchOf(memory);
   const { check, onVerdict, ...loopOptions } = options;
+  // By the ids of their calls: Mastra begins a state anew where a suspended run goes on.
+  const open = new Map<string, Request>();
+
+  function keep(request: Request, callId: string): void {
+    open.set(callId, request);
+    const [oldest] = open.keys();
+    if (open.size > MAX_OPEN_CALLS && oldest !== undefined) open.delete(oldest);
+  }
 
   async function begin(request: Request, prompt: Prompt): Promise<Conversation> {
     const id = `run-${crypto.randomUUID()}`;
@@ -68,9 +78,13 @@ export function heedfulProcessor(
     },
 
     async processLLMRequest({ prompt, state }) {
-      const request = requestOf(state);
       const messages = prompt as unknown as Prompt;
       if (taskPlace(messages) < 0) return undefined;
+      if (state.request === undefined) {
+        const id = callIds(messages).find((callId) => open.has(callId));
+        if (id !== undefined) state.request = open.get(id);
+      }
+      const request = requestOf(state);
       request.conversation ??= await begin(request, messages);
       return { prompt: (await request.conversation.advised(messages)) as unknown as typeof prompt };
     },
@@ -81,7 +95,10 @@ export function heedfulProcessor(
       tokens.calls += 1;
       tokens.prompt_tokens += usage?.inputTokens ?? 0;
       tokens.completion_tokens += usage?.outputTokens ?? 0;
-      for (const call of toolCalls) conversation?.called({ ...call, input: call.args });
+      for (const call of toolCalls) {
+        conversation?.called({ ...call, input: call.args });
+        keep(request, call.toolCallId);
+      }
       if (!loop || loop.done || check === undefined || toolCalls.length > 0) return messages;
 
       const report = { findings: await check(text), usage: { ...tokens } };
@@ -94,6 +111,7 @@ export function heedfulProcessor(
 
     processOutputResult({ messages, state }) {
       const request = requestOf(state);
+      for (const [id, other] of open) if (other === request) open.delete(id);
       if (request.run === undefined) void request.conversation?.run.end();
       return messages;
     },

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { ToolLoopAgent, generateText, isStepCount, streamText, tool, wrapLanguageModel } from "ai";
+import type { ModelMessage } from "ai";
 import { MockLanguageModelV3, MockLanguageModelV4, simulateReadableStream } from "ai/test";
 import { z } from "zod";
 
@@ -9,7 +10,7 @@ import { heedfulMiddleware, judged } from "../src/ai-sdk.ts";
 import { Heedful, Watch } from "../src/index.ts";
 import type { Finding } from "../src/index.ts";
 import { FAULTS, patience, urlOf } from "./faults.ts";
-import { ORDER_ERROR, startService, teachOrders, until } from "./service.ts";
+import { ORDER_ERROR, callsOfRuns, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
 type Options = Parameters<MockLanguageModelV4["doGenerate"]>[0];
@@ -89,6 +90,15 @@ const tools = {
     },
   }),
 };
+/** The events of a run with one failure. */
+const RUN = [
+  "UserPromptSubmit",
+  "PreToolUse",
+  "PostToolUseFailure",
+  "PreToolUse",
+  "PostToolUse",
+  "SessionEnd",
+];
 const stopWhen = isStepCount(5);
 
 /** All that a prompt says, as text. */
@@ -228,12 +238,7 @@ test("the first words of a stream arrive before its last", async () => {
 });
 
 test("a stream that is aborted ends its run, and the next is as before", async () => {
-  const events: string[] = [];
-  const fetch: typeof globalThis.fetch = (address, init) => {
-    events.push(JSON.parse(String(init?.body)).hook_event_name);
-    return globalThis.fetch(address, init);
-  };
-  const watch = new Watch(service.client({ fetch }), { waitMs: 30_000 });
+  const { watch, events } = service.heard();
   const middleware = heedfulMiddleware(watch);
   let isEndless = true;
   const model = new MockLanguageModelV4({
@@ -259,30 +264,39 @@ test("a stream that is aborted ends its run, and the next is as before", async (
     words += 1;
     if (words === 3) abort.abort();
   }
-  await until(async () => events.includes("SessionEnd"));
+  await until(async () => events.some(({ name }) => name === "SessionEnd"));
   isEndless = false;
   assert.equal(await streamText({ model: wrapped, prompt: "Count." }).text, "an answer");
   await middleware.settled();
-  assert.deepEqual(events, ["UserPromptSubmit", "SessionEnd", "UserPromptSubmit", "SessionEnd"]);
+  const names = events.map((event) => event.name);
+  assert.deepEqual(names, ["UserPromptSubmit", "SessionEnd", "UserPromptSubmit", "SessionEnd"]);
 });
 
 test("runs at the same time do not mix", async () => {
-  const ids = new Map<string, Set<string>>();
-  const fetch: typeof globalThis.fetch = (address, init) => {
-    const event = JSON.parse(String(init?.body));
-    if (event.tool_use_id) {
-      const known = ids.get(event.session_id) ?? new Set();
-      ids.set(event.session_id, known.add(event.tool_use_id));
-    }
-    return globalThis.fetch(address, init);
-  };
-  const watch = new Watch(service.client({ fetch }), { waitMs: 30_000 });
+  const { watch, events } = service.heard();
   const middleware = heedfulMiddleware(watch);
   const model = wrapLanguageModel({ model: modelOf(nextPart), middleware });
   const runs = [1, 2, 3, 4].map(() => generateText({ model, tools, stopWhen, prompt: QUESTION }));
   await Promise.all(runs);
   await middleware.settled();
-  assert.deepEqual([...ids.values()].map((known) => known.size), [2, 2, 2, 2]);
+  assert.deepEqual(callsOfRuns(events), [2, 2, 2, 2]);
+});
+
+test("a run that waits for a person goes on as the same run", async () => {
+  const { watch, events } = service.heard();
+  const middleware = heedfulMiddleware(watch);
+  const model = wrapLanguageModel({ model: modelOf(nextPart), middleware });
+  const messages: ModelMessage[] = [{ role: "user", content: QUESTION }];
+  const toolApproval = { find_order: "user-approval" as const };
+  const waiting = await generateText({ model, tools, stopWhen, toolApproval, messages });
+  const request = waiting.content.find((part) => part.type === "tool-approval-request");
+  const approvalId = request?.approvalId ?? "";
+  const approval = { type: "tool-approval-response" as const, approvalId, approved: true };
+  messages.push(...waiting.response.messages, { role: "tool", content: [approval] });
+  assert.equal((await generateText({ model, tools, stopWhen, messages })).text, ANSWER);
+  await middleware.settled();
+  assert.deepEqual(events.map((event) => event.name), RUN);
+  assert.deepEqual(callsOfRuns(events), [2]);
 });
 
 test("an agent of the SDK and a model of its third version have memory, too", async () => {

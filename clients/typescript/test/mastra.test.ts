@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
+import { Mastra } from "@mastra/core";
 import { Agent } from "@mastra/core/agent";
 import type { AgentConfig } from "@mastra/core/agent";
 import { MockMemory } from "@mastra/core/memory";
 import { MastraLanguageModelV2Mock, simulateReadableStream } from "@mastra/core/test-utils/llm-mock";
+import { InMemoryStore } from "@mastra/core/storage";
 import { createTool } from "@mastra/core/tools";
 import { z } from "zod";
 
@@ -12,7 +14,7 @@ import { Heedful, Watch } from "../src/index.ts";
 import type { Finding, Verdict } from "../src/index.ts";
 import { heedfulProcessor, judged, withHeedful } from "../src/mastra.ts";
 import { FAULTS, patience, urlOf } from "./faults.ts";
-import { ORDER_ERROR, startService, teachOrders, until } from "./service.ts";
+import { ORDER_ERROR, callsOfRuns, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
 type Options = Parameters<MastraLanguageModelV2Mock["doGenerate"]>[0];
@@ -205,16 +207,7 @@ test("what memory says is in no message of the result", async () => {
 });
 
 test("a processor stands among others, and runs at the same time do not mix", async () => {
-  const ids = new Map<string, Set<string>>();
-  const fetch: typeof globalThis.fetch = (address, init) => {
-    const event = JSON.parse(String(init?.body));
-    if (event.tool_use_id) {
-      const known = ids.get(event.session_id) ?? new Set();
-      ids.set(event.session_id, known.add(event.tool_use_id));
-    }
-    return globalThis.fetch(address, init);
-  };
-  const watch = new Watch(service.client({ fetch }), { waitMs: 30_000 });
+  const { watch, events } = service.heard();
   const memory = heedfulProcessor(watch);
   const steps: string[] = [];
   const other = {
@@ -229,8 +222,43 @@ test("a processor stands among others, and runs at the same time do not mix", as
   const answers = await Promise.all([1, 2, 3].map(() => agent.generate(QUESTION)));
   await watch.settled();
   assert.deepEqual(answers.map((answer) => answer.text), [ANSWER, ANSWER, ANSWER]);
-  assert.deepEqual([...ids.values()].map((known) => known.size), [2, 2, 2]);
+  assert.deepEqual(callsOfRuns(events), [2, 2, 2]);
   assert.equal(steps.filter((step) => step.includes("what put it right")).length, 6);
+});
+
+test("a run that waits for a person goes on as the same run, and is judged", async () => {
+  const { watch, events } = service.heard();
+  const verdicts: Verdict[] = [];
+  const onVerdict = (verdict: Verdict) => verdicts.push(verdict);
+  const told = withHeedful(watch, { check, onVerdict });
+  const slow = createTool({
+    id: "find_order",
+    description: "Find an order.",
+    inputSchema: z.object({ id: z.string() }),
+    requireApproval: true,
+    execute: async () => ({ state: "sent" }),
+  });
+  const agent = agentOf(modelOf(dayPart), { ...told, tools: { find_order: slow } as never });
+  new Mastra({ agents: { agent }, storage: new InMemoryStore() });
+  const waiting = await agent.generate("When was order 6 sent?");
+  assert.equal(waiting.finishReason, "suspended");
+  const { toolCallId } = waiting.suspendPayload as { toolCallId: string };
+  const { text } = await agent.approveToolCallGenerate({ runId: waiting.runId ?? "", toolCallId });
+  assert.equal(text, "Sent on Monday.");
+  assert.deepEqual(verdicts.map((verdict) => verdict.attempt), [1, 2]);
+  await watch.settled();
+  const names = events.map((event) => event.name).filter(Boolean);
+  assert.deepEqual(names, ["PreToolUse", "PostToolUse", "SessionEnd"]);
+  assert.deepEqual(callsOfRuns(events), [1]);
+});
+
+test("the words of a stream have rejected answers, its text has not", async () => {
+  const agent = agentOf(modelOf(dayPart), withHeedful(service.watch(), { check }));
+  const stream = await agent.stream("When was order 3 sent?");
+  let words = "";
+  for await (const word of stream.textStream) words += word;
+  assert.equal(words, `${ANSWER}Sent on Monday.`);
+  assert.equal(await stream.text, "Sent on Monday.");
 });
 
 test("the words of a stream pass as the model makes them", async () => {

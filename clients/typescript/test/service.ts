@@ -22,11 +22,19 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+export interface HeardEvent {
+  run: string;
+  name: string;
+  call: string | undefined;
+}
+
 export interface Service {
   url: string;
   client(options?: Partial<HeedfulOptions>): Heedful;
   /** A watch that waits as long as a busy machine needs, and throws on a problem. */
   watch(): Watch;
+  /** Such a watch, and the events that it sends: run, name, id of the call. */
+  heard(): { watch: Watch; events: HeardEvent[] };
   /** What a command of heedful prints. */
   command(...words: string[]): string;
   stop(): Promise<void>;
@@ -54,6 +62,15 @@ export async function startService(): Promise<Service> {
     url,
     client: (options = {}) => new Heedful({ url, timeoutMs: 30_000, ...options }),
     watch: () => new Watch(new Heedful({ url }), { waitMs: 30_000, onProblem: fail }),
+    heard() {
+      const events: HeardEvent[] = [];
+      const fetch: typeof globalThis.fetch = (address, init) => {
+        const event = JSON.parse(String(init?.body));
+        events.push({ run: event.session_id, name: event.hook_event_name, call: event.tool_use_id });
+        return globalThis.fetch(address, init);
+      };
+      return { watch: new Watch(new Heedful({ url, fetch }), { waitMs: 30_000, onProblem: fail }), events };
+    },
     command(...words) {
       const done = spawnSync(PROGRAM, [...WORDS, ...words], { cwd: folder, env, encoding: "utf8" });
       if (done.status !== 0) throw new Error(done.stderr);
@@ -65,6 +82,16 @@ export async function startService(): Promise<Service> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** How many calls of tools each run has. */
+export function callsOfRuns(events: readonly HeardEvent[]): number[] {
+  const ids = new Map<string, Set<string>>();
+  for (const { run, call } of events) {
+    if (call === undefined) continue;
+    ids.set(run, (ids.get(run) ?? new Set()).add(call));
+  }
+  return [...ids.values()].map((known) => known.size);
 }
 
 function fail(error: Error): void {
