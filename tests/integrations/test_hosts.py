@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,14 @@ from scripts.run_docs import blocks
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
 from tests.trusted import OWN
 
-NAMES = ("langchain", "openai_agents", "pydantic_ai")
+# The module that each double needs; not all frameworks fit into one environment.
+NEEDS = {
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "strands": "strands",
+}
+NAMES = [name for name, need in NEEDS.items() if find_spec(need)]
 ERROR = 'Error: Cannot find module "pads"'
 PAGE = list(blocks(Path("docs/integrations.md").read_text(encoding="utf-8")))
 TASK = "Give the severity of the ticket: the pump leaks"

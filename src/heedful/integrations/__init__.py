@@ -33,7 +33,11 @@ def verdict_of(result: Any) -> "Done | None":
     from heedful.loop import codec
 
     if not isinstance(result, Mapping):
-        return cast("Done | None", vars(result).get(RESULT_KEY))
+        fields = vars(result)
+        state = fields.get("state")
+        if RESULT_KEY not in fields and isinstance(state, Mapping):
+            fields = state
+        return cast("Done | None", fields.get(RESULT_KEY))
 
     # In LangChain, the last message has the verdict as JSON data.
     messages = result.get("messages") or [None]

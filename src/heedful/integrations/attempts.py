@@ -1,0 +1,140 @@
+"""The attempts of one run, for frameworks that show each request to the model.
+
+`Host` has the five verbs. An adapter that adds to requests what memory shows, and asks
+again after a rejected answer, keeps the same things between these verbs, whatever its
+framework: what was recalled, the last rejected answer, the tokens of the attempt, and
+the advice about calls of tools.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heedful.integrations import PASSED_OUTCOMES
+from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, HostRun
+from heedful.loop.decide import Again, Done, Verdict
+from heedful.loop.record import Candidate, Usage
+from heedful.traces.episode import Ended, Event
+
+# Providers refuse a message without a text.
+EMPTY_ANSWER = "(an empty answer)"
+
+
+@dataclass(eq=False, kw_only=True)
+class Attempts:
+    """The attempts of one run: what each request shows, and the best answer.
+
+    `recalled` is what memory has for the task. `rejected` is the last answer if it was
+    rejected, `feedback` what is wrong with it. `spent` is the usage of the current
+    attempt. `best` is the best answer as the framework has it, None if an earlier
+    process made it. `asked` has the advice about calls, by their ids. With `hold_back`,
+    a call with advice does not run at first; `held_back` has these calls.
+    """
+
+    run: HostRun
+    hold_back: bool = False
+    recalled: str = ""
+    rejected: str = ""
+    feedback: str = ""
+    spent: Usage = field(default_factory=Usage)
+    verdict: Verdict | None = None
+    best: Any = None
+    asked: dict[str, Advice] = field(default_factory=dict)
+    held_back: set[str] = field(default_factory=set)
+
+    async def begin(self) -> None:
+        """Recall; if an earlier process was interrupted, go on after its last answer.
+
+        If that process ended the run, `known_answer` is its best answer.
+        """
+        self.recalled = (await self.run.recall()).text
+        loop = self.run.loop
+        if loop is None or not loop.loop.attempts:
+            return
+
+        self.verdict = loop.verdict
+        if isinstance(loop.verdict, Again):
+            feedback = loop.verdict.feedback
+            self.recalled = self.recalled.removesuffix(feedback).rstrip()
+            self._reject(loop.stored.values[-1], feedback)
+
+    @property
+    def known_answer(self) -> Any:
+        """The best answer of an earlier process that ended the run, or None."""
+        loop = self.run.loop
+        ended_before = loop is not None and loop.ended and not self.run.outputs
+        return self.run.best if ended_before else None
+
+    def spend(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count a call of the model."""
+        self.spent += Usage(1, prompt_tokens, completion_tokens=completion_tokens)
+
+    async def judge(self, output: Any, original: Any) -> bool:
+        """Judge an answer; return True if the agent must answer again.
+
+        `original` is the answer as the framework has it, which `best` becomes if no
+        other answer is better.
+        """
+        self.verdict = await self.run.verdict(output, self.spent, self.run.next)
+        self.spent = Usage()
+        if self.verdict is None or self.run.best is output:
+            self.best = original
+
+        is_again = isinstance(self.verdict, Again)
+        if isinstance(self.verdict, Again):
+            self._reject(output, self.verdict.feedback)
+        return is_again
+
+    def _reject(self, output: Any, feedback: str) -> None:
+        """Keep the last rejected answer, and what is wrong with it."""
+        self.rejected = Candidate.of(output).text or EMPTY_ANSWER
+        self.feedback = feedback or "Try again."
+
+    async def ask(self, tool: str, arguments: Mapping[str, Any], call: str) -> str:
+        """Ask about a call before it runs, once; return why it is held back, or ""."""
+        if call in self.asked:
+            return ""
+
+        advice = await self.run.before(tool, arguments, call)
+        self.asked[call] = advice
+        request = f"{tool} {json.dumps(arguments, default=repr, sort_keys=True)}"
+        if not advice or not self.hold_back or request in self.held_back:
+            return ""
+
+        # The advice is the result of the call, so it is not shown again after it.
+        self.held_back.add(request)
+        self.run.call_advice.pop(call, None)
+        return advice.text
+
+    async def failed(self, tool: str, error: str, call: str) -> None:
+        """Keep the error of a call and ask about it; show a lesson about it once."""
+        lessons = (await self.run.seen(tool, error, call)).lessons
+        known_lessons = self.asked.get(call, Advice()).lessons
+        is_known = lessons and lessons <= known_lessons
+        if is_known and call in self.run.call_advice:
+            self.run.call_advice[call].pop()
+
+    async def worked(self, tool: str, output: str, call: str) -> None:
+        """Keep the result of a call."""
+        await self.run.learn(Event("tool_response", output, tool=tool, call=call))
+
+    def call_advice(self) -> dict[str, str]:
+        """Return the advice about calls for the next request, by the ids of calls."""
+        return self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
+
+    async def end(self, ends: Ended | None = None) -> Done | None:
+        """Learn from the run; return the verdict on its answer, None without checks.
+
+        The run ends as its verdict says, or as `ends` says, for example with an error.
+        """
+        verdict = self.verdict
+        if isinstance(verdict, Again) and self.run.loop:
+            # The framework ended the run before its policy did.
+            verdict = Done(self.run.loop.loop.best, passed=False)
+
+        done = verdict if isinstance(verdict, Done) else None
+        await self.run.learn(ends=ends or PASSED_OUTCOMES[done.passed if done else None])
+        return done or self.run.unjudged

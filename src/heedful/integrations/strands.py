@@ -1,0 +1,320 @@
+"""heedful for Strands Agents: a plugin that lets an agent answer until it is right.
+
+    agent = Agent(model, plugins=[Heedful(Host(checks=[…], memory_key="triage"))])
+
+What memory shows, the last rejected answer and the feedback on it are in the requests
+to the model only: neither `agent.messages` nor a session has them. The id of a run is
+`invocation_state["heedful_id"]`: a run with the id of an earlier one, which may have
+been killed, goes on with it. By default, the id comes from the session and the message
+with the task.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+from strands import Agent
+from strands.hooks import (
+    AfterInvocationEvent,
+    AfterModelCallEvent,
+    AfterToolCallEvent,
+    BeforeInvocationEvent,
+    BeforeModelCallEvent,
+    BeforeToolCallEvent,
+)
+from strands.middleware import (
+    ExecuteToolContext,
+    ExecuteToolStage,
+    InvokeModelContext,
+    InvokeModelStage,
+    MiddlewareNext,
+    ToolResultEvent,
+    TypedEvent,
+)
+from strands.plugins import Plugin, hook
+from strands.types.content import Message, Messages
+from strands.types.tools import ToolResult
+
+from heedful.integrations import RESULT_KEY
+from heedful.integrations.attempts import Attempts
+from heedful.integrations.host import Host
+from heedful.loop.decide import Done
+from heedful.loop.record import Candidate
+
+ID_KEY = "heedful_id"
+# The reasons for which a model stops when it has answered.
+ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
+# The reasons for which an agent stops that goes on later.
+PAUSE_STOP_REASONS = ("interrupt", "checkpoint")
+
+
+class Heedful(Plugin):
+    """Check each answer, feed back what is wrong, and return the best in the end.
+
+    One plugin serves any number of agents, each with one run at a time. With
+    `hold_back`, a call of a tool that failed before does not run: the model reads what
+    happened. When the model makes the same call again, it runs.
+    """
+
+    name = RESULT_KEY
+
+    def __init__(self, host: Host, *, hold_back: bool = False) -> None:
+        self.host = host
+        self.hold_back = hold_back
+        self.runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+        super().__init__()
+
+    def init_agent(self, agent: Agent) -> None:
+        """Add what changes requests to the model, and what judges objects."""
+        agent.add_middleware(InvokeModelStage.Input, self.advise)
+        agent.add_middleware(ExecuteToolStage, self.judge_object)
+
+    @hook
+    async def begin(self, event: BeforeInvocationEvent) -> None:
+        """Begin the run, or go on with one that waits for an interrupt."""
+        messages = event.messages or []
+        if not messages and event.agent in self.runs:
+            return
+
+        message = _task_message([*event.agent.messages, *messages])
+        task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
+        id = event.invocation_state.get(ID_KEY)
+        if not id:
+            id = f"{event.agent.session_id}-{task_id}"
+
+        host_run = self.host.run(str(id), _text_of(message))
+        run = _Run(run=host_run, hold_back=self.hold_back)
+        run.task_id = run.last_id = task_id
+        await run.begin()
+        self.runs[event.agent] = run
+
+    @hook
+    def answer_known(self, event: BeforeModelCallEvent) -> None:
+        """Return the answer of an earlier process without a call of the model."""
+        run = self.runs.get(event.agent)
+        if run and run.known_answer is not None:
+            event.cancel = Candidate.of(run.known_answer).text or True
+
+    async def advise(self, context: InvokeModelContext) -> InvokeModelContext:
+        """Show the model what memory has, and the last rejected answer."""
+        run = self.runs.get(context.agent)
+        if run is None:
+            return context
+
+        run.is_forced = context.structured_output_model is not None
+        return context.replace(messages=run.advised(context.messages))
+
+    @hook
+    async def judge(self, event: AfterModelCallEvent) -> None:
+        """Judge an answer of the model; ask again, or put the best in its place."""
+        run = self.runs.get(event.agent)
+        response = event.stop_response
+        # What a hook said in place of the model has no metadata.
+        if run is None or response is None or "metadata" not in response.message:
+            return
+
+        message = response.message
+        run.count(message)
+        output: Any = _text_of(message)
+        if _wants_object(event.agent):
+            # Only a model that is made to answer with an object does so in a text.
+            output = _object_in(output) if run.is_forced else None
+        if output is None or response.stop_reason not in ANSWER_STOP_REASONS:
+            return
+
+        if await run.judge(output, list(message["content"])):
+            history = event.agent.messages
+            run.last_id = history[-1].get("tracking_id", "") if history else ""
+            event.retry = True
+        elif isinstance(run.verdict, Done) and run.run.best is not None:
+            text = Candidate.of(run.run.best).text or ""
+            message["content"] = run.best or [{"text": text}]
+
+    async def judge_object(
+        self,
+        context: ExecuteToolContext,
+        next_fn: MiddlewareNext[ExecuteToolContext, TypedEvent],
+    ) -> AsyncGenerator[TypedEvent, None]:
+        """Judge an object that the model answers with; a rejected one is an error."""
+        run = self.runs.get(context.agent)
+        given = context.tool_use["input"]
+        output = _valid_object(context.tool, given) if run else None
+        if run and output is not None:
+            if await run.judge(output, given):
+                yield ToolResultEvent(_error_result(context, run.feedback))
+                return
+
+            if isinstance(run.verdict, Done) and run.run.best is not None:
+                best = run.best or run.run.best
+                context = context.replace(tool_use={**context.tool_use, "input": best})
+
+        async for event in next_fn(context):
+            yield event
+
+    @hook
+    async def ask(self, event: BeforeToolCallEvent) -> None:
+        """Ask memory about a call; with `hold_back`, cancel it if it failed before."""
+        run = self.runs.get(event.agent)
+        if run is None or _makes_object(event.selected_tool) or event.cancel_tool:
+            return
+
+        use = event.tool_use
+        held_back = await run.ask(use["name"], use["input"], use["toolUseId"])
+        if held_back:
+            event.cancel_tool = held_back
+
+    @hook
+    async def note_result(self, event: AfterToolCallEvent) -> None:
+        """Keep the result of a call; ask memory about an error."""
+        run = self.runs.get(event.agent)
+        is_cancelled = event.cancel_message is not None
+        if run is None or is_cancelled or _makes_object(event.selected_tool):
+            return
+
+        name = event.tool_use["name"]
+        call = event.tool_use["toolUseId"]
+        text = _result_text(event.result)
+        if event.result["status"] == "error":
+            error = str(event.exception) if event.exception else text
+            await run.failed(name, error, call)
+        else:
+            await run.worked(name, text, call)
+
+    @hook
+    async def end(self, event: AfterInvocationEvent) -> None:
+        """Learn from the run, and put the verdict into the state of the result."""
+        result = event.result
+        if result is not None and result.stop_reason in PAUSE_STOP_REASONS:
+            return
+
+        run = self.runs.pop(event.agent, None)
+        if run is None:
+            return
+
+        verdict = await run.end("error" if result is None else None)
+        if result is not None and isinstance(result.state, dict):
+            # Of the result that the caller gets, this event has a copy, but the state.
+            result.state[RESULT_KEY] = verdict
+
+
+class _Run(Attempts):
+    """The attempts of one invocation of an agent.
+
+    `task_id` is the tracking id of the message with the task, `last_id` that of the
+    message that the last rejected answer follows. `is_forced` is True if the model is
+    made to answer with an object.
+    """
+
+    task_id: str = ""
+    last_id: str = ""
+    is_forced: bool = False
+
+    def count(self, message: Message) -> None:
+        """Count the call of the model that made a message."""
+        usage: Any = message["metadata"].get("usage") or {}
+        parts = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+        prompt_tokens = sum(usage.get(part) or 0 for part in parts)
+        self.spend(prompt_tokens, usage.get("outputTokens") or 0)
+
+    def advised(self, messages: Messages) -> Messages:
+        """Return the messages with what memory has, and the last rejected answer.
+
+        What has lost its place, because messages were summarized, is at the end.
+        """
+        places = {
+            message.get("tracking_id"): number
+            for number, message in enumerate(messages)
+        }
+        task = places.get(self.task_id, len(messages) - 1)
+        last = places.get(self.last_id, len(messages) - 1)
+        call_advice = self.call_advice()
+
+        new_messages: Messages = []
+        for number, message in enumerate(messages):
+            texts = [self.recalled] if number == task else []
+            for block in message["content"]:
+                if "toolResult" in block:
+                    texts.append(call_advice.get(block["toolResult"]["toolUseId"], ""))
+            added: list[Any] = [{"text": text} for text in texts if text]
+            new_messages.append({**message, "content": [*message["content"], *added]})
+            if number == last and self.rejected:
+                new_messages.append(_message("assistant", self.rejected))
+                new_messages.append(_message("user", self.feedback))
+
+        return new_messages
+
+
+def _message(role: Any, text: str) -> Message:
+    """Return a message of a text."""
+    return {"role": role, "content": [{"text": text}]}
+
+
+def _text_of(message: Message) -> str:
+    """Return the text of a message, which may have other parts, too."""
+    return "\n".join(block["text"] for block in message["content"] if "text" in block)
+
+
+def _task_message(messages: Sequence[Message]) -> Message:
+    """Return the last message of the user with a text; the last one without any."""
+    for message in reversed(messages):
+        if message["role"] == "user" and _text_of(message):
+            return message
+    return messages[-1] if messages else _message("user", "")
+
+
+def _result_text(result: ToolResult) -> str:
+    """Return what a tool returned, as one text."""
+    texts = []
+    for block in result["content"]:
+        if "text" in block:
+            texts.append(block["text"])
+        elif "json" in block:
+            texts.append(json.dumps(block["json"], default=repr))
+    return "\n".join(texts)
+
+
+def _error_result(context: ExecuteToolContext, text: str) -> ToolResult:
+    """Return the result of a call that failed."""
+    id = context.tool_use["toolUseId"]
+    return {"toolUseId": id, "status": "error", "content": [{"text": text}]}
+
+
+def _makes_object(tool: Any) -> bool:
+    """Return True for the tool by which a model answers with an object."""
+    return getattr(tool, "tool_type", "") == "structured_output"
+
+
+def _wants_object(agent: Any) -> bool:
+    """Return True if the agent must answer with an object."""
+    return any(map(_makes_object, agent.tool_registry.dynamic_tools.values()))
+
+
+def _valid_object(tool: Any, given: Any) -> dict[str, Any] | None:
+    """Return an answer as data; None for a call of another tool, or an invalid answer.
+
+    Strands itself asks again after an invalid answer.
+    """
+    if not _makes_object(tool):
+        return None
+
+    try:
+        data: dict[str, Any] = tool.structured_output_model(**given).model_dump(
+            mode="json"
+        )
+    except (ValidationError, TypeError):
+        return None
+    return data
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """Return the object that a text is as JSON, or None."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None

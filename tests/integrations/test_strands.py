@@ -1,0 +1,305 @@
+"""What only Strands has: sessions, objects, interrupts, streams, agents as tools."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from strands import Agent
+from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
+from strands.session import FileSessionManager
+from strands.vended_plugins.context_injector import ContextInjector
+
+from heedful import Done, policy
+from heedful.errors import Conflict
+from heedful.integrations import Host, verdict_of
+from heedful.integrations.strands import ID_KEY, Heedful
+from heedful.store import loops
+from tests.integrations.double_strands import Scripted, shell_agent
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import (
+    ERROR,
+    TASK,
+    host_that_judges,
+    memory_in,
+    severity,
+)
+
+WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
+PADS = "npm run pads"
+ONE: Any = {ID_KEY: "one"}
+
+
+class Ticket(BaseModel):
+    severity: str
+
+
+def grade(candidate: Any, context: Any) -> Any:
+    return severity(candidate["severity"], context)
+
+
+def texts(agent: Agent) -> list[str]:
+    """Return the texts of an agent's messages."""
+    blocks = [block for message in agent.messages for block in message["content"]]
+    return [block["text"] for block in blocks if "text" in block]
+
+
+def test_the_messages_and_the_session_have_no_rejected_answer(tmp_path: Any) -> None:
+    driven = Driven()
+    session = FileSessionManager("chat", storage_dir=str(tmp_path))
+    plugins = [Heedful(host_that_judges(memory_in(tmp_path)))]
+    agent = shell_agent(
+        WRONG_THEN_RIGHT, driven, plugins=plugins, session_manager=session
+    )
+    result = agent(TASK)
+    assert str(result).strip() == "P1"
+    assert verdict_of(result) == Done(2, passed=True)
+    assert texts(agent) == [TASK, "P1"]
+    assert result.metrics.accumulated_usage["totalTokens"] == 45
+
+    restored = shell_agent(
+        [Say("P2")],
+        driven,
+        plugins=plugins,
+        session_manager=FileSessionManager("chat", storage_dir=str(tmp_path)),
+    )
+    assert verdict_of(restored("And the roof?")) == Done(1, passed=True)
+    assert texts(restored) == [TASK, "P1", "And the roof?", "P2"]
+    assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
+
+
+async def test_retries_keep_the_work_and_send_one_rejected_answer(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    memory = memory_in(tmp_path)
+    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
+    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
+    agent = shell_agent(
+        [Call("ls"), *long, Say("P1")], driven, plugins=[Heedful(host)]
+    )
+    result = await agent.invoke_async(TASK, invocation_state=ONE)
+    assert str(result).strip() == "P1"
+    assert driven.commands == ["ls"]
+    sizes = {len(prompt) for prompt in driven.prompts[2:]}
+    assert len(sizes) == 1
+    assert "one one" not in driven.prompts[3]
+
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
+    assert [usage.tokens for usage in usages] == [30, 15, 15, 15, 15]
+
+
+async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
+    driven = Driven()
+    plugins = [Heedful(host_that_judges(None))]
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    agent = shell_agent(script, driven, plugins=plugins)
+    assert str(await agent.invoke_async(TASK)).strip() == "P1"
+    assert driven.commands == ["ls"]
+    lines = driven.prompts[2].splitlines()
+    assert lines[0] == TASK
+    assert lines.index("high") < lines.index("done")
+
+
+async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
+    driven = Driven()
+    host = host_that_judges(None, policy=policy("default, attempts.limit=2"))
+    agent = shell_agent([Say("bad"), Say("worse")], driven, plugins=[Heedful(host)])
+    result = await agent.invoke_async(TASK)
+    assert texts(agent) == [TASK, "bad"]
+    assert result.message["content"] == [{"text": "bad"}]
+
+
+async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
+    driven = Driven()
+    plugins = [Heedful(host_that_judges(None))]
+    for _ in range(2):
+        agent = shell_agent([Say("high"), Say("P1")], driven, plugins=plugins)
+        result = await agent.invoke_async(TASK, invocation_state={**ONE})
+        assert str(result).strip() == "P1"
+        assert verdict_of(result) == Done(2, passed=True)
+        assert texts(agent) == [TASK, "P1"]
+    assert len(driven.prompts) == 2
+    with pytest.raises(Conflict):
+        await agent.invoke_async("another task", invocation_state={**ONE})
+
+
+@pytest.mark.parametrize(
+    ("answers", "last"),
+    [
+        pytest.param(["high", "P2"], "P2", id="the second is right"),
+        pytest.param(["high", "urgent"], "high", id="none is right"),
+    ],
+)
+async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
+    driven = Driven()
+    turns = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
+    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    agent = shell_agent(turns, driven, plugins=[Heedful(host)])
+    result = await agent.invoke_async(TASK, structured_output_model=Ticket)
+    assert result.structured_output == Ticket(severity=last)
+    assert verdict_of(result).passed is (last == "P2")
+    assert "answer with one of P0 to P3" in driven.prompts[1]
+    # An object that is none of Ticket is left to Strands.
+    agent = shell_agent([Say("{}"), turns[1]], driven, plugins=[Heedful(host)])
+    result = await agent.invoke_async(TASK, structured_output_model=Ticket)
+    assert result.structured_output == Ticket(severity=answers[1])
+
+
+async def test_a_model_that_must_answer_with_an_object_does_so_in_a_text() -> None:
+    class Native(Scripted):
+        """Has no tools: it answers with a text, and with JSON when it must."""
+
+        _supports_structured_output = True
+
+        def stream(self, messages: Any, *rest: Any, **options: Any) -> Any:
+            return super().stream(messages, **options)
+
+    driven = Driven()
+    script = [Say("I grade it"), Say('{"severity": "high"}'), Say('{"severity": "P3"}')]
+    host = host_that_judges(None, checks=[grade])
+    agent = Agent(
+        Native(script, driven), plugins=[Heedful(host)], callback_handler=None
+    )
+    result = await agent.invoke_async(TASK, structured_output_model=Ticket)
+    assert result.structured_output == Ticket(severity="P3")
+    assert verdict_of(result) == Done(2, passed=True)
+
+
+class Approval(HookProvider):
+    """Asks before each call of a tool."""
+
+    def register_hooks(self, registry: Any, **_: Any) -> None:
+        registry.add_callback(BeforeToolCallEvent, self.approve)
+
+    def approve(self, event: BeforeToolCallEvent) -> None:
+        event.interrupt("approve")
+
+
+async def test_a_run_goes_on_after_an_interrupt_also_in_another_process(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    memory = memory_in(tmp_path)
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    for number in (1, 2):
+        agent = shell_agent(
+            script[2 * number - 2 :],
+            Driven() if number == 2 else driven,
+            plugins=[Heedful(host_that_judges(memory))],
+            hooks=[Approval()],
+            session_manager=FileSessionManager("chat", storage_dir=str(tmp_path)),
+        )
+        if number == 1:
+            paused = await agent.invoke_async(TASK)
+            assert paused.stop_reason == "interrupt"
+            assert verdict_of(paused) is None
+            assert driven.commands == []
+    answers: Any = [
+        {"interruptResponse": {"interruptId": interrupt.id, "response": "yes"}}
+        for interrupt in paused.interrupts or ()
+    ]
+    result = await agent.invoke_async(answers)
+    assert str(result).strip() == "P1"
+    assert verdict_of(result) == Done(2, passed=True)
+
+
+async def test_a_call_that_is_held_and_a_call_that_another_hook_cancels(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    failing = {PADS: RuntimeError(ERROR)}
+    turns: list[Turn] = [Call(PADS), Say("no")]
+    agent = shell_agent(turns, driven, failing, plugins=[Heedful(host)])
+    await agent.invoke_async("build")
+
+    again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
+    held = Driven()
+    plugins = [Heedful(host, hold_back=True)]
+    agent = shell_agent(again, held, failing, plugins=plugins)
+    await agent.invoke_async("build")
+    assert held.commands == [PADS]
+    assert held.prompts[1].count("never worked") == 1
+
+    def cancel(event: BeforeToolCallEvent) -> None:
+        event.cancel_tool = "not today"
+
+    cancelled = Driven()
+    plugins = [Heedful(Host(memory=memory_in(tmp_path / "other"), strict=True))]
+    (tmp_path / "other").mkdir()
+    agent = shell_agent(turns, cancelled, plugins=plugins, hooks=[cancel])
+    await agent.invoke_async("build")
+    assert cancelled.commands == []
+    assert not await plugins[0].host.own_memory.top()
+
+
+async def test_other_plugins_and_hooks_work_beside_it() -> None:
+    driven = Driven()
+    heard = list[str]()
+
+    def hear(event: AfterToolCallEvent) -> None:
+        heard.append(event.tool_use["name"])
+
+    plugins = [ContextInjector(lambda _: "it is noon"), Heedful(host_that_judges(None))]
+    agent = shell_agent(WRONG_THEN_RIGHT, driven, plugins=plugins, hooks=[hear])
+    assert str(await agent.invoke_async(TASK)).strip() == "P1"
+    assert heard == ["shell"]
+    assert "it is noon" in driven.prompts[0]
+
+
+async def test_a_stream_has_all_answers_and_ends_with_the_best() -> None:
+    driven = Driven()
+    agent = shell_agent(
+        WRONG_THEN_RIGHT, driven, plugins=[Heedful(host_that_judges(None))]
+    )
+    events = [event async for event in agent.stream_async(TASK)]
+    assert [event["data"] for event in events if "data" in event] == ["high", "P1"]
+    assert verdict_of(events[-1]["result"]) == Done(2, passed=True)
+
+
+async def test_a_run_that_its_reader_left_and_one_that_fails_are_over(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    plugin = Heedful(host_that_judges(memory_in(tmp_path)))
+    agent = shell_agent([ModelDown("503")], driven, plugins=[plugin])
+    stream = agent.stream_async(TASK)
+    async for _ in stream:
+        break
+    await stream.aclose()
+    with pytest.raises(ModelDown):
+        await agent.invoke_async(TASK)
+    assert not plugin.runs
+
+
+async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
+    driven = Driven()
+    plugin = Heedful(host_that_judges(None))
+    expert = Agent(
+        Scripted([Say("high"), Say("P2")], driven),
+        name="shell",
+        plugins=[plugin],
+        callback_handler=None,
+    )
+    desk = Agent(
+        Scripted([Call("grade"), Say("P2")], Driven()),
+        tools=[expert.as_tool()],
+        plugins=[plugin],
+        callback_handler=None,
+    )
+    result = await desk.invoke_async(TASK)
+    assert verdict_of(result) == Done(1, passed=True)
+    assert len(driven.prompts) == 2
+
+
+def test_the_example_runs() -> None:
+    command = sys.executable, "examples/integrations/strands_agent.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
