@@ -11,7 +11,7 @@ from strands.models import Model
 
 from heedful import Finding
 from heedful.integrations import Host
-from heedful.integrations.strands import Heedful
+from heedful.integrations.strands import HeedfulPlugin
 
 answers = iter(["very high", "P1", "P2"])
 
@@ -54,5 +54,5 @@ def severity(answer: Any, context: Any) -> Iterator[Finding]:
 host = Host(memory=":memory:", checks=[severity], memory_key="severity")
 
 for question in ("How severe: the pump leaks", "How severe: the lamp blinks"):
-    agent = Agent(Scripted(), plugins=[Heedful(host)], callback_handler=None)
+    agent = Agent(Scripted(), plugins=[HeedfulPlugin(host)], callback_handler=None)
     print("answer:", str(agent(question)).strip())

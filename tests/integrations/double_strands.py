@@ -13,7 +13,7 @@ from strands import Agent, tool
 from strands.models import Model
 
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.strands import ID_KEY, Heedful
+from heedful.integrations.strands import ID_KEY, HeedfulPlugin
 from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
@@ -53,14 +53,14 @@ class Scripted(Model):
         start: Any = {}
         delta: Any = {}
         if isinstance(turn, Call):
-            name, given = "shell", json.dumps({"command": turn.command})
+            name, arguments = "shell", json.dumps({"command": turn.command})
         else:
-            name, given = object_tool, turn.text
-            delta = {"text": given}
+            name, arguments = object_tool, turn.text
+            delta = {"text": arguments}
         if name:
             use = {"name": name, "toolUseId": f"call-{number}"}
             start = {"toolUse": use}
-            delta = {"toolUse": {"input": given}}
+            delta = {"toolUse": {"input": arguments}}
 
         yield {"messageStart": {"role": "assistant"}}
         yield {"contentBlockStart": {"start": start}}
@@ -73,8 +73,10 @@ class Scripted(Model):
 def texts_in(value: Any) -> list[str]:
     """Return all texts of messages, also those of results of tools."""
     if isinstance(value, dict):
-        own = [value["text"]] if isinstance(value.get("text"), str) else []
-        return own + texts_in(list(value.values()))
+        text = value.get("text")
+        return ([text] if isinstance(text, str) else []) + texts_in(
+            list(value.values())
+        )
     if isinstance(value, list):
         return [text for part in value for text in texts_in(part)]
     return []
@@ -94,7 +96,7 @@ async def drive(
     host: Host, task: str, script: Script, *, id: str, results: Results = OK
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, plugins=[Heedful(host)])
+    agent = shell_agent(script, driven, results, plugins=[HeedfulPlugin(host)])
     result = await agent.invoke_async(task, invocation_state={ID_KEY: id})
     driven.answer = str(result).strip()
     driven.verdict = verdict_of(result)

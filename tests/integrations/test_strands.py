@@ -16,7 +16,7 @@ from strands.vended_plugins.context_injector import ContextInjector
 from heedful import Done, policy
 from heedful.errors import Conflict
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.strands import ID_KEY, Heedful
+from heedful.integrations.strands import ID_KEY, HeedfulPlugin
 from heedful.store import loops
 from tests.integrations.double_strands import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
@@ -50,7 +50,7 @@ def texts(agent: Agent) -> list[str]:
 def test_the_messages_and_the_session_have_no_rejected_answer(tmp_path: Any) -> None:
     driven = Driven()
     session = FileSessionManager("chat", storage_dir=str(tmp_path))
-    plugins = [Heedful(host_that_judges(memory_in(tmp_path)))]
+    plugins = [HeedfulPlugin(host_that_judges(memory_in(tmp_path)))]
     agent = shell_agent(
         WRONG_THEN_RIGHT, driven, plugins=plugins, session_manager=session
     )
@@ -79,7 +79,7 @@ async def test_retries_keep_the_work_and_send_one_rejected_answer(
     long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
     host = host_that_judges(memory, policy=policy("attempts.limit=5"))
     agent = shell_agent(
-        [Call("ls"), *long, Say("P1")], driven, plugins=[Heedful(host)]
+        [Call("ls"), *long, Say("P1")], driven, plugins=[HeedfulPlugin(host)]
     )
     result = await agent.invoke_async(TASK, invocation_state=ONE)
     assert str(result).strip() == "P1"
@@ -96,7 +96,7 @@ async def test_retries_keep_the_work_and_send_one_rejected_answer(
 
 async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
     driven = Driven()
-    plugins = [Heedful(host_that_judges(None))]
+    plugins = [HeedfulPlugin(host_that_judges(None))]
     script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
     agent = shell_agent(script, driven, plugins=plugins)
     assert str(await agent.invoke_async(TASK)).strip() == "P1"
@@ -109,7 +109,9 @@ async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
 async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
     driven = Driven()
     host = host_that_judges(None, policy=policy("default, attempts.limit=2"))
-    agent = shell_agent([Say("bad"), Say("worse")], driven, plugins=[Heedful(host)])
+    agent = shell_agent(
+        [Say("bad"), Say("worse")], driven, plugins=[HeedfulPlugin(host)]
+    )
     result = await agent.invoke_async(TASK)
     assert texts(agent) == [TASK, "bad"]
     assert result.message["content"] == [{"text": "bad"}]
@@ -117,7 +119,7 @@ async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
 
 async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
     driven = Driven()
-    plugins = [Heedful(host_that_judges(None))]
+    plugins = [HeedfulPlugin(host_that_judges(None))]
     for _ in range(2):
         agent = shell_agent([Say("high"), Say("P1")], driven, plugins=plugins)
         result = await agent.invoke_async(TASK, invocation_state={**ONE})
@@ -125,8 +127,9 @@ async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() ->
         assert verdict_of(result) == Done(2, passed=True)
         assert texts(agent) == [TASK, "P1"]
     assert len(driven.prompts) == 2
+    other = shell_agent([Say("P1")], driven, plugins=plugins)
     with pytest.raises(Conflict):
-        await agent.invoke_async("another task", invocation_state={**ONE})
+        await other.invoke_async("another task", invocation_state={**ONE})
 
 
 @pytest.mark.parametrize(
@@ -140,13 +143,15 @@ async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> Non
     driven = Driven()
     turns = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
     host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
-    agent = shell_agent(turns, driven, plugins=[Heedful(host)])
+    agent = shell_agent(turns, driven, plugins=[HeedfulPlugin(host)])
     result = await agent.invoke_async(TASK, structured_output_model=Ticket)
     assert result.structured_output == Ticket(severity=last)
-    assert verdict_of(result).passed is (last == "P2")
+    verdict = verdict_of(result)
+    assert verdict is not None
+    assert verdict.passed is (last == "P2")
     assert "answer with one of P0 to P3" in driven.prompts[1]
     # An object that is none of Ticket is left to Strands.
-    agent = shell_agent([Say("{}"), turns[1]], driven, plugins=[Heedful(host)])
+    agent = shell_agent([Say("{}"), turns[1]], driven, plugins=[HeedfulPlugin(host)])
     result = await agent.invoke_async(TASK, structured_output_model=Ticket)
     assert result.structured_output == Ticket(severity=answers[1])
 
@@ -164,7 +169,7 @@ async def test_a_model_that_must_answer_with_an_object_does_so_in_a_text() -> No
     script = [Say("I grade it"), Say('{"severity": "high"}'), Say('{"severity": "P3"}')]
     host = host_that_judges(None, checks=[grade])
     agent = Agent(
-        Native(script, driven), plugins=[Heedful(host)], callback_handler=None
+        Native(script, driven), plugins=[HeedfulPlugin(host)], callback_handler=None
     )
     result = await agent.invoke_async(TASK, structured_output_model=Ticket)
     assert result.structured_output == Ticket(severity="P3")
@@ -186,25 +191,27 @@ async def test_a_run_goes_on_after_an_interrupt_also_in_another_process(
 ) -> None:
     driven = Driven()
     memory = memory_in(tmp_path)
-    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
-    for number in (1, 2):
-        agent = shell_agent(
-            script[2 * number - 2 :],
-            Driven() if number == 2 else driven,
-            plugins=[Heedful(host_that_judges(memory))],
+
+    def agent_of_a_process(script: list[Turn]) -> Agent:
+        return shell_agent(
+            script,
+            driven,
+            plugins=[HeedfulPlugin(host_that_judges(memory))],
             hooks=[Approval()],
             session_manager=FileSessionManager("chat", storage_dir=str(tmp_path)),
         )
-        if number == 1:
-            paused = await agent.invoke_async(TASK)
-            assert paused.stop_reason == "interrupt"
-            assert verdict_of(paused) is None
-            assert driven.commands == []
+
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    paused = await agent_of_a_process(script).invoke_async(TASK)
+    assert paused.stop_reason == "interrupt"
+    assert verdict_of(paused) is None
+    assert driven.commands == []
     answers: Any = [
         {"interruptResponse": {"interruptId": interrupt.id, "response": "yes"}}
         for interrupt in paused.interrupts or ()
     ]
-    result = await agent.invoke_async(answers)
+    result = await agent_of_a_process(script).invoke_async(answers)
+    assert driven.commands == ["ls"]
     assert str(result).strip() == "P1"
     assert verdict_of(result) == Done(2, passed=True)
 
@@ -216,27 +223,28 @@ async def test_a_call_that_is_held_and_a_call_that_another_hook_cancels(
     host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {PADS: RuntimeError(ERROR)}
     turns: list[Turn] = [Call(PADS), Say("no")]
-    agent = shell_agent(turns, driven, failing, plugins=[Heedful(host)])
+    agent = shell_agent(turns, driven, failing, plugins=[HeedfulPlugin(host)])
     await agent.invoke_async("build")
 
     again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
-    held = Driven()
-    plugins = [Heedful(host, hold_back=True)]
-    agent = shell_agent(again, held, failing, plugins=plugins)
+    second = Driven()
+    plugins = [HeedfulPlugin(host, hold_back=True)]
+    agent = shell_agent(again, second, failing, plugins=plugins)
     await agent.invoke_async("build")
-    assert held.commands == [PADS]
-    assert held.prompts[1].count("never worked") == 1
+    assert second.commands == [PADS]
+    assert second.prompts[1].count("never worked") == 1
 
     def cancel(event: BeforeToolCallEvent) -> None:
         event.cancel_tool = "not today"
 
-    cancelled = Driven()
-    plugins = [Heedful(Host(memory=memory_in(tmp_path / "other"), strict=True))]
+    third = Driven()
     (tmp_path / "other").mkdir()
-    agent = shell_agent(turns, cancelled, plugins=plugins, hooks=[cancel])
+    memory = memory_in(tmp_path / "other")
+    plugins = [HeedfulPlugin(Host(memory=memory, strict=True))]
+    agent = shell_agent(turns, third, plugins=plugins, hooks=[cancel])
     await agent.invoke_async("build")
-    assert cancelled.commands == []
-    assert not await plugins[0].host.own_memory.top()
+    assert third.commands == []
+    assert not await memory.top()
 
 
 async def test_other_plugins_and_hooks_work_beside_it() -> None:
@@ -246,7 +254,10 @@ async def test_other_plugins_and_hooks_work_beside_it() -> None:
     def hear(event: AfterToolCallEvent) -> None:
         heard.append(event.tool_use["name"])
 
-    plugins = [ContextInjector(lambda _: "it is noon"), Heedful(host_that_judges(None))]
+    plugins = [
+        ContextInjector(lambda _: "it is noon"),
+        HeedfulPlugin(host_that_judges(None)),
+    ]
     agent = shell_agent(WRONG_THEN_RIGHT, driven, plugins=plugins, hooks=[hear])
     assert str(await agent.invoke_async(TASK)).strip() == "P1"
     assert heard == ["shell"]
@@ -256,7 +267,7 @@ async def test_other_plugins_and_hooks_work_beside_it() -> None:
 async def test_a_stream_has_all_answers_and_ends_with_the_best() -> None:
     driven = Driven()
     agent = shell_agent(
-        WRONG_THEN_RIGHT, driven, plugins=[Heedful(host_that_judges(None))]
+        WRONG_THEN_RIGHT, driven, plugins=[HeedfulPlugin(host_that_judges(None))]
     )
     events = [event async for event in agent.stream_async(TASK)]
     assert [event["data"] for event in events if "data" in event] == ["high", "P1"]
@@ -267,9 +278,9 @@ async def test_a_run_that_its_reader_left_and_one_that_fails_are_over(
     tmp_path: Any,
 ) -> None:
     driven = Driven()
-    plugin = Heedful(host_that_judges(memory_in(tmp_path)))
+    plugin = HeedfulPlugin(host_that_judges(memory_in(tmp_path)))
     agent = shell_agent([ModelDown("503")], driven, plugins=[plugin])
-    stream = agent.stream_async(TASK)
+    stream: Any = agent.stream_async(TASK)
     async for _ in stream:
         break
     await stream.aclose()
@@ -280,7 +291,7 @@ async def test_a_run_that_its_reader_left_and_one_that_fails_are_over(
 
 async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
     driven = Driven()
-    plugin = Heedful(host_that_judges(None))
+    plugin = HeedfulPlugin(host_that_judges(None))
     expert = Agent(
         Scripted([Say("high"), Say("P2")], driven),
         name="shell",

@@ -136,5 +136,7 @@ class Attempts:
             verdict = Done(self.run.loop.loop.best, passed=False)
 
         done = verdict if isinstance(verdict, Done) else None
-        await self.run.learn(ends=ends or PASSED_OUTCOMES[done.passed if done else None])
+        await self.run.learn(
+            ends=ends or PASSED_OUTCOMES[done.passed if done else None]
+        )
         return done or self.run.unjudged

@@ -1,6 +1,6 @@
 """heedful for Strands Agents: a plugin that lets an agent answer until it is right.
 
-    agent = Agent(model, plugins=[Heedful(Host(checks=[…], memory_key="triage"))])
+    agent = Agent(model, plugins=[HeedfulPlugin(Host(checks=[…], memory_key="triage"))])
 
 What memory shows, the last rejected answer and the feedback on it are in the requests
 to the model only: neither `agent.messages` nor a session has them. The id of a run is
@@ -36,7 +36,7 @@ from strands.middleware import (
     ToolResultEvent,
     TypedEvent,
 )
-from strands.plugins import Plugin, hook
+from strands.plugins import Plugin
 from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
@@ -53,7 +53,7 @@ ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
 PAUSE_STOP_REASONS = ("interrupt", "checkpoint")
 
 
-class Heedful(Plugin):
+class HeedfulPlugin(Plugin):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
     One plugin serves any number of agents, each with one run at a time. With
@@ -66,15 +66,20 @@ class Heedful(Plugin):
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         self.host = host
         self.hold_back = hold_back
-        self.runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+        self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
-        """Add what changes requests to the model, and what judges objects."""
+        """Add the hooks, what changes requests, and what judges objects."""
+        agent.add_hook(self.begin, BeforeInvocationEvent)
+        agent.add_hook(self.answer_known, BeforeModelCallEvent)
+        agent.add_hook(self.judge, AfterModelCallEvent)
+        agent.add_hook(self.ask, BeforeToolCallEvent)
+        agent.add_hook(self.note_result, AfterToolCallEvent)
+        agent.add_hook(self.end, AfterInvocationEvent)
         agent.add_middleware(InvokeModelStage.Input, self.advise)
         agent.add_middleware(ExecuteToolStage, self.judge_object)
 
-    @hook
     async def begin(self, event: BeforeInvocationEvent) -> None:
         """Begin the run, or go on with one that waits for an interrupt."""
         messages = event.messages or []
@@ -88,12 +93,11 @@ class Heedful(Plugin):
             id = f"{event.agent.session_id}-{task_id}"
 
         host_run = self.host.run(str(id), _text_of(message))
-        run = _Run(run=host_run, hold_back=self.hold_back)
+        run = _Invocation(run=host_run, hold_back=self.hold_back)
         run.task_id = run.last_id = task_id
         await run.begin()
         self.runs[event.agent] = run
 
-    @hook
     def answer_known(self, event: BeforeModelCallEvent) -> None:
         """Return the answer of an earlier process without a call of the model."""
         run = self.runs.get(event.agent)
@@ -109,7 +113,6 @@ class Heedful(Plugin):
         run.is_forced = context.structured_output_model is not None
         return context.replace(messages=run.advised(context.messages))
 
-    @hook
     async def judge(self, event: AfterModelCallEvent) -> None:
         """Judge an answer of the model; ask again, or put the best in its place."""
         run = self.runs.get(event.agent)
@@ -142,10 +145,10 @@ class Heedful(Plugin):
     ) -> AsyncGenerator[TypedEvent, None]:
         """Judge an object that the model answers with; a rejected one is an error."""
         run = self.runs.get(context.agent)
-        given = context.tool_use["input"]
-        output = _valid_object(context.tool, given) if run else None
+        arguments = context.tool_use["input"]
+        output = _valid_object(context.tool, arguments) if run else None
         if run and output is not None:
-            if await run.judge(output, given):
+            if await run.judge(output, arguments):
                 yield ToolResultEvent(_error_result(context, run.feedback))
                 return
 
@@ -156,7 +159,6 @@ class Heedful(Plugin):
         async for event in next_fn(context):
             yield event
 
-    @hook
     async def ask(self, event: BeforeToolCallEvent) -> None:
         """Ask memory about a call; with `hold_back`, cancel it if it failed before."""
         run = self.runs.get(event.agent)
@@ -168,7 +170,6 @@ class Heedful(Plugin):
         if held_back:
             event.cancel_tool = held_back
 
-    @hook
     async def note_result(self, event: AfterToolCallEvent) -> None:
         """Keep the result of a call; ask memory about an error."""
         run = self.runs.get(event.agent)
@@ -185,7 +186,6 @@ class Heedful(Plugin):
         else:
             await run.worked(name, text, call)
 
-    @hook
     async def end(self, event: AfterInvocationEvent) -> None:
         """Learn from the run, and put the verdict into the state of the result."""
         result = event.result
@@ -202,7 +202,7 @@ class Heedful(Plugin):
             result.state[RESULT_KEY] = verdict
 
 
-class _Run(Attempts):
+class _Invocation(Attempts):
     """The attempts of one invocation of an agent.
 
     `task_id` is the tracking id of the message with the task, `last_id` that of the
@@ -237,9 +237,11 @@ class _Run(Attempts):
         new_messages: Messages = []
         for number, message in enumerate(messages):
             texts = [self.recalled] if number == task else []
-            for block in message["content"]:
-                if "toolResult" in block:
-                    texts.append(call_advice.get(block["toolResult"]["toolUseId"], ""))
+            texts += [
+                call_advice.get(block["toolResult"]["toolUseId"], "")
+                for block in message["content"]
+                if "toolResult" in block
+            ]
             added: list[Any] = [{"text": text} for text in texts if text]
             new_messages.append({**message, "content": [*message["content"], *added]})
             if number == last and self.rejected:
@@ -261,10 +263,9 @@ def _text_of(message: Message) -> str:
 
 def _task_message(messages: Sequence[Message]) -> Message:
     """Return the last message of the user with a text; the last one without any."""
-    for message in reversed(messages):
-        if message["role"] == "user" and _text_of(message):
-            return message
-    return messages[-1] if messages else _message("user", "")
+    prompts = [message for message in messages if message["role"] == "user"]
+    with_text = [message for message in prompts if _text_of(message)]
+    return (with_text or prompts or [_message("user", "")])[-1]
 
 
 def _result_text(result: ToolResult) -> str:
@@ -294,7 +295,7 @@ def _wants_object(agent: Any) -> bool:
     return any(map(_makes_object, agent.tool_registry.dynamic_tools.values()))
 
 
-def _valid_object(tool: Any, given: Any) -> dict[str, Any] | None:
+def _valid_object(tool: Any, arguments: Any) -> dict[str, Any] | None:
     """Return an answer as data; None for a call of another tool, or an invalid answer.
 
     Strands itself asks again after an invalid answer.
@@ -303,7 +304,7 @@ def _valid_object(tool: Any, given: Any) -> dict[str, Any] | None:
         return None
 
     try:
-        data: dict[str, Any] = tool.structured_output_model(**given).model_dump(
+        data: dict[str, Any] = tool.structured_output_model(**arguments).model_dump(
             mode="json"
         )
     except (ValidationError, TypeError):
