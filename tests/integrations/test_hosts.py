@@ -5,6 +5,7 @@ in.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +36,10 @@ NEEDS = {
 }
 NAMES = [name for name, need in NEEDS.items() if find_spec(need)]
 ERROR = 'Error: Cannot find module "pads"'
-PAGE = list(blocks(Path("docs/integrations.md").read_text(encoding="utf-8")))
+PAGES = ("docs/integrations.md", "docs/frameworks.md")
+BLOCKS = [
+    block for page in PAGES for block in blocks(Path(page).read_text(encoding="utf-8"))
+]
 TASK = "Give the severity of the ticket: the pump leaks"
 
 
@@ -211,11 +215,24 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(
     assert not [match for match in matches if match.example.accepted]
 
 
-@pytest.mark.parametrize("number", [n for n, block in enumerate(PAGE) if block.title])
-def test_the_programs_of_the_page_print_what_it_shows(
+def is_runnable(program: str) -> bool:
+    """Return True if the frameworks are here that a program imports."""
+    imports = re.findall(r"^(?:from|import) (\w+)", program, re.MULTILINE)
+    return all(map(find_spec, imports))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, id=block.title)
+        for number, block in enumerate(BLOCKS)
+        if block.title and is_runnable(block.body)
+    ],
+)
+def test_the_programs_of_the_pages_print_what_they_show(
     number: int, tmp_path: Path
 ) -> None:
-    program, printed = PAGE[number : number + 2]
+    program, printed = BLOCKS[number : number + 2]
     (tmp_path / program.title).write_text(program.body)
     command = [sys.executable, "-W", "error", program.title]
     done = subprocess.run(

@@ -1,0 +1,119 @@
+"""Attempts, driven as an adapter of a framework drives them, without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Done, Finding, Memory, policy
+from heedful.integrations import Host
+from heedful.integrations.attempts import EMPTY_ANSWER, Attempts
+from heedful.store.sqlite import in_file
+from tests.trusted import OWN
+
+TASK = "Give the severity of the ticket: the pump leaks"
+RULE = "answer with one of P0 to P3"
+
+
+def severity(candidate: Any, _: Any) -> Sequence[Finding]:
+    if candidate in ("P0", "P1", "P2", "P3"):
+        return []
+    return [Finding("severity", f"{candidate!r} is no severity", fix=RULE, key="one")]
+
+
+def host_in(folder: Path, **options: Any) -> Host:
+    memory = Memory(in_file(str(folder / "memory.db")), trust=OWN)
+    return Host(memory=memory, strict=True, **options)
+
+
+async def attempts_of(host: Host, id: str = "one", **options: Any) -> Attempts:
+    attempts = Attempts(run=host.run(id, TASK), **options)
+    await attempts.begin()
+    return attempts
+
+
+async def test_a_rejected_answer_and_its_feedback_stay_until_the_next(
+    tmp_path: Path,
+) -> None:
+    attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
+    assert await attempts.judge("", original="first")
+    assert attempts.rejected == EMPTY_ANSWER
+    assert await attempts.judge("high", original="second")
+    assert attempts.rejected == "high"
+    assert RULE in attempts.feedback
+    assert not await attempts.judge("P1", original="third")
+    assert attempts.best == "third"
+    assert await attempts.end() == Done(3, passed=True)
+
+
+async def test_usage_is_that_of_each_attempt(tmp_path: Path) -> None:
+    attempts = await attempts_of(host_in(tmp_path, checks=[severity]))
+    attempts.spend(10, 5)
+    attempts.spend(20, 5)
+    await attempts.judge("high", original="high")
+    attempts.spend(30, 5)
+    await attempts.judge("P1", original="P1")
+    assert attempts.run.loop
+    usages = [attempt.usage for attempt in attempts.run.loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1]
+    assert [usage.tokens for usage in usages] == [40, 35]
+
+
+@pytest.mark.parametrize(
+    "limit", [pytest.param(2, id="ended"), pytest.param(3, id="interrupted")]
+)
+async def test_another_process_goes_on(limit: int, tmp_path: Path) -> None:
+    stop = policy(f"attempts.limit={limit}")
+    for answer in ("high", "urgent"):
+        first = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))
+        await first.judge(answer, original=answer)
+        assert first.known_answer is None
+
+    second = await attempts_of(host_in(tmp_path, checks=[severity], policy=stop))
+    if limit == 2:
+        assert second.known_answer == "high"
+        verdict = await second.end()
+        assert verdict
+        assert verdict.best == 1
+    else:
+        assert second.known_answer is None
+        assert second.rejected == "urgent"
+        assert RULE in second.feedback
+        assert RULE not in second.recalled
+        # Nobody answers again, so the best answer is not accepted.
+        assert await second.end() == Done(1, passed=False)
+
+
+async def test_a_call_that_failed_is_held_back_once(tmp_path: Path) -> None:
+    build = {"command": "npm run pads"}
+    error = 'Error: Cannot find module "pads"'
+    host = host_in(tmp_path)
+    for id in ("one", "two"):
+        attempts = await attempts_of(host, id)
+        assert await attempts.ask("Bash", build, "call-1") == ""
+        await attempts.failed("Bash", error, "call-1")
+        assert await attempts.end() is None
+
+    attempts = await attempts_of(host, "three", hold_back=True)
+    assert error in await attempts.ask("Bash", build, "call-1")
+    assert attempts.call_advice() == {}
+    assert await attempts.ask("Bash", build, "call-2") == ""
+    assert await attempts.ask("Bash", build, "call-2") == ""
+    await attempts.worked("Bash", "done", "call-2")
+    await attempts.end("success")
+
+
+async def test_what_was_told_before_a_call_is_not_told_after_it(tmp_path: Path) -> None:
+    build = {"command": "npm run pads"}
+    error = 'Error: Cannot find module "pads"'
+    host = host_in(tmp_path)
+    for id in ("one", "two", "three"):
+        attempts = await attempts_of(host, id)
+        await attempts.ask("Bash", build, "call-1")
+        await attempts.failed("Bash", error, "call-1")
+        advice = attempts.call_advice().get("call-1", "")
+        await attempts.end("failure")
+    assert advice.count("never worked") == 1
