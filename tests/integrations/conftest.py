@@ -2,10 +2,14 @@
 environments. A module whose framework is absent is not collected.
 """
 
+import os
 from importlib.util import find_spec
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 NEEDS = {
     "test_chroma.py": "chromadb",
+    "test_haystack.py": "haystack",
     "test_hosts.py": "pytest",
     "test_langchain.py": "langchain",
     "test_mcp.py": "mcp",

@@ -30,7 +30,7 @@ def verdict_of(result: Any) -> "Done | None":
     the run otherwise; then the answer is the best one. After a failure of heedful, the
     rule is `unjudged`.
     """
-    from heedful.loop import codec
+    from heedful.loop import codec, decide
 
     if not isinstance(result, Mapping):
         fields = vars(result)
@@ -38,6 +38,10 @@ def verdict_of(result: Any) -> "Done | None":
         if RESULT_KEY not in fields and isinstance(state, Mapping):
             fields = state
         return cast("Done | None", fields.get(RESULT_KEY))
+
+    stored = result.get(RESULT_KEY)
+    if isinstance(stored, decide.Done):
+        return stored
 
     # In LangChain, the last message has the verdict as JSON data.
     messages = result.get("messages") or [None]

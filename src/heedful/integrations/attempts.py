@@ -9,16 +9,20 @@ the advice about calls of tools.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from heedful.drive.portal import run_sync
 from heedful.integrations import PASSED_OUTCOMES
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
 
+T = TypeVar("T")
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
 
@@ -140,3 +144,10 @@ class Attempts:
             ends=ends or PASSED_OUTCOMES[done.passed if done else None]
         )
         return done or self.run.unjudged
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine for a synchronous caller, also inside a running event loop."""
+    # A new thread has no event loop.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, run_sync, work).result()

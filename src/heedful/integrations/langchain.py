@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
@@ -35,9 +33,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
-from heedful.drive.portal import run_sync
 from heedful.errors import Conflict
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations.attempts import run_now
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -95,7 +93,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
-        return _run_now(self._begin(state, get_config()))
+        return run_now(self._begin(state, get_config()))
 
     async def abefore_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -105,7 +103,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _count_usage(request, handler(_run_now(self._inform(request))))
+        return _count_usage(request, handler(run_now(self._inform(request))))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
@@ -121,17 +119,17 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if run is None:
             return handler(request)
 
-        advice, held_back = _run_now(self._before(run, request))
+        advice, held_back = run_now(self._before(run, request))
         if held_back is not None:
             return held_back
 
         try:
             result = handler(request)
         except Exception as error:
-            _run_now(_keep_failure(run, request, error))
+            run_now(_keep_failure(run, request, error))
             raise
 
-        return _run_now(_add_advice(run, request, result, advice))
+        return run_now(_add_advice(run, request, result, advice))
 
     async def awrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Awaitable[Result]]
@@ -156,7 +154,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Judge the answer: go back to the model, or end with the best answer."""
-        return _run_now(self._judge(state))
+        return run_now(self._judge(state))
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
@@ -387,7 +385,7 @@ class _JudgeNode:
 
     def judge_sync(self, state: Any, config: RunnableConfig) -> Command[Any]:
         """Do what `judge` does, for a synchronous graph."""
-        return _run_now(self.judge(state, config))
+        return run_now(self.judge(state, config))
 
     async def judge(self, state: Any, config: RunnableConfig) -> Command[Any]:
         """Begin a run at a state without an answer; judge an answer."""
@@ -489,13 +487,6 @@ def _run_id(config: RunnableConfig, otherwise: str) -> str:
 def _digest(text: str) -> str:
     """Return the first 12 digits of the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-
-
-def _run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine for a synchronous caller, also inside a running event loop."""
-    # A new thread has no event loop.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(copy_context().run, run_sync, work).result()
 
 
 def _record_of(state: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -93,8 +94,9 @@ class HeedfulPlugin(Plugin):
             id = f"{event.agent.session_id}-{task_id}"
 
         host_run = self.host.run(str(id), _text_of(message))
-        run = _Invocation(run=host_run, hold_back=self.hold_back)
-        run.task_id = run.last_id = task_id
+        run = _Invocation(
+            run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
+        )
         await run.begin()
         self.runs[event.agent] = run
 
@@ -202,6 +204,7 @@ class HeedfulPlugin(Plugin):
             result.state[RESULT_KEY] = verdict
 
 
+@dataclass(eq=False, kw_only=True)
 class _Invocation(Attempts):
     """The attempts of one invocation of an agent.
 

@@ -1,0 +1,339 @@
+"""heedful for agents of Haystack: hooks that let an agent answer until it is right.
+
+    agent = Agent(
+        chat_generator=…, hooks=hooks(Host(checks=[…], memory_key="triage"))
+    )
+
+What memory shows, the last rejected answer and the feedback on it are in the requests
+to the model only: they are added to the state before a call of the model, and removed
+after it. The id of a run is `hook_context["heedful_id"]`: a run with the id of an
+earlier one, which may have been killed, goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+from haystack.components.agents.state import State
+from haystack.components.agents.state.state_utils import replace_values
+from haystack.dataclasses import ChatMessage, ChatRole, ToolCall
+from haystack.hooks import FunctionHook, Hook, HookPoint
+
+from heedful.integrations import RESULT_KEY
+from heedful.integrations.attempts import Attempts, run_now
+from heedful.integrations.host import Host
+from heedful.loop.decide import Again, Done
+from heedful.loop.record import Candidate, Usage
+from heedful.models.contract import usage_of
+
+Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
+ID_KEY = "heedful_id"
+# Why an agent stops, if the model has answered; else it is the name of a tool, or:
+ANSWERED = "text"
+UNANSWERED = ("length", "content_filter", "max_agent_steps")
+MAX_STEPS = "max_agent_steps"
+# What Haystack writes before the error of a tool, with the arguments of the call.
+ERROR_HEADING = "Failed to invoke Tool"
+
+
+def hooks(
+    host: Host, *, hold_back: bool = False, others: Hooks | None = None
+) -> dict[HookPoint, list[Hook]]:
+    """Return the hooks of an agent: check each answer, and return the best in the end.
+
+    `others` are your own hooks, which see the state without what heedful adds to it.
+    With `hold_back`, a call of a tool that failed before does not run: the model reads
+    what happened. When the model makes the same call again, it runs. The hooks serve
+    any number of agents and runs.
+    """
+    watch = _Watch(host, hold_back)
+    others = others or {}
+    clean = _as_hook(watch.clean)
+    return {
+        "before_run": [*others.get("before_run", ()), _as_hook(watch.begin)],
+        "before_llm": [*others.get("before_llm", ()), _as_hook(watch.advise)],
+        "before_tool": [clean, *others.get("before_tool", ()), _as_hook(watch.ask)],
+        "after_tool": [_as_hook(watch.note_results), *others.get("after_tool", ())],
+        "on_exit": [clean, *others.get("on_exit", ()), _as_hook(watch.judge)],
+        "after_run": [_as_hook(watch.end), *others.get("after_run", ())],
+    }
+
+
+def _as_hook(work: Callable[[State], Awaitable[None]]) -> FunctionHook:
+    """Return a hook for both `run` and `run_async` of an agent."""
+
+    def wait(state: State) -> None:
+        run_now(work(state))
+
+    return FunctionHook(function=wait, async_function=work)
+
+
+class _Watch:
+    """What the hooks do at each point of a run."""
+
+    def __init__(self, host: Host, hold_back: bool) -> None:
+        self.host = host
+        self.hold_back = hold_back
+        self.runs: WeakKeyDictionary[State, _AgentRun] = WeakKeyDictionary()
+
+    async def begin(self, state: State) -> None:
+        """Recall; if an earlier process ended the run, stop with its answer."""
+        messages = _own(state)
+        prompts = [message for message in messages if message.is_from(ChatRole.USER)]
+        id = (state.data.get("hook_context") or {}).get(ID_KEY, "")
+        task = "\n".join(prompts[-1].texts) if prompts else ""
+
+        prompt = prompts[-1] if prompts else None
+        run = _AgentRun(
+            run=self.host.run(str(id), task),
+            hold_back=self.hold_back,
+            task=prompt,
+            last=prompt,
+            counted=_usage(state),
+        )
+        await run.begin()
+        self.runs[state] = run
+        if run.known_answer is not None:
+            _put(state, [*messages, _answer(run.known_answer)])
+            state.set("stop_run", ANSWERED)
+
+    async def clean(self, state: State) -> None:
+        """Remove what was added for the last request."""
+        _put(state, _own(state))
+
+    async def advise(self, state: State) -> None:
+        """Show the model what memory has, and the last rejected answer."""
+        run = self.runs.get(state)
+        if run is not None:
+            _put(state, run.advised(_own(state)))
+
+    async def ask(self, state: State) -> None:
+        """Ask memory about calls; with `hold_back`, answer those that failed before."""
+        run = self.runs.get(state)
+        messages = _own(state)
+        if run is None or not messages or not messages[-1].tool_calls:
+            return
+
+        results = []
+        free: list[ToolCall] = []
+        for call in messages[-1].tool_calls:
+            text = await run.ask(call.tool_name, call.arguments, _call_id(call))
+            if text:
+                results.append(ChatMessage.from_tool(text, origin=call, error=True))
+            else:
+                free.append(call)
+
+        run.pending = {_call_id(call) for call in free}
+        if results:
+            _put(state, [*messages[:-1], *_split(messages[-1], results, free)])
+
+    async def note_results(self, state: State) -> None:
+        """Keep the results of calls; ask memory about errors."""
+        run = self.runs.get(state)
+        if run is None:
+            return
+
+        for message in state.data["messages"]:
+            for result in message.tool_call_results:
+                call = result.origin
+                id = _call_id(call)
+                if id not in run.pending:
+                    continue
+
+                run.pending.remove(id)
+                if result.error:
+                    error = _error_of(_result_text(result.result))
+                    await run.failed(call.tool_name, error, id)
+                else:
+                    text = _result_text(result.result)
+                    await run.worked(call.tool_name, text, id)
+
+    async def judge(self, state: State) -> None:
+        """Judge the answer; go on without it, or put the best in its place."""
+        run = self.runs.get(state)
+        reason = state.data["exit_reason"]
+        # Another hook lets the agent go on.
+        goes_on = state.data.get("continue_run")
+        if run is None or goes_on or reason in UNANSWERED:
+            return
+
+        messages = _own(state)
+        start = _answer_start(messages)
+        answer = messages[start:]
+        run.count(state)
+        if await run.judge(_output_of(answer, reason), answer):
+            run.last = messages[start - 1] if start else None
+            _put(state, messages[:start])
+            state.set("continue_run", True)
+        elif isinstance(run.verdict, Done) and run.run.best is not None:
+            best = run.best or [_answer(run.run.best)]
+            _put(state, [*messages[:start], *best])
+
+    async def end(self, state: State) -> None:
+        """Learn from the run, and add the verdict to its result."""
+        run = self.runs.pop(state, None)
+        if run is None:
+            return
+
+        messages = _own(state)
+        rejected = isinstance(run.verdict, Again) and run.run.best is not None
+        if rejected and state.data["exit_reason"] == MAX_STEPS:
+            messages += run.best or [_answer(run.run.best)]
+        _put(state, messages)
+        state.data[RESULT_KEY] = await run.end()
+
+
+@dataclass(eq=False, kw_only=True)
+class _AgentRun(Attempts):
+    """The attempts of one run of an agent.
+
+    `task` is the message with the task, `last` the one that the last rejected answer
+    follows. `pending` has the ids of calls without a result, `counted` the usage before
+    the current attempt.
+    """
+
+    task: ChatMessage | None = None
+    last: ChatMessage | None = None
+    pending: set[str] = field(default_factory=set)
+    counted: Usage = field(default_factory=Usage)
+
+    def count(self, state: State) -> None:
+        """Set the usage of the current attempt."""
+        usage = _usage(state)
+        before = self.counted
+        self.counted = usage
+        self.spent = Usage(
+            usage.calls - before.calls,
+            usage.prompt_tokens - before.prompt_tokens,
+            completion_tokens=usage.completion_tokens - before.completion_tokens,
+        )
+
+    def advised(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        """Return the messages with what memory has, and the last rejected answer.
+
+        What has lost its place, because messages were compacted, is at the end.
+        """
+        call_advice = self.call_advice()
+        task = _place(messages, self.task)
+        last = _place(messages, self.last)
+        new_messages: list[ChatMessage] = []
+        # Advice waits until the results of parallel calls, which stay together, end.
+        waiting: list[str] = []
+        for number, message in enumerate(messages):
+            if not message.tool_call_results:
+                new_messages += [_note(text) for text in waiting if text]
+                waiting = []
+
+            new_messages.append(message)
+            for result in message.tool_call_results:
+                waiting.append(call_advice.get(_call_id(result.origin), ""))
+            if number == task:
+                waiting.append(self.recalled)
+            if number == last and self.feedback:
+                new_messages += [_note(text) for text in waiting if text]
+                waiting = []
+                mark = {RESULT_KEY: True}
+                new_messages.append(ChatMessage.from_assistant(self.rejected, mark))
+                new_messages.append(_note(self.feedback))
+
+        return new_messages + [_note(text) for text in waiting if text]
+
+
+def _own(state: State) -> list[ChatMessage]:
+    """Return the messages of a state without those that were added for a request."""
+    messages = state.data.get("messages") or []
+    return [message for message in messages if RESULT_KEY not in message.meta]
+
+
+def _put(state: State, messages: list[ChatMessage]) -> None:
+    """Set the messages of a state."""
+    state.set("messages", messages, handler_override=replace_values)
+
+
+def _note(text: str) -> ChatMessage:
+    """Return a message that is added for one request."""
+    return ChatMessage.from_user(text, {RESULT_KEY: True})
+
+
+def _answer(value: Any) -> ChatMessage:
+    """Return an answer of an earlier process as a message."""
+    return ChatMessage.from_assistant(Candidate.of(value).text or "")
+
+
+def _place(messages: Sequence[ChatMessage], sought: ChatMessage | None) -> int:
+    """Return the number of a message, that of the last one if it is gone."""
+    places = [number for number, message in enumerate(messages) if message is sought]
+    return places[0] if places else len(messages) - 1
+
+
+def _answer_start(messages: Sequence[ChatMessage]) -> int:
+    """Return the number of the last message of the model, where its answer begins."""
+    numbers = [
+        number
+        for number, message in enumerate(messages)
+        if message.is_from(ChatRole.ASSISTANT)
+    ]
+    return numbers[-1] if numbers else len(messages)
+
+
+def _output_of(answer: Sequence[ChatMessage], reason: str) -> str:
+    """Return the text of an answer; that of a tool if its result is the answer."""
+    texts = [
+        _result_text(result.result)
+        for message in answer
+        for result in message.tool_call_results
+        if result.origin.tool_name == reason
+    ]
+    if texts:
+        return texts[-1]
+    return "\n".join(text for message in answer for text in message.texts)
+
+
+def _result_text(result: Any) -> str:
+    """Return what a tool returned, as one text."""
+    if isinstance(result, str):
+        return result
+    return "\n".join(getattr(part, "text", "") for part in result)
+
+
+def _error_of(text: str) -> str:
+    """Return the error of a tool, without what Haystack writes before it."""
+    if not text.startswith(ERROR_HEADING):
+        return text
+    return text.partition(". Error: ")[2] or text
+
+
+def _call_id(call: ToolCall) -> str:
+    """Return the id of a call; a model without ids has the same one for equal calls."""
+    if call.id:
+        return call.id
+    arguments = json.dumps(call.arguments, default=repr, sort_keys=True)
+    return f"{call.tool_name} {arguments}"
+
+
+def _split(
+    request: ChatMessage, results: list[ChatMessage], free: list[ToolCall]
+) -> list[ChatMessage]:
+    """Return a request of calls as the calls that were answered, and those that run."""
+    answered = [result.origin for m in results for result in m.tool_call_results]
+    messages = [
+        ChatMessage.from_assistant(request.text, request.meta, tool_calls=answered),
+        *results,
+    ]
+    if free:
+        messages.append(ChatMessage.from_assistant(tool_calls=free))
+    return messages
+
+
+def _usage(state: State) -> Usage:
+    """Return the usage of a run so far: each of its steps calls the model once."""
+    tokens = usage_of(state.data.get("token_usage")) or Usage()
+    return Usage(
+        state.data.get("step_count") or 0,
+        tokens.prompt_tokens,
+        completion_tokens=tokens.completion_tokens,
+    )
