@@ -7,7 +7,7 @@ from typing import Any
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.tools import create_tool_from_function
+from haystack.tools.from_function import create_tool_from_function
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.haystack import ID_KEY, hooks

@@ -13,7 +13,7 @@ earlier one, which may have been killed, goes on with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -63,7 +63,7 @@ def hooks(
     }
 
 
-def _as_hook(work: Callable[[State], Awaitable[None]]) -> FunctionHook:
+def _as_hook(work: Callable[[State], Coroutine[Any, Any, None]]) -> FunctionHook:
     """Return a hook for both `run` and `run_async` of an agent."""
 
     def wait(state: State) -> None:

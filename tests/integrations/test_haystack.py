@@ -1,0 +1,289 @@
+"""What only Haystack has: hooks of others, exits by a tool, steps, pipelines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.agents import Agent
+from haystack.components.agents.state import State
+from haystack.components.builders import ChatPromptBuilder
+from haystack.dataclasses import ChatMessage, ChatRole, StreamingChunk, ToolCall
+from haystack.hooks import hook
+from haystack.tools.from_function import create_tool_from_function
+
+from heedful import Done, policy
+from heedful.errors import Conflict
+from heedful.integrations import Host, verdict_of
+from heedful.integrations.haystack import ID_KEY, hooks
+from heedful.store import loops
+from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
+from tests.integrations.doubles import Call, Driven, Say, Turn
+from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
+
+WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
+PADS = "npm run pads"
+ONE = {ID_KEY: "one"}
+
+
+def test_the_messages_have_no_rejected_answer_and_the_next_turn_follows(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    host = host_that_judges(memory_in(tmp_path))
+    agent = shell_agent([*WRONG_THEN_RIGHT, Say("P2")], driven, hooks=hooks(host))
+    result = agent.run(asked(TASK))
+    assert verdict_of(result) == Done(2, passed=True)
+    assert [text_of(message) for message in result["messages"]] == [
+        TASK,
+        "",
+        "done",
+        "P1",
+    ]
+    again = agent.run([*result["messages"], *asked("And the roof?")])
+    assert again["last_message"].text == "P2"
+    assert verdict_of(again) == Done(1, passed=True)
+    assert TASK in driven.prompts[-1]
+    assert driven.prompts[-1].count("answer with one of P0 to P3") == 1
+
+
+async def test_run_works_inside_a_running_event_loop() -> None:
+    agent = shell_agent(WRONG_THEN_RIGHT, Driven(), hooks=hooks(host_that_judges(None)))
+    assert agent.run(asked(TASK))["last_message"].text == "P1"
+
+
+async def test_retries_keep_the_work_and_send_one_rejected_answer(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    memory = memory_in(tmp_path)
+    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
+    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
+    agent = shell_agent([Call("ls"), *long, Say("P1")], driven, hooks=hooks(host))
+    result = await agent.run_async(asked(TASK), hook_context=ONE)
+    assert result["last_message"].text == "P1"
+    assert driven.commands == ["ls"]
+    assert len({len(prompt) for prompt in driven.prompts[2:]}) == 1
+    assert "one one" not in driven.prompts[3]
+
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
+    assert [usage.tokens for usage in usages] == [30, 15, 15, 15, 15]
+
+
+async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
+    driven = Driven()
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    agent = shell_agent(script, driven, hooks=hooks(host_that_judges(None)))
+    result = await agent.run_async(asked(TASK))
+    assert result["last_message"].text == "P1"
+    lines = driven.prompts[2].splitlines()
+    assert lines.index(TASK) < lines.index("high") < lines.index("done")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        pytest.param({}, "text", id="the policy ends the run"),
+        pytest.param({"max_agent_steps": 2}, "max_agent_steps", id="its steps end"),
+    ],
+)
+async def test_the_best_answer_is_the_last_message(
+    options: dict[str, Any], reason: str
+) -> None:
+    limit = 2 if reason == "text" else 9
+    host = host_that_judges(None, policy=policy(f"attempts.limit={limit}"))
+    agent = shell_agent(
+        [Say("bad"), Say("worse")], Driven(), hooks=hooks(host), **options
+    )
+    result = await agent.run_async(asked(TASK))
+    assert [text_of(message) for message in result["messages"]] == [TASK, "bad"]
+    assert result["exit_reason"] == reason
+    verdict = verdict_of(result)
+    assert verdict is not None
+    assert verdict.best == 1
+    assert verdict.passed is False
+
+
+async def test_an_incomplete_answer_is_not_judged() -> None:
+    driven = Driven()
+    model = scripted([Say("P")], driven)
+    model.meta["finish_reason"] = "length"
+    agent = Agent(chat_generator=model, hooks=hooks(host_that_judges(None)))
+    result = await agent.run_async(asked(TASK))
+    assert result["exit_reason"] == "length"
+    assert verdict_of(result) is None
+
+
+async def test_a_known_id_returns_its_answer_or_conflicts_with_another_task() -> None:
+    driven = Driven()
+    agent = shell_agent(
+        [Say("high"), Say("P1")], driven, hooks=hooks(host_that_judges(None))
+    )
+    for _ in range(2):
+        result = await agent.run_async(asked(TASK), hook_context=ONE)
+        assert result["last_message"].text == "P1"
+        assert result["exit_reason"] == "text"
+        assert verdict_of(result) == Done(2, passed=True)
+    assert len(driven.prompts) == 2
+    with pytest.raises(Conflict):
+        await agent.run_async(asked("another task"), hook_context=ONE)
+
+
+async def test_the_result_of_a_tool_that_ends_the_run_is_judged() -> None:
+    driven = Driven()
+    results = {"first": "high", "second": "P1"}
+    agent = shell_agent(
+        [Call("first"), Call("second")],
+        driven,
+        results,
+        exit_conditions=["shell"],
+        hooks=hooks(host_that_judges(None)),
+    )
+    result = await agent.run_async(asked(TASK))
+    assert text_of(result["last_message"]) == "P1"
+    assert result["exit_reason"] == "shell"
+    assert verdict_of(result) == Done(2, passed=True)
+    assert "answer with one of P0 to P3" in driven.prompts[1]
+
+
+async def test_a_call_that_is_held_back_is_answered_and_the_others_run(
+    tmp_path: Any,
+) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    failing = {PADS: RuntimeError(ERROR)}
+    for _ in range(2):
+        agent = shell_agent(
+            [Call(PADS), Say("no")], Driven(), failing, hooks=hooks(host)
+        )
+        await agent.run_async(asked("build"))
+
+    driven = Driven()
+    calls = [
+        ToolCall(tool_name="shell", arguments={"command": command}, id=command)
+        for command in (PADS, "ls")
+    ]
+    both = ChatMessage.from_assistant(tool_calls=calls)
+    model = scripted([Call(PADS), Say("no")], driven)
+    then = model.response_fn
+    assert then
+    model.response_fn = lambda messages: both if len(messages) == 1 else then(messages)
+    agent = shell_agent([], driven, failing, hooks=hooks(host, hold_back=True))
+    agent.chat_generator = model
+    result = await agent.run_async(asked("build"))
+    assert driven.commands == ["ls", PADS]
+    assert driven.prompts[0].count("never worked") == 1
+    roles = [message.role for message in result["messages"]]
+    call, answer = ChatRole.ASSISTANT, ChatRole.TOOL
+    assert roles[1:] == [call, answer, call, answer, call, answer, call]
+
+
+async def test_equal_calls_of_a_model_without_ids_have_their_results(
+    tmp_path: Any,
+) -> None:
+    driven = Driven()
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    agent = shell_agent([], driven, {"a": RuntimeError(ERROR)}, hooks=hooks(host))
+    agent.chat_generator = scripted(
+        [Call("a"), Call("a"), Say("no")], driven, ids=False
+    )
+    result = await agent.run_async(asked("build"))
+    assert driven.commands == ["a", "a"]
+    assert result["last_message"].text == "no"
+
+
+async def test_hooks_of_others_see_what_the_agent_has_and_may_go_on() -> None:
+    driven = Driven()
+    seen = list[list[str]]()
+
+    def watch(state: State) -> None:
+        seen.append([text_of(message) for message in state.data["messages"]])
+
+    def require_tool(state: State) -> None:
+        if not state.data["tool_call_counts"]["shell"]:
+            state.set("continue_run", True)
+
+    def reject_all(state: State) -> None:
+        *messages, request = state.data["messages"]
+        result = ChatMessage.from_tool("no", origin=request.tool_calls[0], error=True)
+        state.data["messages"] = [*messages, request, result]
+
+    points: Any = {
+        "before_llm": [hook(watch)],
+        "on_exit": [hook(require_tool)],
+        "after_run": [hook(watch)],
+    }
+    agent = shell_agent(
+        [Say("high"), Call("ls"), Say("urgent"), Say("P1")],
+        driven,
+        hooks=hooks(host_that_judges(None), others=points),
+    )
+    result = await agent.run_async(asked(TASK))
+    assert verdict_of(result) == Done(2, passed=True)
+    assert seen[-1] == [TASK, "high", "", "done", "P1"]
+    assert seen[-2] == [TASK, "high", "", "done"]
+
+    rejecting: Any = {"before_tool": [hook(reject_all)]}
+    agent = shell_agent(
+        WRONG_THEN_RIGHT, driven, hooks=hooks(host_that_judges(None), others=rejecting)
+    )
+    driven.prompts.clear()
+    driven.commands.clear()
+    await agent.run_async(asked(TASK))
+    assert driven.commands == []
+
+
+def test_a_pipeline_has_the_answer_and_the_verdict() -> None:
+    agent = shell_agent(WRONG_THEN_RIGHT, Driven())
+    # As after loading a pipeline from a file.
+    agent.hooks = hooks(host_that_judges(None))
+    pipeline = Pipeline()
+    pipeline.add_component("prompt", ChatPromptBuilder(asked("{{task}}")))
+    pipeline.add_component("agent", agent)
+    pipeline.connect("prompt.prompt", "agent.messages")
+    result = pipeline.run({"prompt": {"task": TASK}})["agent"]
+    assert result["last_message"].text == "P1"
+    assert verdict_of(result) == Done(2, passed=True)
+
+
+async def test_a_stream_has_all_answers() -> None:
+    chunks = list[str]()
+
+    async def keep(chunk: StreamingChunk) -> None:
+        chunks.append(chunk.content)
+
+    agent = shell_agent(
+        [Say("high"), Say("P1")], Driven(), hooks=hooks(host_that_judges(None))
+    )
+    await agent.run_async(asked(TASK), streaming_callback=keep)
+    assert chunks == ["high", "P1"]
+
+
+async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
+    shared = hooks(host_that_judges(None))
+    expert = Agent(
+        chat_generator=scripted([Say("high"), Say("P2")], Driven()), hooks=shared
+    )
+
+    def shell(command: str) -> str:
+        """Ask an expert."""
+        return str(expert.run(asked(command))["last_message"].text)
+
+    desk = Agent(
+        chat_generator=scripted([Call("grade"), Say("P2")], Driven()),
+        tools=[create_tool_from_function(shell)],
+        hooks=shared,
+    )
+    result = await desk.run_async(asked(TASK))
+    assert verdict_of(result) == Done(1, passed=True)
+
+
+def test_the_example_runs() -> None:
+    command = sys.executable, "examples/integrations/haystack_agent.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
