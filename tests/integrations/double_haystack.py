@@ -10,7 +10,8 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.from_function import create_tool_from_function
 
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.haystack import ID_KEY, hooks
+from heedful.integrations.attempts import ID_KEY
+from heedful.integrations.haystack import hooks
 from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5}

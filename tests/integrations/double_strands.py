@@ -13,7 +13,8 @@ from strands import Agent, tool
 from strands.models import Model
 
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.strands import ID_KEY, HeedfulPlugin
+from heedful.integrations.attempts import ID_KEY
+from heedful.integrations.strands import HeedfulPlugin
 from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}

@@ -18,7 +18,8 @@ from haystack.tools.from_function import create_tool_from_function
 from heedful import Done, policy
 from heedful.errors import Conflict
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.haystack import ID_KEY, hooks
+from heedful.integrations.attempts import ID_KEY
+from heedful.integrations.haystack import hooks
 from heedful.store import loops
 from tests.integrations.double_haystack import asked, scripted, shell_agent, text_of
 from tests.integrations.doubles import Call, Driven, Say, Turn

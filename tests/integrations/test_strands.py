@@ -16,7 +16,8 @@ from strands.vended_plugins.context_injector import ContextInjector
 from heedful import Done, policy
 from heedful.errors import Conflict
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.strands import ID_KEY, HeedfulPlugin
+from heedful.integrations.attempts import ID_KEY
+from heedful.integrations.strands import HeedfulPlugin
 from heedful.store import loops
 from tests.integrations.double_strands import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn

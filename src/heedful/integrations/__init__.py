@@ -39,9 +39,9 @@ def verdict_of(result: Any) -> "Done | None":
             fields = state
         return cast("Done | None", fields.get(RESULT_KEY))
 
-    stored = result.get(RESULT_KEY)
-    if isinstance(stored, decide.Done):
-        return stored
+    verdict = result.get(RESULT_KEY)
+    if isinstance(verdict, decide.Done):
+        return verdict
 
     # In LangChain, the last message has the verdict as JSON data.
     messages = result.get("messages") or [None]

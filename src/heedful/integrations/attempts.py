@@ -23,6 +23,8 @@ from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
 
 T = TypeVar("T")
+# Where the caller of an agent gives the id of a run.
+ID_KEY = "heedful_id"
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
 

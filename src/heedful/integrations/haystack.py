@@ -13,25 +13,26 @@ earlier one, which may have been killed, goes on with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
-from haystack.dataclasses import ChatMessage, ChatRole, ToolCall
+from haystack.dataclasses import ChatMessage, ChatRole, ToolCall, ToolCallResult
+from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import Attempts, run_now
+from heedful.integrations.attempts import ID_KEY, Attempts, run_now
 from heedful.integrations.host import Host
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
 from heedful.models.contract import usage_of
 
 Hooks: TypeAlias = Mapping[HookPoint, Sequence[Hook]]
-ID_KEY = "heedful_id"
 # Why an agent stops, if the model has answered; else it is the name of a tool, or:
 ANSWERED = "text"
 UNANSWERED = ("length", "content_filter", "max_agent_steps")
@@ -137,20 +138,18 @@ class _Watch:
         if run is None:
             return
 
-        for message in state.data["messages"]:
-            for result in message.tool_call_results:
-                call = result.origin
-                id = _call_id(call)
-                if id not in run.pending:
-                    continue
+        for result in _results_in(state.data["messages"]):
+            call = result.origin
+            id = _call_id(call)
+            if id not in run.pending:
+                continue
 
-                run.pending.remove(id)
-                if result.error:
-                    error = _error_of(_result_text(result.result))
-                    await run.failed(call.tool_name, error, id)
-                else:
-                    text = _result_text(result.result)
-                    await run.worked(call.tool_name, text, id)
+            run.pending.remove(id)
+            text = _result_text(result.result)
+            if result.error:
+                await run.failed(call.tool_name, _error_of(text), id)
+            else:
+                await run.worked(call.tool_name, text, id)
 
     async def judge(self, state: State) -> None:
         """Judge the answer; go on without it, or put the best in its place."""
@@ -284,19 +283,23 @@ def _output_of(answer: Sequence[ChatMessage], reason: str) -> str:
     """Return the text of an answer; that of a tool if its result is the answer."""
     texts = [
         _result_text(result.result)
-        for message in answer
-        for result in message.tool_call_results
+        for result in _results_in(answer)
         if result.origin.tool_name == reason
     ]
     if texts:
         return texts[-1]
-    return "\n".join(text for message in answer for text in message.texts)
+    return "\n".join("\n".join(message.texts) for message in answer)
 
 
-def _result_text(result: Any) -> str:
+def _results_in(messages: Iterable[ChatMessage]) -> list[ToolCallResult]:
+    """Return the results of calls in messages."""
+    return list(chain.from_iterable(message.tool_call_results for message in messages))
+
+
+def _result_text(result: ToolCallResultContentT) -> str:
     """Return what a tool returned, as one text."""
     if isinstance(result, str):
-        return result
+        return str(result)
     return "\n".join(getattr(part, "text", "") for part in result)
 
 
@@ -310,7 +313,7 @@ def _error_of(text: str) -> str:
 def _call_id(call: ToolCall) -> str:
     """Return the id of a call; a model without ids has the same one for equal calls."""
     if call.id:
-        return call.id
+        return str(call.id)
     arguments = json.dumps(call.arguments, default=repr, sort_keys=True)
     return f"{call.tool_name} {arguments}"
 
@@ -319,7 +322,7 @@ def _split(
     request: ChatMessage, results: list[ChatMessage], free: list[ToolCall]
 ) -> list[ChatMessage]:
     """Return a request of calls as the calls that were answered, and those that run."""
-    answered = [result.origin for m in results for result in m.tool_call_results]
+    answered = [result.origin for result in _results_in(results)]
     messages = [
         ChatMessage.from_assistant(request.text, request.meta, tool_calls=answered),
         *results,

@@ -42,12 +42,11 @@ from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import Attempts
+from heedful.integrations.attempts import ID_KEY, Attempts
 from heedful.integrations.host import Host
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 
-ID_KEY = "heedful_id"
 # The reasons for which a model stops when it has answered.
 ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
 # The reasons for which an agent stops that goes on later.
