@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput
-from heedful.integrations.hooks import AGENTS, HookSettings, Kind, reply, work
+from heedful.integrations.agents import AGENTS, Kind
+from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.integrations.host import Host
 from heedful.memory.memory import Memory
 from heedful.store.repairs import count_repairs
+from tests.hooks.spoken import spoken_by
 from tests.trusted import OWN
 
 TRUST: Any = OWN
@@ -41,13 +43,12 @@ async def send(
 ) -> dict[str, Any]:
     """Hand over an event about a call; return the answer of the hook."""
     host = Host(memory=memory, strict=True, root=root)
-    row = AGENTS[agent]
     data = {"session_id": session, "tool_name": "Bash", "tool_use_id": "c1"}
     data |= {"tool_input": arguments, **fields}
-    message = {row.fields.get(name, name): value for name, value in data.items()}
+    name, message = spoken_by(agent, kind, data)
     answer = await reply(
-        row.event_of(kind),
-        json.loads(json.dumps(message)),
+        name,
+        message,
         host,
         agent=agent,
         settings=HookSettings(repair=repair),

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from heedful import Memory
-from heedful.integrations.hooks import AGENTS, HookSettings, Reply, reply, work
+from heedful.integrations.agents import AGENTS
+from heedful.integrations.hooks import HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
 from tests import engines
+from tests.hooks.spoken import spoken_by
 from tests.hooks.support import run_event
 from tests.trusted import OWN
 
@@ -49,13 +51,12 @@ class Session:
 
     async def send(self, kind: Any, **fields: Any) -> Reply:
         """Send an event as the agent would, and do the work that is left."""
-        row = AGENTS[self.agent]
         settings = HookSettings(**fields.pop("settings", {}))
         content = {"session_id": self.id, "cwd": "/", **fields}
-        message = {row.fields.get(name, name): value for name, value in content.items()}
+        name, message = spoken_by(self.agent, kind, content)
         answer = await reply(
-            row.event_of(kind),
-            json.loads(json.dumps(message)),
+            name,
+            message,
             self.host,
             agent=self.agent,
             settings=settings,
@@ -529,6 +530,11 @@ def wait_until(is_done: Callable[[], bool]) -> None:
     raise AssertionError("the process has not done its work")
 
 
+def is_denial(answer: str) -> bool:
+    """Return True if an answer denies a call, in the form of any agent."""
+    return any(word in answer for word in ("deny", "block", '"cancel": true'))
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
     memory: Memory, agent: str
@@ -546,11 +552,11 @@ async def test_a_rule_that_denies_stops_each_call_until_the_user_allows_it(
 
     for call in ("c1", "c2"):
         answer = await ask(call)
-        assert "deny" in answer
+        assert is_denial(answer)
         assert "never use npm" in answer
     await session.say("ok, use npm here")
-    assert "deny" not in await ask("c3")
+    assert not is_denial(await ask("c3"))
 
     await memory.user_rules.deny(rule.id, by="ann", denies=False)
     session = Session(memory, id="two", agent=agent)
-    assert "deny" not in await ask("c4")
+    assert not is_denial(await ask("c4"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,16 @@ from typer import Argument, Exit, Option, Typer, confirm
 
 from heedful.cli import share as team_rules
 from heedful.cli import vouch
+from heedful.cli.agents import (
+    agents_md,
+    check_names,
+    describe_doubles,
+    describe_limits,
+    doctor,
+    here,
+    list_agents,
+    section,
+)
 from heedful.cli.app import group
 from heedful.cli.output import answer, counted, page, say
 from heedful.cli.reminders import stats
@@ -25,8 +36,10 @@ from heedful.integrations import clone
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.clone import SHOWN_DIGEST_CHARS
+from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
+from heedful.integrations.places import CLIENTS
 from heedful.integrations.rules import RULES_PART
 from heedful.lessons.waiting import OWN_COMMAND
 from heedful.loop.policies import policy
@@ -54,14 +67,16 @@ WAYS_OUT: Mapping[str, str] = {
     IS_NO_FILE: "remove it",
     HAS_JOURNAL: "remove the -journal, unless a program of yours was ended as it wrote",
 }
-Agent = Annotated[
-    str, Argument(help="The agent; for others than claude-code see the docs.")
+Agents = Annotated[
+    list[str] | None,
+    Argument(help="The agents, claude-code by default; --list shows them."),
 ]
+All = Annotated[bool, Option("--all", help="All agents that are on this machine.")]
 User = Annotated[bool, Option("--user", help="In your own settings, for all projects.")]
 Yes = Annotated[bool, Option("--yes", help="Write without a question.")]
 
 
-def _write_if_agreed(changes: Sequence[plans.FileChange], yes: bool) -> list[str]:
+def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
     """Show the changes, ask unless `yes`, and write them. Return the changed files.
 
     Raises UsageError if the user does not agree, or cannot be asked.
@@ -75,14 +90,88 @@ def _write_if_agreed(changes: Sequence[plans.FileChange], yes: bool) -> list[str
         if not agrees:
             raise UsageError("nothing was written; --yes writes it without a question")
 
-    plans.apply_all(changes)
+    apply_all(changes)
     return [str(change.path) for change in changes if change]
+
+
+def _named(agents: Sequence[str] | None, every: bool) -> list[str]:
+    """Return the agents that a command is about. Raises UsageError."""
+    if not every:
+        named = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
+        check_names(named)
+        return named
+    if agents:
+        raise UsageError("--all and names exclude each other; give one of them")
+
+    found = here()
+    if not found:
+        raise UsageError("no agent is seen here; heedful hook install --list shows all")
+    for name, sign in found.items():
+        say(f"{name}: {sign}")
+    return list(found)
+
+
+def _has_settings(name: str, user: bool) -> bool:
+    """Return True if an agent has settings here, and say where if it has none."""
+    client = CLIENTS[name]
+    if client.user if user else client.project:
+        return True
+    option = " --user" if not user else ""
+    say(f"{name} has no such settings; next: heedful hook install {name}{option}")
+    return False
+
+
+def _plan(names: Sequence[str], user: bool, http: str) -> list[FileChange]:
+    """Return the changes that install the hooks of agents. Raises UsageError.
+
+    Agents that share a file get it once.
+    """
+    run = plans.command(everywhere=user)
+    changes: dict[Path, FileChange] = {}
+    for name in names:
+        text = section() if CLIENTS[name].form == "section" else ""
+        for change in plans.plan_client(name, user, run=run, url=http, text=text):
+            changes.setdefault(change.path, change)
+    return list(changes.values())
+
+
+def _preview(changes: Sequence[FileChange]) -> int:
+    """Show what changes would write."""
+    say("".join(change.diff for change in changes))
+    would_write = [str(change.path) for change in changes if change]
+    lines = [f"would write {path}" for path in would_write]
+    return answer({"would_write": would_write}, lines or ["nothing would change"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Brought:
+    """What a project brings that hooks do not follow, unless a person says so."""
+
+    ignored: Sequence[process.Ignored] = ()
+    items: Sequence[clone.CloneItem] = ()
+
+
+def _what_the_project_brings() -> _Brought:
+    """Return what the project brings that nobody has refused. Raises UsageError."""
+    ignored = _checked_settings()["ignored"]
+    items = vouch.open_items(Path.cwd())
+    return _Brought(
+        ignored=[item for item in ignored if not item.is_refused],
+        items=[item for item in items if not item.is_refused],
+    )
 
 
 @hook.command("install")
 def install(
-    agent: Agent = plans.INSTALL_AGENT,
+    agents: Agents = None,
     user: User = False,
+    every: All = False,
+    listed: Annotated[
+        bool, Option("--list", help="List the agents, and what each cannot do.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would be written.")
+    ] = False,
     http: Annotated[
         str, Option(help="The address of heedful serve, instead of commands.")
     ] = "",
@@ -98,47 +187,54 @@ def install(
     ] = False,
     yes: Yes = False,
 ) -> int:
-    """Write the hooks into the settings of this project, after showing what changes.
+    """Write the hooks into the settings of agents, after showing what changes.
 
     On a terminal it asks once whom you trust: your own words, tools and programs by one
     question, and each thing that came with the project by its own; then whether to
     learn from past sessions. --yes agrees to none of these.
     """
-    if agent != plans.INSTALL_AGENT:
-        raise UsageError(
-            f"heedful writes no settings of {agent}; docs/coding-agents.md shows them"
-        )
+    if listed:
+        return list_agents()
+
+    named = _named(agents, every)
+    if every:
+        named = [name for name in named if _has_settings(name, user)]
+    if (http or plugin) and named != [plans.INSTALL_AGENT]:
+        raise UsageError(f"--http and --plugin are for {plans.INSTALL_AGENT} only")
 
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
     names = vouch.names_of(trust, no_trust)
-    ignored: Sequence[process.Ignored] = ()
-    items: Sequence[clone.CloneItem] = ()
+    brought = _Brought()
     if not everywhere:
-        settings = _checked_settings()
-        ignored = [item for item in settings["ignored"] if not item.is_refused]
-        items = [item for item in vouch.open_items(Path.cwd()) if not item.is_refused]
+        brought = _what_the_project_brings()
 
-    events = plans.hooks(plans.command(everywhere), http)
     if plugin is None:
-        changes = [plans.plan_install(plans.settings_path(user), events)]
+        changes = _plan(named, user, http)
     else:
+        events = plans.hooks(plans.command(everywhere), http)
         changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
+    if dry_run:
+        return _preview(changes)
     written = _write_if_agreed(changes, yes)
 
     may_ask = vouch.is_terminal() and not yes
     if may_ask and not names:
         names = vouch.ask_own(everywhere)
     if may_ask:
-        _decide_all(ignored)
-        vouch.decide_clone(items)
+        _decide_all(brought.ignored)
+        vouch.decide_clone(brought.items)
     else:
-        _leave(ignored, items)
+        _leave(brought.ignored, brought.items)
     if names:
         vouch.state_names(names, everywhere)
 
     lines = _describe_install(written, names, everywhere)
-    past_sessions = plans.past_sessions()
+    if written:
+        lines += [*describe_limits(named), *describe_doubles(named)]
+    past_sessions = None
+    if plans.INSTALL_AGENT in named:
+        past_sessions = plans.past_sessions()
     if past_sessions:
         lines += _offer_to_learn(past_sessions, may_ask, bool(written))
     return answer({"written": written}, lines)
@@ -191,19 +287,38 @@ def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[st
 
 @hook.command("uninstall")
 def uninstall(
-    agent: Agent = plans.INSTALL_AGENT, user: User = False, yes: Yes = False
+    agents: Agents = None,
+    user: User = False,
+    every: Annotated[
+        bool, Option("--all", help="All agents with hooks of heedful.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would be written.")
+    ] = False,
+    yes: Yes = False,
 ) -> int:
     """Remove the hooks from the settings, which are then as they were before; say what
     stays, and how to remove it.
     """
-    path = plans.settings_path(user)
-    change = plans.plan_uninstall(path)
-    written = _write_if_agreed([change], yes)
-    lines = [f"no hooks in {path}"]
-    if written and change.after is None:
-        lines = [f"removed {path}"]
-    elif written:
-        lines = [f"wrote {path}"]
+    if every and agents:
+        raise UsageError("--all and names exclude each other; give one of them")
+    named = list(CLIENTS) if every else _named(agents, every=False)
+
+    changes: dict[Path, FileChange] = {}
+    for name in named:
+        for change in plans.plan_removal(name, user):
+            changes.setdefault(change.path, change)
+    if dry_run:
+        return _preview(list(changes.values()))
+
+    written = _write_if_agreed(list(changes.values()), yes)
+    lines = [f"no hooks in {path}" for path in changes]
+    if written:
+        verbs = {
+            str(path): "removed" if change.after is None else "wrote"
+            for path, change in changes.items()
+        }
+        lines = [f"{verbs[path]} {path}" for path in written]
 
     stays = leftovers(Path.cwd(), everywhere=user)
     lines += [f"left behind: {line}" for line in stays]
@@ -418,6 +533,8 @@ def status() -> int:
 
 
 hook.command("stats")(stats)
+hook.command("doctor")(doctor)
+hook.command("agents-md")(agents_md)
 
 
 @hook.command("run")

@@ -20,7 +20,12 @@ from typer import Option, confirm
 from heedful.cli.output import answer, counted, say
 from heedful.cli.resources import ask
 from heedful.errors import LineError, UsageError
-from heedful.integrations import install as plans
+from heedful.integrations.file_changes import (
+    FileChange,
+    apply_all,
+    check_within,
+    read_text,
+)
 from heedful.integrations.hook import IS_CHANGED, NOT_APPROVED, Ignored
 from heedful.integrations.rules import (
     RULES_PART,
@@ -66,8 +71,8 @@ def share(
 
     top = repository.top
     path = top / SHARED_FILE
-    plans.check_within(path, top)
-    before = plans.read_text(path)
+    check_within(path, top)
+    before = read_text(path)
     in_file = read_rules((before or "").encode(), SHARED_FILE)
     # What came with the clone does not say which memory is the user's.
     reviewed = ask(lambda memory: rules_to_share(memory, str(top)), approved_only=True)
@@ -116,8 +121,8 @@ def _write(repository: Repository, before: str | None, text: str) -> None:
     """
     top = repository.top
     attributes = top / ATTRIBUTES_FILE
-    plans.check_within(attributes, top)
-    stated = plans.read_text(attributes)
+    check_within(attributes, top)
+    stated = read_text(attributes)
     wanted = stated or ""
     if ATTRIBUTES_LINE not in wanted:
         wanted += ATTRIBUTES_LINE
@@ -126,10 +131,10 @@ def _write(repository: Repository, before: str | None, text: str) -> None:
     name = _name_of(top / SHARED_FILE)
     approved_digest = approvals()["files"].get(name)
     digest = hashlib.sha256((before or "").encode()).hexdigest()
-    plans.apply_all(
+    apply_all(
         [
-            plans.FileChange(top / SHARED_FILE, before, text),
-            plans.FileChange(attributes, stated, wanted),
+            FileChange(top / SHARED_FILE, before, text),
+            FileChange(attributes, stated, wanted),
         ]
     )
     is_followed = file is not None and file.path == top / SHARED_FILE

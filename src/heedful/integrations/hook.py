@@ -18,12 +18,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, cast
 
-from heedful.errors import HeedfulError, UsageError
+from heedful.errors import HeedfulError, UnknownName, UsageError
+from heedful.integrations.agents import AGENTS, Answer, Kind, in_our_names
 from heedful.integrations.clone import foreign_instructions, server_trust
 from heedful.integrations.rules import RULES_PART, find_rules
 from heedful.redact import redact
@@ -53,8 +55,9 @@ HOOK_USAGE = (
 )
 # No agent sends a larger event.
 MAX_HOOK_EVENT_BYTES = 8 * 2**20
-# The time until an answer; the end of a turn may take longer.
-HOOK_TIMEOUT_SECONDS = 5
+# The time until an answer; the end of a turn may take longer. With the start of Python,
+# no call waits longer than 3 s.
+HOOK_TIMEOUT_SECONDS = 2.5
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
@@ -99,8 +102,6 @@ SETTINGS_PARTS: Mapping[str, tuple[str, ...]] = {
 NOT_APPROVED = "you have not approved it"
 IS_CHANGED = "it is not as you approved it"
 DEFAULT_AGENT = "claude-code"
-# Events of Claude Code at which the user hears that settings are not followed.
-NOTICE_EVENTS = ("SessionStart", "Stop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +174,8 @@ def _report_failure(error: Exception, event: str, agent: str, strict: bool) -> N
         reason = " ".join(redact(str(error)).split())
 
     _log_line(f"{event}: {type(error).__name__}: {reason}".rstrip(": "))
-    if reason and event in NOTICE_EVENTS and agent == DEFAULT_AGENT:
+    row = AGENTS.get(agent)
+    if reason and row is not None and event in row.notice_events:
         notice = f"heedful: this hook did nothing: {reason}"
         print(json.dumps({"systemMessage": notice}))
     if strict:
@@ -220,8 +222,21 @@ def _take_option(words: list[str], name: str) -> str:
 
 def _answer_event(event: str, agent: str, strict: bool) -> None:
     """Print the answer to an event, and start the work that it leaves."""
+    if agent not in AGENTS:
+        raise UnknownName("coding agent", agent, list(AGENTS))
+
+    row = AGENTS[agent]
+    kind = row.events.get(event)
     data = read_event(sys.stdin.buffer)
-    folder = _project_folder(data)
+    deliver = _place_answer
+    if row.courier:
+        deliver = import_module(row.courier).deliver
+    if kind == "model":
+        # What memory has to say was said before; a model is not kept waiting for more.
+        _print_answer(deliver(kind, data, None))
+        return
+
+    folder = _project_folder(in_our_names(row, data))
     settings = read_settings(folder)
     _log_ignored(event, settings["ignored"])
 
@@ -234,22 +249,34 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    if event in {row.event_of("stop") for row in hooks.AGENTS.values()}:
+    if kind == "stop":
         _lift_time_limit(niceness=0)
 
     reply = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
     answer = reply.answer
-    if agent == DEFAULT_AGENT and event in NOTICE_EVENTS:
+    if event in row.notice_events:
         notice = _notice(event, settings["ignored"])
         if notice:
             answer = dict(answer or {})
             earlier = answer.get("systemMessage")
             answer["systemMessage"] = f"{earlier}\n{notice}" if earlier else notice
 
-    if answer is not None:
-        print(json.dumps(answer), flush=True)
+    if kind is not None:
+        answer = deliver(kind, data, answer)
+    _print_answer(answer)
     if reply.work:
         detach(reply.work, reply.session, folder)
+
+
+def _place_answer(_: Kind, __: Mapping[str, Any], answer: Answer | None) -> Any:
+    """Return the answer: most agents take it where it is made."""
+    return answer
+
+
+def _print_answer(answer: Answer | None) -> None:
+    """Print an answer for the agent, if there is one."""
+    if answer is not None:
+        print(json.dumps(answer), flush=True)
 
 
 def _do_work(event: str, session: str, strict: bool) -> None:

@@ -1,9 +1,8 @@
 """What heedful answers to the hooks of coding agents: JSON data in, JSON data out.
 
-`AGENTS` is the table of the agents: their names of events and fields, and the forms of
-answers. A hook that has nothing to say answers nothing. Advice is context; an action is
-denied only if the settings ask for it. Learning takes too long for a hook: `Reply.work`
-says what is to be done later.
+A hook that has nothing to say answers nothing. Advice is context; an action is denied
+only if the settings ask for it. Learning takes too long for a hook: `Reply.work` says
+what is to be done later. How each agent speaks is in `heedful.integrations.agents`.
 """
 
 from __future__ import annotations
@@ -14,13 +13,20 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.errors import InvalidInput, UnknownName
+from heedful.integrations.agents import (
+    AGENTS,
+    MAX_HOOK_CONTEXT_CHARS,
+    Agent,
+    Answer,
+    in_our_names,
+)
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
@@ -40,13 +46,7 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.drive.report import ReportedLoop
     from heedful.loop.record import Finding
 
-Answer = Mapping[str, Any]
-# Makes an answer from the name of the event and a text.
-Form = Callable[[str, str], Answer]
-Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end"]
 Work = Literal["", "study", "end"]
-# Claude Code cuts what a hook adds after 10,000 characters.
-MAX_HOOK_CONTEXT_CHARS = 9_900
 # How much of a command's output the reason of a block has, and how much is read at its
 # end.
 MAX_BLOCK_OUTPUT_CHARS = 4_000
@@ -62,7 +62,7 @@ MAX_SHORT_ID_CHARS = 80
 # A call with longer arguments may have been cut, so it is not repaired.
 MAX_REPAIRED_CHARS = 8_000
 # Fields that may be JSON as text.
-_JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response", "tool_output"})
+_JSON_TEXT_FIELDS = frozenset({"tool_input", "tool_response"})
 # Prompts that no user wrote: wake-ups, notifications and messages of other agents.
 MACHINE_PROMPT_SOURCES = frozenset(
     {"system", "loop_wakeup", "schedule_wakeup", "poll_event"}
@@ -82,121 +82,13 @@ _RESPONSE_TEXT_FIELDS = (
     "stderr",
     "output",
     "llmContent",
+    "text_result_for_llm",
     "content",
     "text",
     "result",
 )
 # Tools whose results repeat the file that they wrote, and their arguments.
 FILE_WRITING_TOOLS = frozenset({"edit", "multiedit", "notebookedit", "write"})
-
-
-def _nested(name: str, **more: str) -> Form:
-    """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
-    return lambda event, text: {
-        "hookSpecificOutput": {"hookEventName": event, **more, name: text}
-    }
-
-
-def _named(name: str, **more: str) -> Form:
-    """Return the form of an answer with the text as `name`, and other fields."""
-    return lambda event, text: {**more, name: text}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agent:
-    """How a coding agent names its events and fields, and what its hooks can answer.
-
-    `events` maps its events to ours. `fields` has its names of the fields that are not
-    named as in Claude Code. `takes` are our events whose answer may add context.
-    `repairs` is true if a hook may change a call without granting a permission.
-    `context`, `deny` and `block` make an answer from the name of the event and a text.
-    If it `says_at_start`, a person sees the `systemMessage` of a start, and the model
-    does not. None of them shows one at the end of a session.
-    """
-
-    events: Mapping[str, Kind]
-    takes: frozenset[str]
-    fields: Mapping[str, str] = field(default_factory=dict)
-    context: Form = _nested("additionalContext")
-    # Takes other arguments for a call without a permission for it, and shows them.
-    repairs: bool = False
-    deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
-    block: Form = _named("reason", decision="block")
-    says_at_start: bool = False
-
-    def event_of(self, kind: Kind) -> str:
-        """Return the agent's name for an event of this kind, "" if it has none."""
-        return next((name for name, other in self.events.items() if other == kind), "")
-
-
-_CLAUDE_EVENTS: Mapping[str, Kind] = {
-    "SessionStart": "start",
-    "UserPromptSubmit": "prompt",
-    "PreToolUse": "before",
-    "PostToolUse": "after",
-    "PostToolUseFailure": "failed",
-    "Stop": "stop",
-    "SessionEnd": "end",
-}
-_CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
-AGENTS: dict[str, Agent] = {
-    "claude-code": Agent(
-        events=_CLAUDE_EVENTS,
-        takes=_CONTEXT_MOMENTS,
-        repairs=True,
-        says_at_start=True,
-    ),
-    "codex": Agent(
-        events={
-            "SessionStart": "start",
-            "UserPromptSubmit": "prompt",
-            "PreToolUse": "before",
-            "PostToolUse": "after",
-            "Stop": "stop",
-            "SessionEnd": "end",
-        },
-        takes=_CONTEXT_MOMENTS,
-        fields={"prompt_id": "turn_id"},
-        says_at_start=True,
-    ),
-    "cursor": Agent(
-        events={
-            "sessionStart": "start",
-            "beforeSubmitPrompt": "prompt",
-            "preToolUse": "before",
-            "postToolUse": "after",
-            "postToolUseFailure": "failed",
-            "stop": "stop",
-            "sessionEnd": "end",
-        },
-        takes=frozenset({"start", "after"}),
-        fields={
-            "session_id": "conversation_id",
-            "prompt_id": "generation_id",
-            "tool_response": "tool_output",
-            "error": "error_message",
-        },
-        context=_named("additional_context"),
-        deny=_named("agent_message", permission="deny"),
-        block=_named("followup_message"),
-    ),
-    "gemini-cli": Agent(
-        events={
-            "SessionStart": "start",
-            "BeforeAgent": "prompt",
-            "BeforeTool": "before",
-            "AfterTool": "after",
-            "AfterAgent": "stop",
-            "SessionEnd": "end",
-        },
-        takes=frozenset({"start", "prompt", "after"}),
-        says_at_start=True,
-        deny=_named("reason", decision="deny"),
-        block=_named("reason", decision="deny"),
-    ),
-    # A plugin of a few lines calls the hook process and places its answers.
-    "opencode": Agent(events=_CLAUDE_EVENTS, takes=frozenset({"prompt", "after"})),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,16 +240,16 @@ async def reply(
     if name not in row.events:
         raise UnknownName(f"event of {agent}", name, list(row.events))
 
-    error_field = row.fields.get("error", "error")
-    error = data.get(error_field)
+    data = in_our_names(row, data)
+    error = data.get("error")
     texts = {
         field: _cut_texts(value, encoded=field in _JSON_TEXT_FIELDS)
         for field, value in data.items()
     }
     if isinstance(error, str):
-        texts[error_field] = _cut_error(error)
+        texts["error"] = _cut_error(error)
     data = texts
-    session = data.get(row.fields.get("session_id", "session_id"))
+    session = data.get("session_id")
     if not isinstance(session, str) or not session:
         raise InvalidInput("session_id", session, "the id of the session")
 
@@ -434,7 +326,7 @@ def _digest(text: str) -> str:
 class _Moment:
     """An event of a run, with the fields of its data.
 
-    `name` is the agent's own name of the event; fields have our names.
+    `name` is the agent's own name of the event; fields are named as in Claude Code.
     """
 
     name: str
@@ -445,11 +337,14 @@ class _Moment:
 
     def get(self, field: str) -> Any:
         """Return the value of a field, or None."""
-        return self.data.get(self.agent.fields.get(field, field))
+        return self.data.get(field)
 
     def text(self, field: str) -> str:
-        """Return the text of a field, "" if it has no text."""
+        """Return the text of a field, "" if it has no text; it may be in parts."""
         value = self.get(field)
+        if isinstance(value, list):
+            texts = [part.get("text") for part in value if isinstance(part, Mapping)]
+            return "\n".join(text for text in texts if isinstance(text, str))
         return value if isinstance(value, str) else ""
 
     @property
@@ -525,7 +420,7 @@ async def _start_notes(moment: _Moment) -> list[str]:
     if host.root and moment.text("source") != "compact":
         news = reminder_news(memory)
         notes.append(await host.guarded("tell what helped", news, ""))
-    if moment.agent is AGENTS["claude-code"]:
+    if moment.name in moment.agent.notice_events:
         notes.append(await host.guarded("tell what waits", _waiting_note(memory), ""))
     return notes
 

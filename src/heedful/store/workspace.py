@@ -22,7 +22,7 @@ from heedful.store import DEFAULT_DATABASE_FILE
 # The most of a file of a project that is read.
 MAX_PROJECT_FILE_BYTES = 2**20
 # The most of a settings file that is parsed: 1 MiB of TOML takes up to 1.8 s, and a
-# hook has 5 s for four files.
+# hook has 2.5 s for four files.
 MAX_SETTINGS_BYTES = 128 * 1024
 # Files of SQLite beside a database; the first two change what is read from it.
 LOG_SUFFIXES = ("-wal", "-journal", "-shm")

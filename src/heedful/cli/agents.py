@@ -1,0 +1,253 @@
+"""`heedful hook doctor` and `heedful hook agents-md`, and the words about agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.cli.output import answer
+from heedful.cli.resources import ask, ask_own, has_own_memory
+from heedful.errors import NotFound, UsageError
+from heedful.integrations import install as plans
+from heedful.integrations.agents import AGENTS, Agent, Kind
+from heedful.integrations.agents_md import NOTHING_KNOWN, section_text
+from heedful.integrations.file_changes import apply_all
+from heedful.integrations.places import (
+    CLIENTS,
+    expand,
+    find_clients,
+    settings_file,
+)
+from heedful.lessons.stated_rule import StatedRule
+from heedful.store.workspace import project_root
+
+# What an agent waits for the answer of a hook at most, with the start of a shell.
+DOCTOR_LIMIT_SECONDS = 10
+# A made-up session: the user states a rule, and a call goes against it.
+_RULE = "never use npm"
+_CALL: Mapping[str, Any] = {
+    "tool_name": "Bash",
+    "tool_use_id": "call-1",
+    "tool_input": {"command": "npm ci"},
+}
+_TRIED_EVENTS: Sequence[tuple[Kind, Mapping[str, Any]]] = (
+    ("prompt", {"prompt": _RULE}),
+    ("before", _CALL),
+    ("after", {**_CALL, "tool_response": {"output": "ok", "exit_code": 0}}),
+)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Check names of agents. Raises UsageError."""
+    unknown = [name for name in names if name not in CLIENTS]
+    if unknown:
+        raise UsageError(
+            f"{', '.join(unknown)}: no such agent; heedful hook install --list shows "
+            "them"
+        )
+
+
+def here() -> dict[str, str]:
+    """Return the agents on this machine, and what shows each of them."""
+    return dict(find_clients(project_root(Path.cwd())))
+
+
+def describe_limits(names: Sequence[str]) -> Iterator[str]:
+    """Yield what agents cannot do, what is not confirmed, and what is left to do."""
+    for name in names:
+        client = CLIENTS[name]
+        yield from (f"{client.title} cannot: {line}" for line in client.cannot)
+        yield from (f"{client.title}, unconfirmed: {t}" for t in client.unconfirmed)
+        if client.next_step:
+            yield f"next: {client.next_step}"
+
+
+def describe_doubles(names: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each agent that also runs the hooks of another agent."""
+    root = project_root(Path.cwd())
+    for name in names:
+        client = CLIENTS[name]
+        for place in client.also_reads:
+            path = expand(client, place, root)
+            if plans.installed(path)[0]:
+                yield (
+                    f"{client.title} also reads {path}, which has hooks of heedful: it "
+                    "runs both"
+                )
+
+
+def list_agents() -> int:
+    """List the agents that heedful knows: which are here, and which have its hooks."""
+    found = here()
+    rows: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for name, client in CLIENTS.items():
+        events = _installed_events(name)
+        state = "installed" if events else "not installed"
+        sign = found.get(name, "")
+        lines.append(f"{name}: {state}; {sign or 'not seen here'}")
+        lines += [f"  cannot: {line}" for line in client.cannot]
+        rows.append(
+            {
+                "agent": name,
+                "title": client.title,
+                "seen": sign,
+                "installed": events,
+                "cannot": client.cannot,
+                "unconfirmed": client.unconfirmed,
+                "source": client.source,
+            }
+        )
+    return answer({"agents": rows}, lines)
+
+
+def _installed_events(name: str) -> dict[str, list[str]]:
+    """Return the events of an agent with hooks of heedful, by file."""
+    events: dict[str, list[str]] = {}
+    root = project_root(Path.cwd())
+    for user in (False, True):
+        path = settings_file(CLIENTS[name], root, user)
+        commands = plans.client_commands(name, user)
+        if path is not None and commands:
+            events[str(path)] = list(commands)
+    return events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What the hook of an agent answered to a made-up event."""
+
+    agent: str
+    event: str
+    answer: Any
+    milliseconds: int
+    problem: str = ""
+
+    def __str__(self) -> str:
+        said = json.dumps(self.answer) if self.answer is not None else "nothing"
+        result = self.problem or f"answered {said}"
+        return f"{self.agent} {self.event}: {result} ({self.milliseconds} ms)"
+
+
+def doctor() -> int:
+    """Try the hooks of each installed agent with made-up events in a folder of their
+    own, and show what they answered and how long it took.
+    """
+    trials: list[Trial] = []
+    for name in CLIENTS:
+        for user in (False, True):
+            commands = plans.client_commands(name, user)
+            if commands:
+                trials += _try_agent(name, commands)
+
+    lines: list[str] = [str(trial) for trial in trials]
+    if not trials:
+        lines = ["no agent has hooks of heedful here; next: heedful hook install --all"]
+    answer({"trials": trials}, lines)
+    return 1 if any(trial.problem for trial in trials) else 0
+
+
+def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[Trial]:
+    """Run the hooks of an agent for a made-up session."""
+    client = CLIENTS[name]
+    row = AGENTS[client.agent]
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, content in _TRIED_EVENTS:
+            event = row.event_of(kind)
+            if event not in commands:
+                continue
+            line = commands[event]
+            if not line:
+                line = plans.hook_line(client, plans.command(True), event)
+            data = event_of(row, event, {"session_id": "doctor", **content})
+            yield _try_event(name, event, line, {**data, "cwd": folder}, folder)
+
+
+def event_of(row: Agent, event: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event as an agent names it."""
+    if row.reader:
+        field = f"{event[:1].lower()}{event[1:]}"
+        names = {"tool_name": "toolName", "tool_input": "parameters"}
+        details = {names.get(name, name): value for name, value in content.items()}
+        return {"taskId": content["session_id"], "hookName": event, field: details}
+    named = {row.fields.get(name, name): value for name, value in content.items()}
+    return {"hook_event_name": event, **named}
+
+
+def _try_event(
+    name: str, event: str, line: str, data: Mapping[str, Any], folder: str
+) -> Trial:
+    """Run a hook as an agent does: with a shell, in a home and a project of its own."""
+    inherited = {
+        variable: value
+        for variable, value in os.environ.items()
+        if not variable.startswith(("HEEDFUL_", "CLAUDE_", "GIT_"))
+    }
+    began = time.monotonic()
+    problem = ""
+    output = b""
+    try:
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=folder,
+            env={**inherited, "HOME": folder},
+            input=json.dumps(data).encode(),
+            capture_output=True,
+            check=False,
+            timeout=DOCTOR_LIMIT_SECONDS,
+        )
+        output = done.stdout
+        if done.returncode:
+            problem = f"exited with {done.returncode}; it must be 0"
+        elif done.stderr:
+            problem = done.stderr.decode("utf-8", "replace").strip()[:200]
+    except subprocess.TimeoutExpired:
+        problem = f"no answer within {DOCTOR_LIMIT_SECONDS} s"
+
+    milliseconds = round((time.monotonic() - began) * 1_000)
+    reply = None
+    if output.strip() and not problem:
+        try:
+            reply = json.loads(output)
+        except ValueError:
+            problem = "the answer is not JSON"
+    return Trial(
+        agent=name,
+        event=event,
+        answer=reply,
+        milliseconds=milliseconds,
+        problem=problem,
+    )
+
+
+def section() -> str:
+    """Return the section of AGENTS.md from the memory that hooks follow here."""
+    everywhere: list[StatedRule] = []
+    if has_own_memory():
+        rules = ask_own(lambda memory: memory.user_rules.in_force())
+        everywhere = [rule for rule in rules if rule.reach == "all"]
+    try:
+        return ask(lambda memory: section_text(memory, everywhere), approved_only=True)
+    except NotFound:
+        # Nothing has been stored yet.
+        return NOTHING_KNOWN
+
+
+def agents_md() -> int:
+    """Bring the section of heedful in AGENTS.md up to date, or add it.
+
+    The section stands between two marks; the rest of the file stays as it is.
+    """
+    changes = plans.plan_client("agents-md", user=False, text=section())
+    apply_all(changes)
+    written = [str(change.path) for change in changes if change]
+    lines = [f"wrote {path}" for path in written] or ["the section is up to date"]
+    return answer({"written": written}, lines)

@@ -1,0 +1,237 @@
+"""How coding agents speak to their hooks: the names of events and fields, the answers.
+
+Most agents speak the language of Claude Code: `hook_event_name`, `tool_name` and
+`tool_input` come in, `hookSpecificOutput` goes out. `AGENTS` has what is different, one
+record an agent. An agent with another language has a module that translates it. Where
+an agent has its settings is in `heedful.integrations.places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+Answer = Mapping[str, Any]
+# Makes an answer from the name of the event and a text.
+Form = Callable[[str, str], Answer]
+# "model" is the moment before a call of the model.
+Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end", "model"]
+# Claude Code cuts what a hook adds after 10,000 characters, Copilot after 10 KB.
+MAX_HOOK_CONTEXT_CHARS = 9_900
+
+
+def _nested(name: str, **more: str) -> Form:
+    """Return the form of an answer with the text as `name` in `hookSpecificOutput`."""
+    return lambda event, text: {
+        "hookSpecificOutput": {"hookEventName": event, **more, name: text}
+    }
+
+
+def _named(name: str, **more: Any) -> Form:
+    """Return the form of an answer with the text as `name`, and other fields."""
+    return lambda event, text: {**more, name: text}
+
+
+def _both(name: str, **more: str) -> Form:
+    """Return the form of an answer with the text in both places.
+
+    Each of the agents that share a file of settings reads one of them.
+    """
+    return lambda event, text: {
+        **_named(name, **more)(event, text),
+        **_nested(name, **more)(event, text),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """How a coding agent names its events and fields, and what its hooks can answer.
+
+    `events` maps its events to ours. `fields` has its names of the fields that are not
+    named as in Claude Code, and `other_names` those of some of its versions. `takes`
+    are our events whose answer may add context. `repairs` is true if a hook may change
+    a call without granting a permission. `context`, `deny` and `block` make an answer
+    from the name of the event and a text.
+    """
+
+    events: Mapping[str, Kind]
+    takes: frozenset[str]
+    fields: Mapping[str, str] = field(default_factory=dict)
+    other_names: Mapping[str, str] = field(default_factory=dict)
+    context: Form = _nested("additionalContext")
+    # Takes other arguments for a call without a permission for it, and shows them.
+    repairs: bool = False
+    deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
+    block: Form = _named("reason", decision="block")
+    # A person sees the `systemMessage` of a start, and the model does not. No agent
+    # shows one at the end of a session.
+    says_at_start: bool = False
+    # The events at which the user hears that settings are not followed, and what waits.
+    notice_events: tuple[str, ...] = ()
+    # The module whose `read` gives an event the names of Claude Code.
+    reader: str = ""
+    # The module whose `deliver` places answers where the agent takes them.
+    courier: str = ""
+
+    def event_of(self, kind: Kind) -> str:
+        """Return the agent's name for an event of this kind, "" if it has none."""
+        return next((name for name, other in self.events.items() if other == kind), "")
+
+
+_SHARED_EVENTS: Mapping[str, Kind] = {
+    "SessionStart": "start",
+    "UserPromptSubmit": "prompt",
+    "PreToolUse": "before",
+    "PostToolUse": "after",
+    "PostToolUseFailure": "failed",
+    "Stop": "stop",
+    "SessionEnd": "end",
+}
+_EVENTS_WITHOUT_FAILURE: Mapping[str, Kind] = {
+    name: kind for name, kind in _SHARED_EVENTS.items() if kind != "failed"
+}
+_CONTEXT_MOMENTS = frozenset({"start", "prompt", "before", "after", "failed"})
+# A plugin of a few lines calls the hook process and places its answers.
+_PLUGIN_AGENT = Agent(
+    events=_EVENTS_WITHOUT_FAILURE, takes=frozenset({"prompt", "after"})
+)
+AGENTS: Mapping[str, Agent] = {
+    "claude-code": Agent(
+        events=_SHARED_EVENTS,
+        takes=_CONTEXT_MOMENTS,
+        repairs=True,
+        says_at_start=True,
+        notice_events=("SessionStart", "Stop"),
+    ),
+    # VS Code, Copilot CLI and JetBrains read the same files; some versions write the
+    # names of fields in camel case.
+    "copilot": Agent(
+        events=_SHARED_EVENTS,
+        takes=frozenset({"start", "before", "after", "failed"}),
+        other_names={
+            "session_id": "sessionId",
+            "tool_response": "tool_result",
+            "tool_use_id": "toolUseId",
+        },
+        context=_both("additionalContext"),
+        deny=_both("permissionDecisionReason", permissionDecision="deny"),
+        block=lambda event, text: {
+            **_named("reason", decision="block")(event, text),
+            **_nested("reason", decision="block")(event, text),
+        },
+    ),
+    # Its `prompt` may be what a tool or a machine wrote.
+    "qwen-code": Agent(
+        events=_SHARED_EVENTS,
+        takes=_CONTEXT_MOMENTS,
+        fields={"prompt": "submitted_prompt"},
+        says_at_start=True,
+    ),
+    "droid": Agent(
+        events=_EVENTS_WITHOUT_FAILURE,
+        takes=frozenset({"start", "prompt", "after"}),
+        other_names={
+            "session_id": "sessionId",
+            "permission_mode": "permissionMode",
+            "stop_hook_active": "stopHookActive",
+        },
+    ),
+    # Its events have no results, so a failure has no text to learn from.
+    "goose": Agent(
+        events=_EVENTS_WITHOUT_FAILURE,
+        takes=frozenset(),
+        fields={
+            "prompt": "message",
+            "cwd": "working_dir",
+            "tool_use_id": "tool_call_id",
+        },
+        deny=_named("reason", decision="block"),
+    ),
+    "codex": Agent(
+        events=_EVENTS_WITHOUT_FAILURE,
+        takes=_CONTEXT_MOMENTS,
+        fields={"prompt_id": "turn_id"},
+        says_at_start=True,
+    ),
+    "kimi-code": Agent(
+        events=_SHARED_EVENTS,
+        takes=frozenset({"prompt"}),
+        fields={"tool_use_id": "tool_call_id", "tool_response": "tool_output"},
+        context=_named("message"),
+        block=_nested("permissionDecisionReason", permissionDecision="deny"),
+    ),
+    "cursor": Agent(
+        events={
+            "sessionStart": "start",
+            "beforeSubmitPrompt": "prompt",
+            "preToolUse": "before",
+            "postToolUse": "after",
+            "postToolUseFailure": "failed",
+            "stop": "stop",
+            "sessionEnd": "end",
+        },
+        takes=frozenset({"start", "after"}),
+        fields={
+            "session_id": "conversation_id",
+            "prompt_id": "generation_id",
+            "tool_response": "tool_output",
+            "error": "error_message",
+        },
+        context=_named("additional_context"),
+        deny=_named("agent_message", permission="deny"),
+        block=_named("followup_message"),
+    ),
+    # A hook before a call cannot add context there, but one before the next call of the
+    # model can.
+    "gemini-cli": Agent(
+        events={
+            "SessionStart": "start",
+            "BeforeAgent": "prompt",
+            "BeforeTool": "before",
+            "BeforeModel": "model",
+            "AfterTool": "after",
+            "AfterAgent": "stop",
+            "SessionEnd": "end",
+        },
+        takes=frozenset({"start", "prompt", "before", "after"}),
+        says_at_start=True,
+        deny=_named("reason", decision="deny"),
+        block=_named("reason", decision="deny"),
+        courier="heedful.integrations.before_model",
+    ),
+    "cline": Agent(
+        events={
+            "TaskStart": "start",
+            "TaskResume": "start",
+            "UserPromptSubmit": "prompt",
+            "PreToolUse": "before",
+            "PostToolUse": "after",
+            "TaskComplete": "end",
+            "TaskCancel": "end",
+        },
+        takes=frozenset({"start", "prompt", "before", "after"}),
+        context=_named("contextModification", cancel=False),
+        deny=_named("errorMessage", cancel=True),
+        reader="heedful.integrations.task_events",
+    ),
+    "opencode": _PLUGIN_AGENT,
+    "kilo": _PLUGIN_AGENT,
+}
+
+
+def in_our_names(agent: Agent, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event with the fields named as in Claude Code, beside its own names."""
+    if agent.reader:
+        data = import_module(agent.reader).read(data)
+
+    event = dict(data)
+    for ours, theirs in agent.fields.items():
+        event.pop(ours, None)
+        if theirs in data:
+            event[ours] = data[theirs]
+    for ours, theirs in agent.other_names.items():
+        if ours not in event and theirs in data:
+            event[ours] = data[theirs]
+    return event

@@ -1,0 +1,39 @@
+"""The section of AGENTS.md for agents without hooks: rules, and what came back most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
+from heedful.lessons.stated_rule import StatedRule
+from heedful.memory.memory import Memory
+from heedful.store import briefs, shared, user_rules
+
+SECTION_HEADING = "## What earlier sessions taught"
+SECTION_NOTE = (
+    "heedful keeps this section up to date (`heedful hook agents-md`). These are facts "
+    "to weigh, and rules of the user."
+)
+NOTHING_KNOWN = "Nothing is known yet."
+
+
+async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) -> str:
+    """Return the section: the rules of people, and the lines of the brief.
+
+    `everywhere` are the rules of the user for all projects. It has only what is
+    trusted, and at most ten lines, because an agent reads them in each session.
+    """
+    read = memory.store.read
+    scope = memory.scope
+    stated = [*await memory.user_rules.in_force(), *everywhere]
+    followed = await read(scope, shared.opening, MAX_OPENING_LINES)
+    lines = await read(scope, briefs.read_brief, memory.trust)
+    limits = await read(scope, user_rules.limits_in)
+
+    rules = dict.fromkeys([*(rule.words for rule in stated), *followed.values()])
+    learnt = [
+        str(line) for line in lines if not user_rules.goes_against(line.text, limits)
+    ]
+    # A comment of Markdown could end the section.
+    text = opening_text(list(rules), learnt).replace("<!--", "").replace("-->", "")
+    return f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{text or NOTHING_KNOWN}"

@@ -1,0 +1,82 @@
+"""What Gemini CLI is told before it calls its model.
+
+A hook before a call of a tool cannot add context, so what it has to say is kept in a
+file of the user until the next call of the model, whose hook may add a message. At that
+time the model reads the result of the call, as in Claude Code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from heedful.integrations.agents import Answer, Kind
+from heedful.store.ownership import home_folder, private
+
+_FOLDER = "waiting"
+
+
+def deliver(
+    kind: Kind, data: Mapping[str, Any], answer: Answer | None
+) -> Answer | None:
+    """Return what the agent takes of an answer at an event of this kind."""
+    path = _path(data)
+    if kind == "before" and answer is not None:
+        text = _context(answer)
+        if not text:
+            return answer
+        _keep(path, text)
+        return None
+
+    if kind == "model":
+        return _with_message(data, _take(path))
+    if kind in ("prompt", "end"):
+        # What no call of the model followed is out of date.
+        _take(path)
+    return answer
+
+
+def _context(answer: Answer) -> str:
+    output = answer.get("hookSpecificOutput")
+    return str(output.get("additionalContext", "")) if output else ""
+
+
+def _with_message(data: Mapping[str, Any], text: str) -> Answer | None:
+    """Return the answer that adds a message to the request; None without a text."""
+    request = data.get("llm_request")
+    messages = request.get("messages") if isinstance(request, Mapping) else None
+    if not text or not isinstance(messages, list):
+        return None
+
+    # Earlier messages stay as they are: Gemini CLI matches them by their positions.
+    added = [*messages, {"role": "user", "content": text}]
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "BeforeModel",
+            "llm_request": {"messages": added},
+        }
+    }
+
+
+def _path(data: Mapping[str, Any]) -> Path:
+    session = str(data.get("session_id", ""))
+    digest = hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()
+    return home_folder() / _FOLDER / digest
+
+
+def _keep(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8", opener=private) as file:
+        file.write(text)
+
+
+def _take(path: Path) -> str:
+    """Return what waits, and forget it; "" if nothing does."""
+    text = ""
+    with suppress(OSError, ValueError):
+        text = path.read_text("utf-8")
+        path.unlink()
+    return text

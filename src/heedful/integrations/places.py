@@ -1,0 +1,385 @@
+"""Where coding agents have their settings, and what each of them cannot do.
+
+`CLIENTS` has one record a program. Several programs may speak the same language, which
+is in `heedful.integrations.agents`. A fact that no source confirms is `unconfirmed`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.integrations.agents import Kind
+
+# What settings look like: JSON with groups of hooks or with hooks, TOML with tables, a
+# script for each event, a plugin, or a section of a text.
+SettingsForm = Literal["groups", "entries", "tables", "scripts", "plugin", "section"]
+# Calls that change something, and those of MCP servers: reading files needs no advice.
+# The results of all tools are kept, because what works later may be from any of them.
+ACTION_TOOLS_REGEX = "Bash|PowerShell|Edit|MultiEdit|Write|NotebookEdit|mcp__.*"
+# The time that an agent gives to a hook; while a turn stops, commands of the project
+# run.
+HOOK_LIMIT_SECONDS = 3
+STOP_HOOK_LIMIT_SECONDS = 3_600
+# Whatever becomes of the hook, its exit code is 0: 2 blocks the action in most agents,
+# and any other denies it in some.
+SHELL_GUARD = " || true"
+_SHELL_ENTRY: Mapping[str, str] = {
+    "type": "command",
+    "command": f"{{command}}{SHELL_GUARD}",
+}
+_COPILOT_ENTRY: Mapping[str, str] = {
+    "type": "command",
+    "bash": f"{{command}}{SHELL_GUARD}",
+    "powershell": "{command}; exit 0",
+}
+_IGNORED = "an error of a hook is ignored; exit code 2 blocks the call"
+_NO_CONTEXT_BEFORE = "no advice before a call, except with deny: it takes none there"
+_NO_FAILURE_EVENT = (
+    "a failed call has no event of its own: only a failure that the result itself "
+    "reports is learnt"
+)
+_NO_PROMPT_CONTEXT = "no advice with a prompt: it takes none there"
+_COPILOT_SOURCE = "https://docs.github.com/en/copilot/reference/hooks-reference"
+_ALSO_CLAUDE = (".claude/settings.json", "~/.claude/settings.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A program with a coding agent: where its settings are, and what it cannot do.
+
+    `agent` is its name in `AGENTS`, "" if it has no hooks. Of the files of settings in
+    `project` and `user`, the first that exists is taken, else the last. Folders in
+    `marks` and programs in `programs` show that it is on this machine.
+    """
+
+    title: str
+    source: str
+    agent: str = ""
+    form: SettingsForm = "groups"
+    project: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    # The environment variable with the folder of the user, and the usual folder.
+    home: tuple[str, str] = ("", "")
+    marks: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    # The object with the events, in each file that has another one than "hooks".
+    roots: Mapping[str, str] = field(default_factory=dict)
+    # The members that a new file begins with, and files that belong to it.
+    head: Mapping[str, Any] = field(default_factory=dict)
+    companions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # A hook, with the places of its command; the name and the unit of its time limit.
+    entry: Mapping[str, str] = field(default_factory=lambda: _SHELL_ENTRY)
+    limit: str = "timeout"
+    units_per_second: int = 1
+    stop_seconds: int = STOP_HOOK_LIMIT_SECONDS
+    matchers: Mapping[Kind, str] = field(default_factory=dict)
+    # Settings of other agents that it reads, too: hooks there run twice.
+    also_reads: tuple[str, ...] = ()
+    exit_rule: str = _IGNORED
+    cannot: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    next_step: str = ""
+
+
+CLIENTS: Mapping[str, Client] = {
+    "claude-code": Client(
+        title="Claude Code",
+        source="https://code.claude.com/docs/en/hooks",
+        agent="claude-code",
+        project=(".claude/settings.json",),
+        user=("~/.claude/settings.json",),
+        home=("CLAUDE_CONFIG_DIR", "~/.claude"),
+        marks=(".claude", "~/.claude"),
+        programs=("claude",),
+        matchers={"before": ACTION_TOOLS_REGEX},
+        cannot=("some versions fire no event for a failed Edit, Read or Grep",),
+    ),
+    "vscode": Client(
+        title="VS Code",
+        source="https://code.visualstudio.com/docs/agent-customization/hooks",
+        agent="copilot",
+        form="entries",
+        project=(".github/hooks/heedful.json",),
+        user=("~/.copilot/hooks/heedful.json",),
+        home=("COPILOT_HOME", "~/.copilot"),
+        marks=(".vscode", "~/.vscode", "~/.vscode-server"),
+        programs=("code",),
+        head={"version": 1},
+        entry=_COPILOT_ENTRY,
+        limit="timeoutSec",
+        also_reads=_ALSO_CLAUDE,
+        cannot=(
+            _NO_PROMPT_CONTEXT,
+            _NO_FAILURE_EVENT,
+            "learns at errors, not when a session ends: it has no event for that",
+        ),
+        unconfirmed=("that it skips the events in the file that it does not know",),
+    ),
+    "copilot-cli": Client(
+        title="Copilot CLI",
+        source=_COPILOT_SOURCE,
+        agent="copilot",
+        form="entries",
+        project=(".github/hooks/heedful.json",),
+        user=("~/.copilot/hooks/heedful.json",),
+        home=("COPILOT_HOME", "~/.copilot"),
+        marks=("~/.copilot",),
+        programs=("copilot",),
+        head={"version": 1},
+        entry=_COPILOT_ENTRY,
+        limit="timeoutSec",
+        also_reads=(".claude/settings.json",),
+        exit_rule="an error of a hook before a call denies the call; a time-out does "
+        "not",
+        cannot=(_NO_PROMPT_CONTEXT,),
+        unconfirmed=(
+            "that it takes context before a call",
+            "that it takes context after a failed call from a hook that exits with 0",
+        ),
+    ),
+    "jetbrains-copilot": Client(
+        title="Copilot in JetBrains IDEs",
+        source="https://docs.github.com/en/copilot/concepts/agents/copilot-in-jetbrains",
+        agent="copilot",
+        form="entries",
+        project=(".github/hooks/heedful.json",),
+        user=("~/.copilot/hooks/heedful.json",),
+        home=("COPILOT_HOME", "~/.copilot"),
+        marks=(
+            ".idea",
+            "~/.config/JetBrains",
+            "~/Library/Application Support/JetBrains",
+        ),
+        head={"version": 1},
+        entry=_COPILOT_ENTRY,
+        limit="timeoutSec",
+        exit_rule="an error of a hook before a call may deny it, as in Copilot CLI",
+        cannot=(_NO_PROMPT_CONTEXT,),
+        unconfirmed=("all of it: what Copilot CLI documents, to whose agent it moves",),
+    ),
+    "qwen-code": Client(
+        title="Qwen Code",
+        source="https://qwenlm.github.io/qwen-code-docs/en/users/features/hooks/",
+        agent="qwen-code",
+        project=(".qwen/settings.json",),
+        user=("~/.qwen/settings.json",),
+        marks=(".qwen", "~/.qwen"),
+        programs=("qwen",),
+        # 1000 or more are milliseconds, and earlier versions know no other unit.
+        units_per_second=1_000,
+        matchers={"before": "run_shell_command|write_file|edit|mcp__.*"},
+        cannot=(
+            "learns no rules of yours in versions whose events lack submitted_prompt",
+        ),
+    ),
+    "droid": Client(
+        title="Factory Droid",
+        source="https://docs.factory.ai/harness/hooks",
+        agent="droid",
+        # It reads the settings only while there is no file of hooks.
+        project=(".factory/hooks.json", ".factory/settings.json"),
+        user=("~/.factory/hooks.json", "~/.factory/settings.json"),
+        marks=(".factory", "~/.factory"),
+        programs=("droid",),
+        roots={"hooks.json": ""},
+        cannot=(_NO_CONTEXT_BEFORE, _NO_FAILURE_EVENT),
+        unconfirmed=("the names of fields: both cases are understood",),
+    ),
+    "goose": Client(
+        title="goose",
+        source="https://block.github.io/goose/docs/guides/context-engineering/hooks",
+        agent="goose",
+        project=(".agents/plugins/heedful/hooks/hooks.json",),
+        user=("~/.agents/plugins/heedful/hooks/hooks.json",),
+        marks=("~/.config/goose", "~/.local/share/goose"),
+        programs=("goose",),
+        companions={
+            "plugin.json": {
+                "name": "heedful",
+                "version": "1.0.0",
+                "description": "Denies calls that surely fail, if you ask for it.",
+            }
+        },
+        cannot=(
+            "takes no context: it denies calls (with deny) and holds up turns (stop)",
+            "learns nothing from its failures: its events have no results",
+        ),
+    ),
+    "codex": Client(
+        title="Codex",
+        source="https://developers.openai.com/codex/hooks",
+        agent="codex",
+        project=(".codex/hooks.json",),
+        user=("~/.codex/hooks.json",),
+        home=("CODEX_HOME", "~/.codex"),
+        marks=(".codex", "~/.codex"),
+        programs=("codex",),
+        cannot=(_NO_FAILURE_EVENT,),
+        next_step="confirm each hook with /hooks in Codex",
+    ),
+    "kimi-code": Client(
+        title="Kimi Code",
+        source="https://moonshotai.github.io/kimi-code/en/customization/hooks",
+        agent="kimi-code",
+        form="tables",
+        user=("~/.kimi-code/config.toml",),
+        home=("KIMI_CODE_HOME", "~/.kimi-code"),
+        marks=("~/.kimi-code",),
+        programs=("kimi",),
+        # More is an error of the whole file.
+        stop_seconds=600,
+        cannot=(
+            "takes context with a prompt only; before a call it denies, with deny",
+            "has settings of the user only, for all projects",
+        ),
+        unconfirmed=("the variable KIMI_CODE_HOME",),
+    ),
+    "cursor": Client(
+        title="Cursor",
+        source="https://cursor.com/docs/agent/hooks",
+        agent="cursor",
+        form="entries",
+        project=(".cursor/hooks.json",),
+        user=("~/.cursor/hooks.json",),
+        marks=(".cursor", "~/.cursor"),
+        programs=("cursor", "cursor-agent"),
+        head={"version": 1},
+        entry={"command": f"{{command}}{SHELL_GUARD}"},
+        cannot=(
+            _NO_PROMPT_CONTEXT,
+            _NO_CONTEXT_BEFORE,
+            "loop_limit of a hook bounds how often a stop goes on",
+        ),
+    ),
+    "gemini-cli": Client(
+        title="Gemini CLI",
+        source="https://geminicli.com/docs/hooks/reference",
+        agent="gemini-cli",
+        project=(".gemini/settings.json",),
+        user=("~/.gemini/settings.json",),
+        marks=(".gemini", "~/.gemini"),
+        programs=("gemini",),
+        units_per_second=1_000,
+        matchers={"before": "run_shell_command|write_file|replace|mcp_.*"},
+        cannot=(
+            "gets advice before a call with the next call of the model (BeforeModel)",
+            _NO_FAILURE_EVENT,
+        ),
+        unconfirmed=(
+            "that versions before 0.61 keep results of tools when a hook adds text",
+        ),
+    ),
+    "cline": Client(
+        title="Cline",
+        source="https://docs.cline.bot/features/hooks/hook-reference",
+        agent="cline",
+        form="scripts",
+        project=(".clinerules/hooks",),
+        user=("~/Documents/Cline/Hooks",),
+        marks=(".clinerules", "~/Documents/Cline", "~/.cline"),
+        programs=("cline",),
+        exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
+        cannot=(
+            "cannot hold up the end of a turn",
+            "one script for each event: beside a script of yours none is written",
+        ),
+        unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
+        next_step="turn the hooks on in the tab Hooks of Cline",
+    ),
+    "opencode": Client(
+        title="opencode",
+        source="https://opencode.ai/docs/plugins/",
+        agent="opencode",
+        form="plugin",
+        project=(".opencode/plugins/heedful.ts",),
+        user=("~/.config/opencode/plugins/heedful.ts",),
+        home=("XDG_CONFIG_HOME", "~/.config"),
+        marks=(".opencode", "~/.config/opencode"),
+        programs=("opencode",),
+        exit_rule="the plugin gives up after 3 s, and never fails",
+        cannot=(
+            _NO_CONTEXT_BEFORE,
+            "cannot hold up the end of a turn",
+            "learns at errors and at the calls that work again",
+        ),
+        unconfirmed=("opencode 2: this is a plugin of version 1",),
+    ),
+    "kilo": Client(
+        title="Kilo",
+        source="https://kilo.ai/docs/automate/extending/plugins",
+        agent="kilo",
+        form="plugin",
+        project=(".kilo/plugins/heedful.ts",),
+        user=("~/.config/kilo/plugins/heedful.ts",),
+        home=("XDG_CONFIG_HOME", "~/.config"),
+        marks=(".kilo", ".kilocode", "~/.config/kilo"),
+        programs=("kilo", "kilocode"),
+        exit_rule="the plugin gives up after 3 s, and never fails",
+        cannot=(
+            _NO_CONTEXT_BEFORE,
+            "cannot hold up the end of a turn",
+            "learns at errors and at the calls that work again",
+        ),
+        unconfirmed=("the folder of a project: .kilo/plugin is seen, too",),
+    ),
+    "agents-md": Client(
+        title="agents without hooks (Zed, Aider)",
+        source="https://agents.md/",
+        form="section",
+        project=("AGENTS.md",),
+        programs=("zed", "aider"),
+        exit_rule="no hook runs",
+        cannot=(
+            "is told what its file says, nothing before or after a call",
+            "nothing is learnt from its sessions",
+        ),
+        next_step="heedful hook agents-md brings the section up to date; with Aider, "
+        "add `read: AGENTS.md` to .aider.conf.yml",
+    ),
+}
+
+
+def find_clients(project: Path) -> Iterator[tuple[str, str]]:
+    """Yield the names of the agents on this machine, and what shows each of them."""
+    for name, client in CLIENTS.items():
+        sign = _sign_of(client, project)
+        if sign:
+            yield name, sign
+
+
+def _sign_of(client: Client, project: Path) -> str:
+    """Return what shows that an agent is on this machine, "" if nothing does."""
+    for mark in client.marks:
+        folder = expand(client, mark, project)
+        if folder.is_dir():
+            return f"the folder {folder}"
+    for program in client.programs:
+        path = shutil.which(program)
+        if path:
+            return f"the program {path}"
+    return ""
+
+
+def expand(client: Client, place: str, project: Path) -> Path:
+    """Return the path of a place: in the home of the user if it begins with ~."""
+    variable, usual = client.home
+    folder = os.environ.get(variable) if variable else None
+    if folder and place.startswith(usual):
+        return Path(folder + place.removeprefix(usual))
+    if place.startswith("~"):
+        return Path.home() / place.removeprefix("~/")
+    return project / place
+
+
+def settings_file(client: Client, project: Path, user: bool) -> Path | None:
+    """Return the file or folder of settings of an agent, None if it has none there."""
+    places = client.user if user else client.project
+    paths = [expand(client, place, project) for place in places]
+    if not paths:
+        return None
+    return next((path for path in paths if path.exists()), paths[-1])
