@@ -38,3 +38,8 @@ def _in_a_field_of_its_own(name: str, data: Mapping[str, Any]) -> dict[str, Any]
 
     field = f"{name[:1].lower()}{name[1:]}"
     return {"taskId": data["session_id"], "hookName": name, field: details}
+
+
+def is_denial(answer: str) -> bool:
+    """Return True if an answer denies a call, in the form of any agent."""
+    return any(word in answer for word in ('"deny"', '"block"', '"cancel": true'))

@@ -17,7 +17,7 @@ from heedful.integrations.agents import AGENTS
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
 from tests import engines
-from tests.hooks.spoken import spoken_by
+from tests.hooks.spoken import is_denial, spoken_by
 from tests.hooks.support import run_event
 from tests.trusted import OWN
 
@@ -528,11 +528,6 @@ def wait_until(is_done: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("the process has not done its work")
-
-
-def is_denial(answer: str) -> bool:
-    """Return True if an answer denies a call, in the form of any agent."""
-    return any(word in answer for word in ("deny", "block", '"cancel": true'))
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -111,6 +111,15 @@ def _named(agents: Sequence[str] | None, every: bool) -> list[str]:
     return list(found)
 
 
+def _installable(agents: Sequence[str] | None, every: bool, user: bool) -> list[str]:
+    """Return the agents to install; of all, those with settings here.
+
+    Raises UsageError.
+    """
+    named = _named(agents, every)
+    return [name for name in named if not every or _has_settings(name, user)]
+
+
 def _has_settings(name: str, user: bool) -> bool:
     """Return True if an agent has settings here, and say where if it has none."""
     client = CLIENTS[name]
@@ -121,11 +130,19 @@ def _has_settings(name: str, user: bool) -> bool:
     return False
 
 
-def _plan(names: Sequence[str], user: bool, http: str) -> list[FileChange]:
+def _plan(
+    names: Sequence[str], user: bool, http: str, plugin: Path | None
+) -> list[FileChange]:
     """Return the changes that install the hooks of agents. Raises UsageError.
 
     Agents that share a file get it once.
     """
+    if (http or plugin) and list(names) != [plans.INSTALL_AGENT]:
+        raise UsageError(f"--http and --plugin are for {plans.INSTALL_AGENT} only")
+    if plugin is not None:
+        events = plans.hooks(plans.command(everywhere=True), http)
+        return plans.plan_plugin(plugin, events, page("skill") + "\n")
+
     run = plans.command(everywhere=user)
     changes: dict[Path, FileChange] = {}
     for name in names:
@@ -195,13 +212,7 @@ def install(
     """
     if listed:
         return list_agents()
-
-    named = _named(agents, every)
-    if every:
-        named = [name for name in named if _has_settings(name, user)]
-    if (http or plugin) and named != [plans.INSTALL_AGENT]:
-        raise UsageError(f"--http and --plugin are for {plans.INSTALL_AGENT} only")
-
+    named = _installable(agents, every, user)
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
     names = vouch.names_of(trust, no_trust)
@@ -209,11 +220,7 @@ def install(
     if not everywhere:
         brought = _what_the_project_brings()
 
-    if plugin is None:
-        changes = _plan(named, user, http)
-    else:
-        events = plans.hooks(plans.command(everywhere), http)
-        changes = plans.plan_plugin(plugin, events, page("skill") + "\n")
+    changes = _plan(named, user, http, plugin)
     if dry_run:
         return _preview(changes)
     written = _write_if_agreed(changes, yes)
@@ -232,11 +239,8 @@ def install(
     lines = _describe_install(written, names, everywhere)
     if written:
         lines += [*describe_limits(named), *describe_doubles(named)]
-    past_sessions = None
     if plans.INSTALL_AGENT in named:
-        past_sessions = plans.past_sessions()
-    if past_sessions:
-        lines += _offer_to_learn(past_sessions, may_ask, bool(written))
+        lines += _offer_to_learn(may_ask, bool(written))
     return answer({"written": written}, lines)
 
 
@@ -269,11 +273,14 @@ def _leave(
         say("to look at each and decide: heedful hook approve")
 
 
-def _offer_to_learn(past_sessions: Path, may_ask: bool, is_new: bool) -> list[str]:
-    """Ask whether to learn from the past sessions in a folder, and do it.
+def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
+    """Ask whether to learn from past sessions of the project, if any, and do it.
 
     If nobody can be asked, return the command that does it.
     """
+    past_sessions = plans.past_sessions()
+    if past_sessions is None:
+        return []
     if not may_ask:
         return [f"to learn from past sessions: heedful learn-sessions {past_sessions}"]
     if is_new and confirm(

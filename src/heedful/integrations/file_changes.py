@@ -15,6 +15,7 @@ from heedful.errors import UsageError
 from heedful.store.ownership import private
 from heedful.store.workspace import read_project_file
 
+Backup = Literal["", "keep", "drop"]
 BACKUP_SUFFIX = ".before-heedful"
 
 
@@ -30,7 +31,7 @@ class FileChange:
     path: Path
     before: str | None
     after: str | None
-    backup: Literal["", "keep", "drop"] = ""
+    backup: Backup = ""
     runs: bool = False
     within: Path | None = None
 
@@ -49,7 +50,7 @@ class FileChange:
 
     def undone(self) -> FileChange:
         """Return the change that takes this one back."""
-        backup = "drop" if self.backup == "keep" else ""
+        backup: Backup = "drop" if self.backup == "keep" else ""
         return replace(self, before=self.after, after=self.before, backup=backup)
 
     def apply(self) -> None:
@@ -78,7 +79,7 @@ class FileChange:
     def _remove_empty_folders(self, path: Path) -> None:
         """Remove the folders that held nothing but the file."""
         folders = [path.parent]
-        if self.within is not None:
+        if self.within is not None and path.is_relative_to(self.within.resolve()):
             root = self.within.resolve()
             folders = [folder for folder in path.parents if root in folder.parents]
         # A folder stays, with those around it, if it holds other files.

@@ -25,6 +25,7 @@ from typing import Any
 from heedful.errors import LineError, UsageError
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.file_changes import (
+    Backup,
     FileChange,
     backup_of,
     check_within,
@@ -325,7 +326,7 @@ def plan_install(
     if present:
         others = remove_hooks(str(path), others, root)
     after = add_hooks(str(path), others, wanted, root=root, head=client.head)
-    backup = "" if present or before is None else "keep"
+    backup: Backup = "" if present or before is None else "keep"
     return FileChange(path, before, after, backup, within=_top(user))
 
 
@@ -344,7 +345,9 @@ def plan_uninstall(
 
     backup = read_text(backup_of(Path(os.path.realpath(path))))
     if backup is not None:
-        again = add_hooks(str(path), backup, present, root=root, head=client.head)
+        events = AGENTS[client.agent].events
+        added = {event: present[event] for event in events if event in present}
+        again = add_hooks(str(path), backup, added, root=root, head=client.head)
         if again == before:
             return FileChange(path, before, backup, "drop", within=_top(user))
 
@@ -355,7 +358,9 @@ def plan_uninstall(
     return FileChange(path, before, after, "drop", within=_top(user))
 
 
-def _change(path: Path, before: str | None, after: str | None, user: bool) -> Any:
+def _change(
+    path: Path, before: str | None, after: str | None, user: bool
+) -> FileChange:
     return FileChange(path, before, after, within=_top(user))
 
 

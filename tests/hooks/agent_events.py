@@ -1,0 +1,398 @@
+"""Events of each agent, written after the examples of its documentation.
+
+`EVENTS` has, by agent, kind and event, what the agent sends. A session states a rule,
+and then makes a call that goes against it, so that each event that can be answered is
+answered. `source` of each agent is in `heedful.integrations.places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RULE = "never use npm"
+COMMAND = "npm ci"
+ERROR = "npm ERR! code ENOENT"
+AT = "2026-11-20T10:30:00.000Z"
+FOLDER = "/home/ann/shop"
+
+Events = Mapping[str, Mapping[str, Any]]
+
+
+def shared_events(
+    session: Mapping[str, Any],
+    call: Mapping[str, Any],
+    **events: Mapping[str, Any],
+) -> Events:
+    """Return events in the shared shape; `events` are those with more fields."""
+    return {
+        name: {**session, **(call if "ToolUse" in name else {}), **fields}
+        for name, fields in events.items()
+    }
+
+
+_CLAUDE_HEAD = {
+    "session_id": "abc123",
+    "transcript_path": "/home/ann/.claude/projects/shop/abc123.jsonl",
+    "cwd": FOLDER,
+    "permission_mode": "default",
+}
+_CLAUDE_CALL = {
+    "tool_name": "Bash",
+    "tool_input": {"command": COMMAND, "description": "Install packages"},
+    "tool_use_id": "toolu_01ABC123",
+}
+_CLI_HEAD = {"session_id": "f3c1", "timestamp": AT, "cwd": FOLDER}
+_COPILOT_CALL = {"tool_name": "Bash", "tool_input": {"command": COMMAND}}
+_VSCODE_HEAD = {
+    "timestamp": AT,
+    "cwd": FOLDER,
+    "sessionId": "session-identifier",
+    "transcript_path": "/home/ann/.config/transcript.json",
+}
+_VSCODE_CALL = {
+    "tool_name": "run_in_terminal",
+    "tool_input": {"command": COMMAND},
+    "tool_use_id": "tool-123",
+}
+_DROID_HEAD = {
+    "sessionId": "abc123",
+    "transcriptPath": "/home/ann/.factory/projects/shop/abc123.jsonl",
+    "cwd": FOLDER,
+    "permissionMode": "auto-medium",
+}
+_DROID_CALL = {"tool_name": "Execute", "tool_input": {"command": COMMAND}}
+_KIMI_HEAD = {
+    "session_id": "session_abc",
+    "session_title": "Install packages",
+    "client_type": "kimi_code_cli",
+    "cwd": FOLDER,
+}
+_KIMI_CALL = {
+    "tool_name": "Bash",
+    "tool_input": {"command": COMMAND},
+    "tool_call_id": "call_1",
+}
+_GOOSE_CALL = {
+    "tool_name": "developer__shell",
+    "tool_input": {"command": COMMAND},
+    "matcher_context": "developer__shell",
+    "working_dir": FOLDER,
+    "tool_call_id": "call_7",
+}
+_GEMINI_HEAD = {**_CLI_HEAD, "transcript_path": "/home/ann/.gemini/tmp/f3c1.json"}
+_GEMINI_CALL = {
+    "tool_name": "run_shell_command",
+    "tool_input": {"command": COMMAND, "description": "Install packages"},
+}
+_CURSOR_HEAD = {
+    "conversation_id": "668320d2",
+    "generation_id": "490b90b7",
+    "model": "default",
+    "cursor_version": "2.6.0",
+    "workspace_roots": [FOLDER],
+    "user_email": None,
+    "transcript_path": None,
+}
+_CURSOR_CALL = {
+    "tool_name": "Shell",
+    "tool_input": {"command": COMMAND, "working_directory": FOLDER},
+    "tool_use_id": "abc123",
+    "cwd": FOLDER,
+}
+_CLINE_HEAD = {
+    "clineVersion": "3.36.0",
+    "timestamp": "1763634600000",
+    "taskId": "1763634600000",
+    "workspaceRoots": [FOLDER],
+    "userId": "user_1",
+}
+_CLINE_TASK = {"taskMetadata": {"taskId": "1763634600000", "ulid": "01HX"}}
+_CLINE_CALL = {
+    "toolName": "execute_command",
+    "parameters": {"command": COMMAND, "requires_approval": "false"},
+}
+
+
+def _cline(name: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event of Cline: its details are in a field with its name."""
+    return {
+        **_CLINE_HEAD,
+        "hookName": name,
+        f"{name[:1].lower()}{name[1:]}": dict(details),
+    }
+
+
+EVENTS: Mapping[str, Events] = {
+    "claude-code": shared_events(
+        _CLAUDE_HEAD,
+        _CLAUDE_CALL,
+        SessionStart={"hook_event_name": "SessionStart", "source": "startup"},
+        UserPromptSubmit={"hook_event_name": "UserPromptSubmit", "prompt": RULE},
+        PreToolUse={"hook_event_name": "PreToolUse"},
+        PostToolUse={
+            "hook_event_name": "PostToolUse",
+            "tool_response": {"stdout": "ok", "stderr": "", "interrupted": False},
+        },
+        PostToolUseFailure={
+            "hook_event_name": "PostToolUseFailure",
+            "error": ERROR,
+            "is_interrupt": False,
+        },
+        Stop={"hook_event_name": "Stop", "stop_hook_active": False},
+        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+    ),
+    "copilot-cli": shared_events(
+        _CLI_HEAD,
+        _COPILOT_CALL,
+        SessionStart={"hook_event_name": "SessionStart", "source": "new"},
+        UserPromptSubmit={"hook_event_name": "UserPromptSubmit", "prompt": RULE},
+        PreToolUse={"hook_event_name": "PreToolUse"},
+        PostToolUse={
+            "hook_event_name": "PostToolUse",
+            "tool_result": {"result_type": "success", "text_result_for_llm": "ok"},
+        },
+        PostToolUseFailure={"hook_event_name": "PostToolUseFailure", "error": ERROR},
+        Stop={
+            "hook_event_name": "Stop",
+            "transcript_path": "/home/ann/.copilot/f3c1.jsonl",
+            "stop_reason": "end_turn",
+            "stop_hook_active": False,
+        },
+        SessionEnd={"hook_event_name": "SessionEnd", "reason": "complete"},
+    ),
+    "vscode": shared_events(
+        _VSCODE_HEAD,
+        _VSCODE_CALL,
+        SessionStart={"hookEventName": "SessionStart", "source": "new"},
+        UserPromptSubmit={"hookEventName": "UserPromptSubmit", "prompt": RULE},
+        PreToolUse={"hookEventName": "PreToolUse"},
+        PostToolUse={"hookEventName": "PostToolUse", "tool_response": "ok"},
+        Stop={"hookEventName": "Stop", "stop_hook_active": False},
+    ),
+    "qwen-code": shared_events(
+        {
+            **_CLI_HEAD,
+            "transcript_path": "/home/ann/.qwen/tmp/f3c1.jsonl",
+            "permission_mode": "default",
+        },
+        {
+            **_GEMINI_CALL,
+            "tool_use_id": "toolu_1",
+            "tool_call_id": "call_1",
+        },
+        SessionStart={
+            "hook_event_name": "SessionStart",
+            "source": "startup",
+            "model": "qwen3-coder",
+        },
+        UserPromptSubmit={
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": f"context\n{RULE}",
+            "submitted_prompt": RULE,
+        },
+        PreToolUse={"hook_event_name": "PreToolUse"},
+        PostToolUse={
+            "hook_event_name": "PostToolUse",
+            "tool_response": {"llmContent": "ok"},
+        },
+        PostToolUseFailure={
+            "hook_event_name": "PostToolUseFailure",
+            "error": ERROR,
+            "is_interrupt": False,
+        },
+        Stop={
+            "hook_event_name": "Stop",
+            "stop_hook_active": False,
+            "last_assistant_message": "Done.",
+            "background_tasks": [],
+        },
+        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+    ),
+    "droid": shared_events(
+        _DROID_HEAD,
+        _DROID_CALL,
+        SessionStart={"hookEventName": "SessionStart", "source": "startup"},
+        UserPromptSubmit={"hookEventName": "UserPromptSubmit", "prompt": RULE},
+        PreToolUse={"hookEventName": "PreToolUse"},
+        PostToolUse={
+            "hookEventName": "PostToolUse",
+            "tool_response": {"success": True, "output": "ok"},
+        },
+        Stop={"hookEventName": "Stop", "stopHookActive": False},
+        SessionEnd={"hookEventName": "SessionEnd", "reason": "other"},
+    ),
+    "goose": shared_events(
+        {"session_id": "abc-123"},
+        _GOOSE_CALL,
+        SessionStart={"event": "SessionStart"},
+        UserPromptSubmit={
+            "event": "UserPromptSubmit",
+            "matcher_context": RULE,
+            "message": RULE,
+        },
+        PreToolUse={"event": "PreToolUse"},
+        PostToolUse={"event": "PostToolUse"},
+        Stop={"event": "Stop", "last_assistant_message": "Done."},
+        SessionEnd={"event": "SessionEnd"},
+    ),
+    "codex": shared_events(
+        {
+            **_CLAUDE_HEAD,
+            "transcript_path": "/home/ann/.codex/sessions/abc123.jsonl",
+            "model": "gpt-5.5",
+        },
+        {**_CLAUDE_CALL, "turn_id": "turn-1"},
+        SessionStart={"hook_event_name": "SessionStart", "source": "startup"},
+        UserPromptSubmit={
+            "hook_event_name": "UserPromptSubmit",
+            "turn_id": "turn-1",
+            "prompt": RULE,
+        },
+        PreToolUse={"hook_event_name": "PreToolUse"},
+        PostToolUse={
+            "hook_event_name": "PostToolUse",
+            "tool_response": f"Process exited with code 1\n{ERROR}",
+        },
+        Stop={
+            "hook_event_name": "Stop",
+            "turn_id": "turn-1",
+            "stop_hook_active": False,
+            "last_assistant_message": "Done.",
+        },
+        SessionEnd={"hook_event_name": "SessionEnd", "reason": "other"},
+    ),
+    "kimi-code": shared_events(
+        _KIMI_HEAD,
+        _KIMI_CALL,
+        SessionStart={
+            "hook_event_name": "SessionStart",
+            "source": "startup",
+            "model": "kimi-k2",
+        },
+        UserPromptSubmit={
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": [{"type": "text", "text": RULE}],
+        },
+        PreToolUse={"hook_event_name": "PreToolUse"},
+        PostToolUse={"hook_event_name": "PostToolUse", "tool_output": "ok"},
+        PostToolUseFailure={"hook_event_name": "PostToolUseFailure", "error": ERROR},
+        Stop={"hook_event_name": "Stop", "stop_hook_active": False},
+        SessionEnd={"hook_event_name": "SessionEnd", "reason": "exit"},
+    ),
+    "cursor": {
+        "sessionStart": {
+            **_CURSOR_HEAD,
+            "hook_event_name": "sessionStart",
+            "session_id": "668320d2",
+            "composer_mode": "agent",
+        },
+        "beforeSubmitPrompt": {
+            **_CURSOR_HEAD,
+            "hook_event_name": "beforeSubmitPrompt",
+            "prompt": RULE,
+            "attachments": [],
+        },
+        "preToolUse": {
+            **_CURSOR_HEAD,
+            **_CURSOR_CALL,
+            "hook_event_name": "preToolUse",
+        },
+        "postToolUse": {
+            **_CURSOR_HEAD,
+            **_CURSOR_CALL,
+            "hook_event_name": "postToolUse",
+            "tool_output": '{"exitCode": 0, "stdout": "ok"}',
+            "duration": 5432,
+        },
+        "postToolUseFailure": {
+            **_CURSOR_HEAD,
+            **_CURSOR_CALL,
+            "hook_event_name": "postToolUseFailure",
+            "error_message": ERROR,
+            "failure_type": "error",
+            "is_interrupt": False,
+        },
+        "stop": {
+            **_CURSOR_HEAD,
+            "hook_event_name": "stop",
+            "status": "completed",
+            "loop_count": 0,
+        },
+        "sessionEnd": {
+            **_CURSOR_HEAD,
+            "hook_event_name": "sessionEnd",
+            "session_id": "668320d2",
+            "reason": "completed",
+        },
+    },
+    "gemini-cli": {
+        "SessionStart": {
+            **_GEMINI_HEAD,
+            "hook_event_name": "SessionStart",
+            "source": "startup",
+        },
+        "BeforeAgent": {
+            **_GEMINI_HEAD,
+            "hook_event_name": "BeforeAgent",
+            "prompt": RULE,
+        },
+        "BeforeTool": {
+            **_GEMINI_HEAD,
+            **_GEMINI_CALL,
+            "hook_event_name": "BeforeTool",
+        },
+        "BeforeModel": {
+            **_GEMINI_HEAD,
+            "hook_event_name": "BeforeModel",
+            "llm_request": {
+                "model": "gemini-2.5-pro",
+                "messages": [{"role": "user", "content": RULE}],
+                "config": {"temperature": 0},
+            },
+        },
+        "AfterTool": {
+            **_GEMINI_HEAD,
+            **_GEMINI_CALL,
+            "hook_event_name": "AfterTool",
+            "tool_response": {"llmContent": "ok", "returnDisplay": "ok"},
+        },
+        "AfterAgent": {
+            **_GEMINI_HEAD,
+            "hook_event_name": "AfterAgent",
+            "prompt": RULE,
+            "prompt_response": "Done.",
+            "stop_hook_active": False,
+        },
+        "SessionEnd": {
+            **_GEMINI_HEAD,
+            "hook_event_name": "SessionEnd",
+            "reason": "exit",
+        },
+    },
+    "cline": {
+        "TaskStart": _cline("TaskStart", {**_CLINE_TASK}),
+        "UserPromptSubmit": _cline(
+            "UserPromptSubmit", {"prompt": RULE, "attachments": []}
+        ),
+        "TaskResume": _cline(
+            "TaskResume",
+            {
+                **_CLINE_TASK,
+                "previousState": {"lastMessageTs": "1", "messageCount": "2"},
+            },
+        ),
+        "PreToolUse": _cline("PreToolUse", _CLINE_CALL),
+        "PostToolUse": _cline(
+            "PostToolUse",
+            {
+                **_CLINE_CALL,
+                "result": ERROR,
+                "success": False,
+                "executionTimeMs": 1200,
+            },
+        ),
+        "TaskComplete": _cline("TaskComplete", _CLINE_TASK),
+        "TaskCancel": _cline("TaskCancel", _CLINE_TASK),
+    },
+}
