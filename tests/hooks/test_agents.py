@@ -15,7 +15,7 @@ import pytest
 
 from heedful.integrations import hook
 from heedful.integrations.agents import AGENTS, Kind
-from heedful.integrations.places import CLIENTS
+from heedful.integrations.places import TARGETS
 from tests.hooks.agent_events import EVENTS, RULE
 from tests.hooks.agent_schemas import SCHEMAS
 from tests.hooks.support import environment
@@ -49,7 +49,7 @@ def send(
         }
         stdin = io.TextIOWrapper(io.BytesIO(json.dumps(data).encode()))
         monkeypatch.setattr("sys.stdin", stdin)
-        arguments = [event, "--agent", CLIENTS[name].agent, "--strict"]
+        arguments = [event, "--agent", TARGETS[name].agent, "--strict"]
         assert hook.main(arguments) == 0
         output, errors = capsys.readouterr()
         assert errors == ""
@@ -66,19 +66,19 @@ def _in_folder(value: Any, folder: str) -> Any:
 
 
 def kind_of(name: str, event: str) -> Kind:
-    return AGENTS[CLIENTS[name].agent].events[event]
+    return AGENTS[TARGETS[name].agent].events[event]
 
 
 def event_of(name: str, kind: Kind) -> str:
     """Return the event of a kind that the examples of an agent have."""
-    events = AGENTS[CLIENTS[name].agent].events.items()
+    events = AGENTS[TARGETS[name].agent].events.items()
     found = [event for event, other in events if other == kind]
     return next((event for event in found if event in EVENTS[name]), "")
 
 
-@pytest.mark.parametrize("name", [name for name in CLIENTS if name in EVENTS])
+@pytest.mark.parametrize("name", [name for name in TARGETS if name in EVENTS])
 def test_there_is_an_example_of_each_event(name: str) -> None:
-    events = set(AGENTS[CLIENTS[name].agent].events)
+    events = set(AGENTS[TARGETS[name].agent].events)
     # VS Code has fewer events than Copilot CLI, whose file it reads.
     missing = {"PostToolUseFailure", "SessionEnd"} if name == "vscode" else set()
     assert set(EVENTS[name]) == events - missing
@@ -98,7 +98,7 @@ def test_each_event_is_answered_in_the_documented_shape(
     if answer is not None:
         assert schema is not None
         jsonschema.validate(answer, schema)
-    agent = AGENTS[CLIENTS[name].agent]
+    agent = AGENTS[TARGETS[name].agent]
     kind = kind_of(name, event)
     if kind in ("before", "model") and "before" in agent.takes and not agent.courier:
         assert RULE in json.dumps(answer)
@@ -108,7 +108,7 @@ def test_each_event_is_answered_in_the_documented_shape(
 def test_what_cannot_be_said_before_a_call_is_said_after_it(
     name: str, send: Send
 ) -> None:
-    agent = AGENTS[CLIENTS[name].agent]
+    agent = AGENTS[TARGETS[name].agent]
     for kind in ("prompt", "before"):
         send(name, event_of(name, kind))
     after = send(name, event_of(name, "after"))
@@ -157,6 +157,6 @@ def test_a_prompt_that_the_user_did_not_submit_is_no_rule(send: Send) -> None:
     del event["submitted_prompt"]
     patched = {**EVENTS["qwen-code"], "UserPromptSubmit": event}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(EVENTS, "qwen-code", patched)  # type: ignore[arg-type]
+        patch.setitem(EVENTS, "qwen-code", patched)
         send("qwen-code", "UserPromptSubmit")
     assert send("qwen-code", "PreToolUse") is None

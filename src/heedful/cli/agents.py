@@ -20,9 +20,9 @@ from heedful.integrations.agents import AGENTS, Agent, Kind
 from heedful.integrations.agents_md import NOTHING_KNOWN, section_text
 from heedful.integrations.file_changes import apply_all
 from heedful.integrations.places import (
-    CLIENTS,
+    TARGETS,
     expand,
-    find_clients,
+    find_targets,
     settings_file,
 )
 from heedful.lessons.stated_rule import StatedRule
@@ -46,7 +46,7 @@ _TRIED_EVENTS: Sequence[tuple[Kind, Mapping[str, Any]]] = (
 
 def check_names(names: Sequence[str]) -> None:
     """Check names of agents. Raises UsageError."""
-    unknown = [name for name in names if name not in CLIENTS]
+    unknown = [name for name in names if name not in TARGETS]
     if unknown:
         raise UsageError(
             f"{', '.join(unknown)}: no such agent; heedful hook install --list shows "
@@ -56,53 +56,53 @@ def check_names(names: Sequence[str]) -> None:
 
 def here() -> dict[str, str]:
     """Return the agents on this machine, and what shows each of them."""
-    return dict(find_clients(project_root(Path.cwd())))
+    return dict(find_targets(project_root(Path.cwd())))
 
 
 def describe_limits(names: Sequence[str]) -> Iterator[str]:
     """Yield what agents cannot do, what is not confirmed, and what is left to do."""
     for name in names:
-        client = CLIENTS[name]
-        yield from (f"{client.title} cannot: {line}" for line in client.cannot)
-        yield from (f"{client.title}, unconfirmed: {t}" for t in client.unconfirmed)
-        if client.next_step:
-            yield f"next: {client.next_step}"
+        target = TARGETS[name]
+        yield from (f"{target.title} cannot: {line}" for line in target.cannot)
+        yield from (f"{target.title}, unconfirmed: {t}" for t in target.unconfirmed)
+        if target.next_step:
+            yield f"next: {target.next_step}"
 
 
 def describe_doubles(names: Sequence[str]) -> Iterator[str]:
     """Yield a line for each agent that also runs the hooks of another agent."""
     root = project_root(Path.cwd())
     for name in names:
-        client = CLIENTS[name]
-        for place in client.also_reads:
-            path = expand(client, place, root)
+        target = TARGETS[name]
+        for place in target.also_reads:
+            path = expand(target, place, root)
             if plans.installed(path)[0]:
                 yield (
-                    f"{client.title} also reads {path}, which has hooks of heedful: it "
+                    f"{target.title} also reads {path}, which has hooks of heedful: it "
                     "runs both"
                 )
 
 
 def list_agents() -> int:
     """List the agents that heedful knows: which are here, and which have its hooks."""
-    found = here()
+    signs = here()
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
-    for name, client in CLIENTS.items():
+    for name, target in TARGETS.items():
         events = _installed_events(name)
         state = "installed" if events else "not installed"
-        sign = found.get(name, "")
+        sign = signs.get(name, "")
         lines.append(f"{name}: {state}; {sign or 'not seen here'}")
-        lines += [f"  cannot: {line}" for line in client.cannot]
+        lines += [f"  cannot: {line}" for line in target.cannot]
         rows.append(
             {
                 "agent": name,
-                "title": client.title,
+                "title": target.title,
                 "seen": sign,
                 "installed": events,
-                "cannot": client.cannot,
-                "unconfirmed": client.unconfirmed,
-                "source": client.source,
+                "cannot": target.cannot,
+                "unconfirmed": target.unconfirmed,
+                "source": target.source,
             }
         )
     return answer({"agents": rows}, lines)
@@ -113,15 +113,15 @@ def _installed_events(name: str) -> dict[str, list[str]]:
     events: dict[str, list[str]] = {}
     root = project_root(Path.cwd())
     for user in (False, True):
-        path = settings_file(CLIENTS[name], root, user)
-        commands = plans.client_commands(name, user)
+        path = settings_file(TARGETS[name], root, user)
+        commands = plans.target_commands(name, user)
         if path is not None and commands:
             events[str(path)] = list(commands)
     return events
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class HookTrial:
     """What the hook of an agent answered to a made-up event."""
 
     agent: str
@@ -131,8 +131,8 @@ class Trial:
     problem: str = ""
 
     def __str__(self) -> str:
-        said = json.dumps(self.answer) if self.answer is not None else "nothing"
-        result = self.problem or f"answered {said}"
+        reply = "nothing" if self.answer is None else json.dumps(self.answer)
+        result = self.problem or f"answered {reply}"
         return f"{self.agent} {self.event}: {result} ({self.milliseconds} ms)"
 
 
@@ -140,10 +140,10 @@ def doctor() -> int:
     """Try the hooks of each installed agent with made-up events in a folder of their
     own, and show what they answered and how long it took.
     """
-    trials: list[Trial] = []
-    for name in CLIENTS:
+    trials: list[HookTrial] = []
+    for name in TARGETS:
         for user in (False, True):
-            commands = plans.client_commands(name, user)
+            commands = plans.target_commands(name, user)
             if commands:
                 trials += _try_agent(name, commands)
 
@@ -154,10 +154,10 @@ def doctor() -> int:
     return 1 if any(trial.problem for trial in trials) else 0
 
 
-def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[Trial]:
+def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
     """Run the hooks of an agent for a made-up session."""
-    client = CLIENTS[name]
-    row = AGENTS[client.agent]
+    target = TARGETS[name]
+    row = AGENTS[target.agent]
     with tempfile.TemporaryDirectory() as folder:
         for kind, content in _TRIED_EVENTS:
             event = row.event_of(kind)
@@ -165,9 +165,9 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[Trial]:
                 continue
             line = commands[event]
             if not line:
-                line = plans.hook_line(client, plans.command(True), event)
+                line = plans.hook_line(target, plans.command(True), event)
             data = event_of(row, event, {"session_id": "doctor", **content})
-            yield _try_event(name, event, line, {**data, "cwd": folder}, folder)
+            yield _try_event(name, event, line=line, data=data, folder=folder)
 
 
 def event_of(row: Agent, event: str, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,13 +177,13 @@ def event_of(row: Agent, event: str, content: Mapping[str, Any]) -> dict[str, An
         names = {"tool_name": "toolName", "tool_input": "parameters"}
         details = {names.get(name, name): value for name, value in content.items()}
         return {"taskId": content["session_id"], "hookName": event, field: details}
-    named = {row.fields.get(name, name): value for name, value in content.items()}
-    return {"hook_event_name": event, **named}
+    fields = {row.fields.get(name, name): value for name, value in content.items()}
+    return {"hook_event_name": event, **fields}
 
 
 def _try_event(
-    name: str, event: str, line: str, data: Mapping[str, Any], folder: str
-) -> Trial:
+    name: str, event: str, *, line: str, data: Mapping[str, Any], folder: str
+) -> HookTrial:
     """Run a hook as an agent does: with a shell, in a home and a project of its own."""
     inherited = {
         variable: value
@@ -199,7 +199,7 @@ def _try_event(
             shell=True,
             cwd=folder,
             env={**inherited, "HOME": folder},
-            input=json.dumps(data).encode(),
+            input=json.dumps({**data, "cwd": folder}).encode(),
             capture_output=True,
             check=False,
             timeout=DOCTOR_LIMIT_SECONDS,
@@ -219,7 +219,7 @@ def _try_event(
             reply = json.loads(output)
         except ValueError:
             problem = "the answer is not JSON"
-    return Trial(
+    return HookTrial(
         agent=name,
         event=event,
         answer=reply,
@@ -246,7 +246,7 @@ def agents_md() -> int:
 
     The section stands between two marks; the rest of the file stays as it is.
     """
-    changes = plans.plan_client("agents-md", user=False, text=section())
+    changes = plans.plan_target("agents-md", user=False, text=section())
     apply_all(changes)
     written = [str(change.path) for change in changes if change]
     lines = [f"wrote {path}" for path in written] or ["the section is up to date"]

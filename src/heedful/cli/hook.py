@@ -39,7 +39,7 @@ from heedful.integrations.clone import SHOWN_DIGEST_CHARS
 from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
-from heedful.integrations.places import CLIENTS
+from heedful.integrations.places import TARGETS
 from heedful.integrations.rules import RULES_PART
 from heedful.lessons.waiting import OWN_COMMAND
 from heedful.loop.policies import policy
@@ -94,21 +94,21 @@ def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
     return [str(change.path) for change in changes if change]
 
 
-def _named(agents: Sequence[str] | None, every: bool) -> list[str]:
+def _agents_of(agents: Sequence[str] | None, every: bool) -> list[str]:
     """Return the agents that a command is about. Raises UsageError."""
     if not every:
-        named = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
-        check_names(named)
-        return named
+        targets = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
+        check_names(targets)
+        return targets
     if agents:
         raise UsageError("--all and names exclude each other; give one of them")
 
-    found = here()
-    if not found:
+    signs = here()
+    if not signs:
         raise UsageError("no agent is seen here; heedful hook install --list shows all")
-    for name, sign in found.items():
+    for name, sign in signs.items():
         say(f"{name}: {sign}")
-    return list(found)
+    return list(signs)
 
 
 def _installable(agents: Sequence[str] | None, every: bool, user: bool) -> list[str]:
@@ -116,14 +116,14 @@ def _installable(agents: Sequence[str] | None, every: bool, user: bool) -> list[
 
     Raises UsageError.
     """
-    named = _named(agents, every)
-    return [name for name in named if not every or _has_settings(name, user)]
+    targets = _agents_of(agents, every)
+    return [name for name in targets if not every or _has_settings(name, user)]
 
 
 def _has_settings(name: str, user: bool) -> bool:
     """Return True if an agent has settings here, and say where if it has none."""
-    client = CLIENTS[name]
-    if client.user if user else client.project:
+    target = TARGETS[name]
+    if target.user if user else target.project:
         return True
     option = " --user" if not user else ""
     say(f"{name} has no such settings; next: heedful hook install {name}{option}")
@@ -146,8 +146,8 @@ def _plan(
     run = plans.command(everywhere=user)
     changes: dict[Path, FileChange] = {}
     for name in names:
-        text = section() if CLIENTS[name].form == "section" else ""
-        for change in plans.plan_client(name, user, run=run, url=http, text=text):
+        text = section() if TARGETS[name].form == "section" else ""
+        for change in plans.plan_target(name, user, run=run, url=http, text=text):
             changes.setdefault(change.path, change)
     return list(changes.values())
 
@@ -212,7 +212,7 @@ def install(
     """
     if listed:
         return list_agents()
-    named = _installable(agents, every, user)
+    targets = _installable(agents, every, user)
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
     names = vouch.names_of(trust, no_trust)
@@ -220,7 +220,7 @@ def install(
     if not everywhere:
         brought = _what_the_project_brings()
 
-    changes = _plan(named, user, http, plugin)
+    changes = _plan(targets, user, http, plugin)
     if dry_run:
         return _preview(changes)
     written = _write_if_agreed(changes, yes)
@@ -238,8 +238,8 @@ def install(
 
     lines = _describe_install(written, names, everywhere)
     if written:
-        lines += [*describe_limits(named), *describe_doubles(named)]
-    if plans.INSTALL_AGENT in named:
+        lines += [*describe_limits(targets), *describe_doubles(targets)]
+    if plans.INSTALL_AGENT in targets:
         lines += _offer_to_learn(may_ask, bool(written))
     return answer({"written": written}, lines)
 
@@ -309,10 +309,10 @@ def uninstall(
     """
     if every and agents:
         raise UsageError("--all and names exclude each other; give one of them")
-    named = list(CLIENTS) if every else _named(agents, every=False)
+    targets = list(TARGETS) if every else _agents_of(agents, every=False)
 
     changes: dict[Path, FileChange] = {}
-    for name in named:
+    for name in targets:
         for change in plans.plan_removal(name, user):
             changes.setdefault(change.path, change)
     if dry_run:

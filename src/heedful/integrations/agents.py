@@ -117,10 +117,7 @@ AGENTS: Mapping[str, Agent] = {
         },
         context=_both("additionalContext"),
         deny=_both("permissionDecisionReason", permissionDecision="deny"),
-        block=lambda event, text: {
-            **_named("reason", decision="block")(event, text),
-            **_nested("reason", decision="block")(event, text),
-        },
+        block=_both("reason", decision="block"),
     ),
     # Its `prompt` may be what a tool or a machine wrote.
     "qwen-code": Agent(

@@ -37,12 +37,12 @@ def own_hooks(path: str, text: str | None, root: str = "hooks") -> dict[str, lis
     if not text or not text.strip():
         return {}
 
-    own: dict[str, list[Any]] = {}
+    items_by_event: dict[str, list[Any]] = {}
     for event in _events(parse(path, text), root):
         items = [item.value for item in event.children if _own_entries(item)]
         if items:
-            own[event.name] = items
-    return own
+            items_by_event[event.name] = items
+    return items_by_event
 
 
 def own_commands(items: Sequence[Any]) -> list[str]:
@@ -74,7 +74,7 @@ def add_hooks(
             text = append_value(text, parse(path, text), value, name)
     for event, items in wanted.items():
         for item in items:
-            text = _add_item(path, text, event, item, root)
+            text = _add_item(path, text, event=event, item=item, root=root)
     return text
 
 
@@ -109,20 +109,20 @@ def _own_entries(item: Node) -> list[Node]:
         return []
     hooks = item.get("hooks")
     entries = hooks.children if hooks else [item]
-    return [
-        entry for entry in entries if any(_is_own(part.value) for part in _parts(entry))
-    ]
+    return [entry for entry in entries if _has_own_line(entry)]
 
 
-def _parts(entry: Node) -> list[Node]:
-    return entry.children if entry.text.startswith("{") else []
+def _has_own_line(entry: Node) -> bool:
+    """Return True if a hook has a command or an address of heedful."""
+    parts = entry.children if entry.text.startswith("{") else []
+    return any(_is_own(part.value) for part in parts)
 
 
 def _is_own(value: Any) -> bool:
     return isinstance(value, str) and bool(HOOK_COMMAND_PATTERN.search(value))
 
 
-def _add_item(path: str, text: str, event: str, item: Any, root: str) -> str:
+def _add_item(path: str, text: str, *, event: str, item: Any, root: str) -> str:
     """Return the text with one more group or hook of an event."""
     document = parse(path, text)
     events = document.get(root) if root else document

@@ -46,10 +46,10 @@ from heedful.integrations.marks import (
     take_part,
 )
 from heedful.integrations.places import (
-    CLIENTS,
     HOOK_LIMIT_SECONDS,
     STOP_HOOK_LIMIT_SECONDS,
-    Client,
+    TARGETS,
+    Target,
     settings_file,
 )
 from heedful.store.workspace import folder_db, project_root
@@ -83,19 +83,19 @@ def settings_path(user: bool = False) -> Path:
 
     Raises UsageError if those of the project are elsewhere, because of a link in it.
     """
-    path = client_path(CLIENTS[INSTALL_AGENT], user)
+    path = target_path(TARGETS[INSTALL_AGENT], user)
     if path is None:
         raise UsageError("this agent has no settings here")
     return path
 
 
-def client_path(client: Client, user: bool) -> Path | None:
+def target_path(target: Target, user: bool) -> Path | None:
     """Return the file or folder of settings of an agent, None if it has none there.
 
     Raises UsageError if that of the project is elsewhere, because of a link in it.
     """
     root = _project_root()
-    path = settings_file(client, root, user)
+    path = settings_file(target, root, user)
     if path is not None and not user:
         check_within(path, root)
     return path
@@ -160,8 +160,8 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
 
     With a `url`, most are requests to this service.
     """
-    client = CLIENTS[INSTALL_AGENT]
-    groups = client_hooks(client, run)
+    target = TARGETS[INSTALL_AGENT]
+    groups = target_hooks(target, run)
     if not url:
         return groups
 
@@ -174,28 +174,28 @@ def hooks(run: str, url: str = "") -> dict[str, list[dict[str, Any]]]:
             continue
 
         seconds = STOP_HOOK_LIMIT_SECONDS if kind == "stop" else HOOK_LIMIT_SECONDS
-        request = {**_request_hook(url), client.limit: seconds}
+        request = {**_request_hook(url), target.limit: seconds}
         # The service runs no command of the project.
         local = group["hooks"] if kind == "stop" else []
         group["hooks"] = [request, *local]
     return groups
 
 
-def client_hooks(client: Client, run: str) -> dict[str, list[dict[str, Any]]]:
+def target_hooks(target: Target, run: str) -> dict[str, list[dict[str, Any]]]:
     """Return the hooks or groups of hooks of an agent, for each event a command."""
     items: dict[str, list[dict[str, Any]]] = {}
-    for event, kind in AGENTS[client.agent].events.items():
-        line = hook_line(client, run, event)
-        seconds = client.stop_seconds if kind == "stop" else HOOK_LIMIT_SECONDS
+    for event, kind in AGENTS[target.agent].events.items():
+        line = hook_line(target, run, event)
+        seconds = target.stop_seconds if kind == "stop" else HOOK_LIMIT_SECONDS
         entry: dict[str, Any] = {
-            name: text.replace("{command}", line) for name, text in client.entry.items()
+            name: text.replace("{command}", line) for name, text in target.entry.items()
         }
-        entry[client.limit] = seconds * client.units_per_second
+        entry[target.limit] = seconds * target.units_per_second
 
         item: dict[str, Any] = {}
-        if kind in client.matchers:
-            item["matcher"] = client.matchers[kind]
-        if client.form == "groups":
+        if kind in target.matchers:
+            item["matcher"] = target.matchers[kind]
+        if target.form == "groups":
             item["hooks"] = [entry]
         else:
             item |= entry
@@ -203,11 +203,11 @@ def client_hooks(client: Client, run: str) -> dict[str, list[dict[str, Any]]]:
     return items
 
 
-def hook_line(client: Client, run: str, event: str) -> str:
+def hook_line(target: Target, run: str, event: str) -> str:
     """Return the command line of a hook."""
-    if client.agent == INSTALL_AGENT:
+    if target.agent == INSTALL_AGENT:
         return f"{run} {event}"
-    return f"{run} {event} --agent {client.agent}"
+    return f"{run} {event} --agent {target.agent}"
 
 
 def _request_hook(url: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _request_hook(url: str) -> dict[str, Any]:
     return hook
 
 
-def plan_client(
+def plan_target(
     name: str, user: bool, *, run: str = "", url: str = "", text: str = ""
 ) -> list[FileChange]:
     """Return the changes that install the hooks of an agent.
@@ -232,91 +232,91 @@ def plan_client(
     for an agent without hooks. Raises UsageError if the agent has no such settings, or
     if they are malformed.
     """
-    client = CLIENTS[name]
-    path = client_path(client, user)
+    target = TARGETS[name]
+    path = target_path(target, user)
     if path is None:
         option = "without --user" if user else f"heedful hook install {name} --user"
-        raise UsageError(f"{client.title} has no such settings; {option}")
+        raise UsageError(f"{target.title} has no such settings; {option}")
 
-    if client.form == "section":
+    if target.form == "section":
         before = read_text(path)
         part = put_part(before, text, MARKDOWN_MARKS)
         return [_change(path, before, part, user)]
-    if client.form == "tables":
-        return [_plan_tables(client, path, run, user)]
-    if client.form == "scripts":
-        return _plan_scripts(client, path, run, user)
-    if client.form == "plugin":
-        return [_plan_own_file(path, _plugin_text(client, run), user)]
+    if target.form == "tables":
+        return [_plan_tables(target, path, run, user)]
+    if target.form == "scripts":
+        return _plan_scripts(target, path, run, user)
+    if target.form == "plugin":
+        return [_plan_own_file(path, _plugin_text(target, run), user)]
 
-    wanted = hooks(run, url) if url else client_hooks(client, run)
-    change = plan_install(path, wanted, client, user)
+    wanted = hooks(run, url) if url else target_hooks(target, run)
+    change = plan_install(path, wanted, target, user)
     companions = [
-        _plan_own_file(place, text, user) for place, text in _companions(client, path)
+        _plan_own_file(place, text, user) for place, text in _companions(target, path)
     ]
     return [change, *companions]
 
 
 def plan_removal(name: str, user: bool) -> list[FileChange]:
     """Return the changes that take out the hooks of an agent. Raises UsageError."""
-    client = CLIENTS[name]
-    path = client_path(client, user)
+    target = TARGETS[name]
+    path = target_path(target, user)
     if path is None:
         return []
 
-    if client.form in ("section", "tables"):
-        marks = MARKDOWN_MARKS if client.form == "section" else HASH_MARKS
+    if target.form in ("section", "tables"):
+        marks = MARKDOWN_MARKS if target.form == "section" else HASH_MARKS
         before = read_text(path)
         after = None if before is None else take_part(before, marks)
         return [_change(path, before, after, user)]
-    if client.form == "scripts":
-        events = AGENTS[client.agent].events
+    if target.form == "scripts":
+        events = AGENTS[target.agent].events
         return [_remove_own_file(path / event, user) for event in events]
-    if client.form == "plugin":
+    if target.form == "plugin":
         return [_remove_own_file(path, user)]
 
-    change = plan_uninstall(path, client, user)
-    companions = _companions(client, path) if change.after is None else []
+    change = plan_uninstall(path, target, user)
+    companions = _companions(target, path)
     removals = [_remove_own_file(place, user, text) for place, text in companions]
     return [change, *removals]
 
 
-def client_commands(name: str, user: bool) -> dict[str, str]:
+def target_commands(name: str, user: bool) -> dict[str, str]:
     """Return the command of heedful for each event in the settings of an agent.
 
     It is "" in a plugin, which makes its commands by itself. Raises UsageError.
     """
-    client = CLIENTS[name]
-    path = client_path(client, user)
-    if path is None or client.form == "section":
+    target = TARGETS[name]
+    path = target_path(target, user)
+    if path is None or target.form == "section":
         return {}
 
-    events = AGENTS[client.agent].events
-    if client.form == "scripts":
+    events = AGENTS[target.agent].events
+    if target.form == "scripts":
         scripts = [event for event in events if _is_own(read_text(path / event))]
         return {event: shlex.quote(str(path / event)) for event in scripts}
-    if client.form == "plugin":
+    if target.form == "plugin":
         return dict.fromkeys(events, "") if _is_own(read_text(path)) else {}
-    if client.form == "tables":
+    if target.form == "tables":
         part = marked_part(read_text(path), HASH_MARKS)
         tables = tomllib.loads(part or "").get("hooks", [])
         return {table["event"]: table["command"] for table in tables}
 
-    items = own_hooks(str(path), read_text(path), _root_of(client, path))
-    return {event: own_commands(own)[0] for event, own in items.items()}
+    items = own_hooks(str(path), read_text(path), _root_of(target, path))
+    return {event: own_commands(group)[0] for event, group in items.items()}
 
 
 def plan_install(
     path: Path,
     wanted: Mapping[str, Sequence[Any]],
-    client: Client = CLIENTS[INSTALL_AGENT],
+    target: Target = TARGETS[INSTALL_AGENT],
     user: bool = False,
 ) -> FileChange:
     """Return the change that puts hooks in place of those of heedful.
 
     Raises UsageError.
     """
-    root = _root_of(client, path)
+    root = _root_of(target, path)
     before = read_text(path)
     present = own_hooks(str(path), before, root)
     if present == wanted:
@@ -325,19 +325,19 @@ def plan_install(
     others = before or ""
     if present:
         others = remove_hooks(str(path), others, root)
-    after = add_hooks(str(path), others, wanted, root=root, head=client.head)
+    after = add_hooks(str(path), others, wanted, root=root, head=target.head)
     backup: Backup = "" if present or before is None else "keep"
-    return FileChange(path, before, after, backup, within=_top(user))
+    return FileChange(path, before, after, backup=backup, within=_top(user))
 
 
 def plan_uninstall(
-    path: Path, client: Client = CLIENTS[INSTALL_AGENT], user: bool = False
+    path: Path, target: Target = TARGETS[INSTALL_AGENT], user: bool = False
 ) -> FileChange:
     """Return the change that removes the hooks of heedful. Raises UsageError.
 
     It restores the backup if nothing else has changed.
     """
-    root = _root_of(client, path)
+    root = _root_of(target, path)
     before = read_text(path)
     present = own_hooks(str(path), before, root)
     if before is None or not present:
@@ -345,23 +345,30 @@ def plan_uninstall(
 
     backup = read_text(backup_of(Path(os.path.realpath(path))))
     if backup is not None:
-        events = AGENTS[client.agent].events
+        events = AGENTS[target.agent].events
         added = {event: present[event] for event in events if event in present}
-        again = add_hooks(str(path), backup, added, root=root, head=client.head)
+        again = add_hooks(str(path), backup, added, root=root, head=target.head)
         if again == before:
-            return FileChange(path, before, backup, "drop", within=_top(user))
+            return _change(path, before, backup, user, drops=True)
 
     # A file that held nothing else goes with the hooks.
     after = remove_hooks(str(path), before, root)
-    if backup is None and parse(str(path), after).value in ({}, dict(client.head)):
+    if backup is None and parse(str(path), after).value in ({}, dict(target.head)):
         return _change(path, before, None, user)
-    return FileChange(path, before, after, "drop", within=_top(user))
+    return _change(path, before, after, user, drops=True)
 
 
 def _change(
-    path: Path, before: str | None, after: str | None, user: bool
+    path: Path,
+    before: str | None,
+    after: str | None,
+    user: bool,
+    *,
+    drops: bool = False,
 ) -> FileChange:
-    return FileChange(path, before, after, within=_top(user))
+    """Return a change of settings, which drops the backup if it `drops`."""
+    backup: Backup = "drop" if drops else ""
+    return FileChange(path, before, after, backup=backup, within=_top(user))
 
 
 def _top(user: bool) -> Path:
@@ -369,27 +376,27 @@ def _top(user: bool) -> Path:
     return Path.home() if user else _project_root()
 
 
-def _root_of(client: Client, path: Path) -> str:
+def _root_of(target: Target, path: Path) -> str:
     """Return the name of the object with the events, "" if it is the document."""
-    return client.roots.get(path.name, "hooks")
+    return target.roots.get(path.name, "hooks")
 
 
-def _companions(client: Client, path: Path) -> list[tuple[Path, str]]:
+def _companions(target: Target, path: Path) -> list[tuple[Path, str]]:
     """Return the files beside the folder of settings, with their texts."""
     folder = path.parent.parent
     return [
         (folder / name, f"{json.dumps(document, indent=2)}\n")
-        for name, document in client.companions.items()
+        for name, document in target.companions.items()
     ]
 
 
-def _plan_tables(client: Client, path: Path, run: str, user: bool) -> FileChange:
+def _plan_tables(target: Target, path: Path, run: str, user: bool) -> FileChange:
     """Return the change of a TOML file: its tables, between marks, come last."""
     before = read_text(path)
     others = take_part(before, HASH_MARKS) if before is not None else None
     settings = _read_toml(path, others or "")
     tables: list[dict[str, Any]] = []
-    for event, [item] in client_hooks(client, run).items():
+    for event, [item] in target_hooks(target, run).items():
         tables.append({"event": event, **item})
 
     lines: list[str] = []
@@ -420,25 +427,25 @@ def _read_toml(path: Path, text: str) -> dict[str, Any]:
 
 
 def _plan_scripts(
-    client: Client, folder: Path, run: str, user: bool
+    target: Target, folder: Path, run: str, user: bool
 ) -> list[FileChange]:
     """Return the changes that write a script for each event."""
     template = Template((_TEMPLATES / "hook.sh").read_text("utf-8"))
     changes: list[FileChange] = []
-    for event in AGENTS[client.agent].events:
-        line = hook_line(client, run, event)
+    for event in AGENTS[target.agent].events:
+        line = hook_line(target, run, event)
         text = template.substitute(line=line, seconds=HOOK_LIMIT_SECONDS)
         changes.append(_plan_own_file(folder / event, text, user, runs=True))
     return changes
 
 
-def _plugin_text(client: Client, run: str) -> str:
+def _plugin_text(target: Target, run: str) -> str:
     """Return the plugin of an agent that runs TypeScript."""
     template = Template((_TEMPLATES / "plugin.ts").read_text("utf-8"))
     milliseconds = HOOK_LIMIT_SECONDS * 1_000
     return template.substitute(
         command=json.dumps(run),
-        agent=json.dumps(client.agent),
+        agent=json.dumps(target.agent),
         milliseconds=milliseconds,
     )
 

@@ -70,8 +70,11 @@ def put_part(text: str | None, part: str, marks: Marks) -> str:
         before = text[: match.start()]
         after = text[match.end() :]
     else:
-        note = "" if not text or text.endswith("\n") else _NO_LINE_END
-        before = text + line_end * (bool(note) + bool(text))
+        note = ""
+        before = text + line_end if text else text
+        if text and not text.endswith("\n"):
+            note = _NO_LINE_END
+            before += line_end
         after = ""
 
     lines = [marks.begin(note), *part.rstrip("\n").split("\n"), marks.end, ""]

@@ -1,6 +1,6 @@
 """Where coding agents have their settings, and what each of them cannot do.
 
-`CLIENTS` has one record a program. Several programs may speak the same language, which
+`TARGETS` has one record a program. Several programs may speak the same language, which
 is in `heedful.integrations.agents`. A fact that no source confirms is `unconfirmed`.
 """
 
@@ -49,7 +49,7 @@ _ALSO_CLAUDE = (".claude/settings.json", "~/.claude/settings.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Client:
+class Target:
     """A program with a coding agent: where its settings are, and what it cannot do.
 
     `agent` is its name in `AGENTS`, "" if it has no hooks. Of the files of settings in
@@ -86,8 +86,8 @@ class Client:
     next_step: str = ""
 
 
-CLIENTS: Mapping[str, Client] = {
-    "claude-code": Client(
+TARGETS: Mapping[str, Target] = {
+    "claude-code": Target(
         title="Claude Code",
         source="https://code.claude.com/docs/en/hooks",
         agent="claude-code",
@@ -99,7 +99,7 @@ CLIENTS: Mapping[str, Client] = {
         matchers={"before": ACTION_TOOLS_REGEX},
         cannot=("some versions fire no event for a failed Edit, Read or Grep",),
     ),
-    "vscode": Client(
+    "vscode": Target(
         title="VS Code",
         source="https://code.visualstudio.com/docs/agent-customization/hooks",
         agent="copilot",
@@ -120,7 +120,7 @@ CLIENTS: Mapping[str, Client] = {
         ),
         unconfirmed=("that it skips the events in the file that it does not know",),
     ),
-    "copilot-cli": Client(
+    "copilot-cli": Target(
         title="Copilot CLI",
         source=_COPILOT_SOURCE,
         agent="copilot",
@@ -142,7 +142,7 @@ CLIENTS: Mapping[str, Client] = {
             "that it takes context after a failed call from a hook that exits with 0",
         ),
     ),
-    "jetbrains-copilot": Client(
+    "jetbrains-copilot": Target(
         title="Copilot in JetBrains IDEs",
         source="https://docs.github.com/en/copilot/concepts/agents/copilot-in-jetbrains",
         agent="copilot",
@@ -162,7 +162,7 @@ CLIENTS: Mapping[str, Client] = {
         cannot=(_NO_PROMPT_CONTEXT,),
         unconfirmed=("all of it: what Copilot CLI documents, to whose agent it moves",),
     ),
-    "qwen-code": Client(
+    "qwen-code": Target(
         title="Qwen Code",
         source="https://qwenlm.github.io/qwen-code-docs/en/users/features/hooks/",
         agent="qwen-code",
@@ -177,7 +177,7 @@ CLIENTS: Mapping[str, Client] = {
             "learns no rules of yours in versions whose events lack submitted_prompt",
         ),
     ),
-    "droid": Client(
+    "droid": Target(
         title="Factory Droid",
         source="https://docs.factory.ai/harness/hooks",
         agent="droid",
@@ -190,7 +190,7 @@ CLIENTS: Mapping[str, Client] = {
         cannot=(_NO_CONTEXT_BEFORE, _NO_FAILURE_EVENT),
         unconfirmed=("the names of fields: both cases are understood",),
     ),
-    "goose": Client(
+    "goose": Target(
         title="goose",
         source="https://block.github.io/goose/docs/guides/context-engineering/hooks",
         agent="goose",
@@ -210,7 +210,7 @@ CLIENTS: Mapping[str, Client] = {
             "learns nothing from its failures: its events have no results",
         ),
     ),
-    "codex": Client(
+    "codex": Target(
         title="Codex",
         source="https://developers.openai.com/codex/hooks",
         agent="codex",
@@ -222,7 +222,7 @@ CLIENTS: Mapping[str, Client] = {
         cannot=(_NO_FAILURE_EVENT,),
         next_step="confirm each hook with /hooks in Codex",
     ),
-    "kimi-code": Client(
+    "kimi-code": Target(
         title="Kimi Code",
         source="https://moonshotai.github.io/kimi-code/en/customization/hooks",
         agent="kimi-code",
@@ -239,7 +239,7 @@ CLIENTS: Mapping[str, Client] = {
         ),
         unconfirmed=("the variable KIMI_CODE_HOME",),
     ),
-    "cursor": Client(
+    "cursor": Target(
         title="Cursor",
         source="https://cursor.com/docs/agent/hooks",
         agent="cursor",
@@ -256,7 +256,7 @@ CLIENTS: Mapping[str, Client] = {
             "loop_limit of a hook bounds how often a stop goes on",
         ),
     ),
-    "gemini-cli": Client(
+    "gemini-cli": Target(
         title="Gemini CLI",
         source="https://geminicli.com/docs/hooks/reference",
         agent="gemini-cli",
@@ -274,7 +274,7 @@ CLIENTS: Mapping[str, Client] = {
             "that versions before 0.61 keep results of tools when a hook adds text",
         ),
     ),
-    "cline": Client(
+    "cline": Target(
         title="Cline",
         source="https://docs.cline.bot/features/hooks/hook-reference",
         agent="cline",
@@ -291,7 +291,7 @@ CLIENTS: Mapping[str, Client] = {
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
     ),
-    "opencode": Client(
+    "opencode": Target(
         title="opencode",
         source="https://opencode.ai/docs/plugins/",
         agent="opencode",
@@ -309,7 +309,7 @@ CLIENTS: Mapping[str, Client] = {
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
     ),
-    "kilo": Client(
+    "kilo": Target(
         title="Kilo",
         source="https://kilo.ai/docs/automate/extending/plugins",
         agent="kilo",
@@ -327,7 +327,7 @@ CLIENTS: Mapping[str, Client] = {
         ),
         unconfirmed=("the folder of a project: .kilo/plugin is seen, too",),
     ),
-    "agents-md": Client(
+    "agents-md": Target(
         title="agents without hooks (Zed, Aider)",
         source="https://agents.md/",
         form="section",
@@ -344,30 +344,30 @@ CLIENTS: Mapping[str, Client] = {
 }
 
 
-def find_clients(project: Path) -> Iterator[tuple[str, str]]:
+def find_targets(project: Path) -> Iterator[tuple[str, str]]:
     """Yield the names of the agents on this machine, and what shows each of them."""
-    for name, client in CLIENTS.items():
-        sign = _sign_of(client, project)
+    for name, target in TARGETS.items():
+        sign = _sign_of(target, project)
         if sign:
             yield name, sign
 
 
-def _sign_of(client: Client, project: Path) -> str:
+def _sign_of(target: Target, project: Path) -> str:
     """Return what shows that an agent is on this machine, "" if nothing does."""
-    for mark in client.marks:
-        folder = expand(client, mark, project)
+    for mark in target.marks:
+        folder = expand(target, mark, project)
         if folder.is_dir():
             return f"the folder {folder}"
-    for program in client.programs:
+    for program in target.programs:
         path = shutil.which(program)
         if path:
             return f"the program {path}"
     return ""
 
 
-def expand(client: Client, place: str, project: Path) -> Path:
+def expand(target: Target, place: str, project: Path) -> Path:
     """Return the path of a place: in the home of the user if it begins with ~."""
-    variable, usual = client.home
+    variable, usual = target.home
     folder = os.environ.get(variable) if variable else None
     if folder and place.startswith(usual):
         return Path(folder + place.removeprefix(usual))
@@ -376,10 +376,10 @@ def expand(client: Client, place: str, project: Path) -> Path:
     return project / place
 
 
-def settings_file(client: Client, project: Path, user: bool) -> Path | None:
+def settings_file(target: Target, project: Path, user: bool) -> Path | None:
     """Return the file or folder of settings of an agent, None if it has none there."""
-    places = client.user if user else client.project
-    paths = [expand(client, place, project) for place in places]
+    places = target.user if user else target.project
+    paths = [expand(target, place, project) for place in places]
     if not paths:
         return None
     return next((path for path in paths if path.exists()), paths[-1])

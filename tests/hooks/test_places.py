@@ -1,0 +1,346 @@
+"""Settings of each agent: merged, never overwritten, and as before after a removal."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from heedful.errors import UsageError
+from heedful.integrations import install
+from heedful.integrations.agents import AGENTS
+from heedful.integrations.file_changes import apply_all
+from heedful.integrations.places import TARGETS, settings_file
+from tests.cli.support import Desk
+from tests.hooks.support import environment
+
+SECTION = "## What earlier sessions taught\n\n- Rule: never use npm"
+RUN = "heedful-hook"
+PLACES = [
+    pytest.param(name, user, id=f"{name}, {'user' if user else 'project'}")
+    for name, target in TARGETS.items()
+    for user in (False, True)
+    if (target.user if user else target.project)
+]
+JSON_TARGETS = [
+    name for name, target in TARGETS.items() if target.form in ("groups", "entries")
+]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project, and a user who works in it and has no agent."""
+    folder = tmp_path / "shop"
+    home = tmp_path / "home"
+    home.mkdir()
+    (folder / ".git").mkdir(parents=True)
+    for name, value in environment(home, {"PATH": "/usr/bin:/bin"}).items():
+        monkeypatch.setenv(name, value)
+    for target in TARGETS.values():
+        if target.home[0]:
+            monkeypatch.delenv(target.home[0], raising=False)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return the files in a folder, with their bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def put_in(name: str, user: bool) -> None:
+    apply_all(install.plan_target(name, user, run=RUN, text=SECTION))
+
+
+def take_out(name: str, user: bool) -> None:
+    apply_all(install.plan_removal(name, user))
+
+
+@pytest.mark.parametrize(("name", "user"), PLACES)
+def test_installed_hooks_are_found_and_removed_with_their_files(
+    name: str, user: bool, shop: Path
+) -> None:
+    put_in(name, user)
+    assert files_in(shop.parent)
+    assert not any(install.plan_target(name, user, run=RUN, text=SECTION))
+    if TARGETS[name].agent:
+        commands = install.target_commands(name, user)
+        assert set(commands) == set(AGENTS[TARGETS[name].agent].events)
+
+    take_out(name, user)
+    assert files_in(shop.parent) == {}
+    assert sorted(path.name for path in shop.iterdir()) == [".git"]
+
+
+# Made-up settings: words of others, and hooks of others in the forms of agents.
+_WORDS = st.sampled_from(["model", "ü", 'a "quoted" word', "hooks", "/* no */", "//"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | _WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner),
+    max_leaves=6,
+)
+_OTHER_ENTRY = st.fixed_dictionaries(
+    {"type": st.just("command"), "command": st.sampled_from(["./a.sh", "x || true"])}
+)
+_OTHER_ITEM = _OTHER_ENTRY | st.fixed_dictionaries(
+    {"hooks": st.lists(_OTHER_ENTRY, max_size=2)}, optional={"matcher": _WORDS}
+)
+_EVENT_NAMES = st.sampled_from(
+    ["PreToolUse", "Stop", "preToolUse", "BeforeTool", "Notification"]
+)
+_EVENTS = st.dictionaries(_EVENT_NAMES, st.lists(_OTHER_ITEM, max_size=2), max_size=3)
+_LINE_ENDS = st.sampled_from(["\n", "\r\n"])
+
+
+@st.composite
+def json_texts(draw: Any, root: str) -> str:
+    """Return a made-up text of settings in JSON, with comments between its lines."""
+    members = draw(st.dictionaries(_WORDS.filter(lambda w: w != "hooks"), _VALUES))
+    if draw(st.booleans()):
+        events = draw(_EVENTS)
+        members = {**members, **({root: events} if root else events)}
+    keys = draw(st.permutations(list(members)))
+    document = {key: members[key] for key in keys}
+
+    indent = draw(st.sampled_from([None, 2, 4, "\t"]))
+    text = json.dumps(document, indent=indent, ensure_ascii=draw(st.booleans()))
+    lines = text.split("\n")
+    comment = draw(st.sampled_from(["", "  // why, and { not }", " /* x, */"]))
+    place = draw(st.integers(0, len(lines) - 1))
+    lines[place] += comment
+    line_end = draw(_LINE_ENDS)
+    start = draw(st.sampled_from(["", "\ufeff", line_end]))
+    end = draw(st.sampled_from(["", line_end, line_end * 2]))
+    return start + line_end.join(lines) + end
+
+
+@st.composite
+def toml_texts(draw: Any) -> str:
+    """Return a made-up text of settings in TOML."""
+    parts = [
+        'model = "kimi-k2" # mine',
+        "[limits]",
+        "steps = 3",
+        '[[hooks]]\nevent = "Stop"\ncommand = "./a.sh"',
+    ]
+    chosen = [part for part in parts if draw(st.booleans())]
+    line_end = draw(_LINE_ENDS)
+    text = line_end.join(part.replace("\n", line_end) for part in chosen)
+    return text + draw(st.sampled_from(["", line_end]))
+
+
+TEXTS = st.lists(
+    st.sampled_from(["a", " ", "\n", "\r\n", "# ü", "<!-- -->", "- heedful: end"])
+).map("".join)
+
+
+def texts_for(name: str, path: Path) -> st.SearchStrategy[str]:
+    target = TARGETS[name]
+    if target.form == "section":
+        return TEXTS
+    if target.form == "tables":
+        return toml_texts()
+    return json_texts(target.roots.get(path.name, "hooks"))
+
+
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [
+        case
+        for case in PLACES
+        if TARGETS[str(case.values[0])].form not in ("scripts", "plugin")
+    ],
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
+    name: str, user: bool, shop: Path, data: st.DataObject
+) -> None:
+    path = settings_file(TARGETS[name], shop, user)
+    assert path is not None
+    text = data.draw(texts_for(name, path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    before = files_in(shop.parent)
+    try:
+        with suppress(UsageError):
+            put_in(name, user)
+            if TARGETS[name].agent:
+                assert install.target_commands(name, user)
+            assert path.read_bytes() != text.encode()
+        take_out(name, user)
+        assert files_in(shop.parent) == before
+    finally:
+        for left in before.keys() | files_in(shop.parent).keys():
+            (shop.parent / left).unlink(missing_ok=True)
+
+
+MALFORMED = [
+    pytest.param("qwen-code", ".qwen/settings.json", "{", id="JSON without an end"),
+    pytest.param("codex", ".codex/hooks.json", '{"a": 1,}', id="a comma too many"),
+    pytest.param("cursor", ".cursor/hooks.json", '{"hooks": 3}', id="hooks a number"),
+    pytest.param(
+        "gemini-cli",
+        ".gemini/settings.json",
+        '{"hooks": {"AfterTool": 1}}',
+        id="an event a number",
+    ),
+    pytest.param("kimi-code", "config.toml", "a = ", id="TOML without a value"),
+    pytest.param("kimi-code", "config.toml", "hooks = 3", id="TOML with other hooks"),
+    pytest.param("kimi-code", "config.toml", "hooks = []", id="TOML hooks in a list"),
+    pytest.param(
+        "cline", ".clinerules/hooks/PreToolUse", "#!/bin/sh", id="a script of others"
+    ),
+    pytest.param(
+        "opencode", ".opencode/plugins/heedful.ts", "mine", id="a plugin of others"
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "text"), MALFORMED)
+def test_malformed_settings_stay_and_none_of_the_files_is_written(
+    name: str, file: str, text: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_user = not TARGETS[name].project
+    if is_user:
+        monkeypatch.setenv(TARGETS[name].home[0], str(shop))
+    path = shop / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    options = " --user" if is_user else ""
+    others = "" if is_user else " claude-code"
+    home = {"HOME": str(shop.parent / "home")}
+    before = files_in(shop.parent)
+    result = Desk(shop).heedful(
+        f"hook install{others} {name}{options} --yes", **home, PATH="/usr/bin:/bin"
+    )
+    assert result.code == 2
+    assert path.name in result.err
+    assert files_in(shop.parent) == before
+
+
+def run_hook_command(shop: Path, line: str) -> Any:
+    result = Desk(shop).heedful(
+        f"hook {line}", HOME=str(shop.parent / "home"), PATH="/usr/bin:/bin"
+    )
+    assert result.code == 0, result.err
+    return result
+
+
+def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> None:
+    (shop / ".qwen").mkdir()
+    (shop / ".github").mkdir()
+    (shop.parent / "home" / ".codex").mkdir()
+    (shop.parent / "home" / ".kimi-code").mkdir()
+    shown = run_hook_command(shop, "install --all --dry-run")
+    assert set(files_in(shop)) == set()
+    assert "heedful-hook" in shown.err
+    result = run_hook_command(shop, "install --all --yes --no-trust")
+    assert set(files_in(shop)) >= {".qwen/settings.json", ".codex/hooks.json"}
+    assert "qwen-code: the folder" in result.err
+    assert "next: heedful hook install kimi-code --user" in result.err
+    assert "Codex cannot: " in result.out
+    assert "next: confirm each hook" in result.out
+
+    run_hook_command(shop, "install kimi-code --user --yes --no-trust")
+    tables = tomllib.loads((shop.parent / "home/.kimi-code/config.toml").read_text())
+    assert max(table["timeout"] for table in tables["hooks"]) <= 600
+    run_hook_command(shop, "uninstall --all --user --yes")
+    run_hook_command(shop, "uninstall --all --yes")
+    assert not any(name.startswith((".qwen", ".codex")) for name in files_in(shop))
+
+
+def test_agents_that_share_a_file_have_it_once(shop: Path) -> None:
+    result = run_hook_command(
+        shop, "install vscode copilot-cli jetbrains-copilot --yes --no-trust"
+    )
+    [path] = files_in(shop / ".github")
+    assert path == "hooks/heedful.json"
+    assert result.out.count("wrote ") == 1
+    for title in ("VS Code", "Copilot CLI", "Copilot in JetBrains IDEs"):
+        assert f"{title}, unconfirmed: " in result.out
+
+
+def test_an_agent_that_also_reads_settings_of_another_is_named(shop: Path) -> None:
+    run_hook_command(shop, "install --yes --no-trust")
+    result = run_hook_command(shop, "install copilot-cli --yes --no-trust")
+    assert "Copilot CLI also reads" in result.out
+
+
+def test_the_list_says_what_is_installed_and_what_each_cannot_do(shop: Path) -> None:
+    run_hook_command(shop, "install goose --yes --no-trust")
+    rows = run_hook_command(shop, "install --list --json").json["agents"]
+    assert [row["agent"] for row in rows] == list(TARGETS)
+    row = next(row for row in rows if row["agent"] == "goose")
+    assert list(row["installed"].values()) == [list(AGENTS["goose"].events)]
+    assert row["cannot"] == list(TARGETS["goose"].cannot)
+    assert row["source"].startswith("https://")
+
+
+def test_a_wrong_name_of_an_agent_is_refused_before_anything_is_written(
+    shop: Path,
+) -> None:
+    result = Desk(shop).heedful("hook install codex codx --yes")
+    assert result.code == 2
+    assert "codx: no such agent" in result.err
+    assert files_in(shop) == {}
+
+
+def test_the_doctor_shows_what_each_installed_hook_answers(shop: Path) -> None:
+    run_hook_command(
+        shop, "install claude-code gemini-cli cline opencode --yes --no-trust"
+    )
+    trials = run_hook_command(shop, "doctor --json").json["trials"]
+    assert {trial["agent"] for trial in trials} == {
+        "claude-code",
+        "gemini-cli",
+        "cline",
+        "opencode",
+    }
+    assert {trial["problem"] for trial in trials} == {""}
+    answers = {(trial["agent"], trial["event"]): trial["answer"] for trial in trials}
+    assert "never use npm" in json.dumps(answers["claude-code", "PreToolUse"])
+    assert "never use npm" in json.dumps(answers["cline", "PreToolUse"])
+    assert "never use npm" in json.dumps(answers["opencode", "PostToolUse"])
+    assert answers["gemini-cli", "BeforeTool"] is None
+    assert not (shop / ".git" / "heedful").exists()
+
+
+def test_the_doctor_names_a_hook_that_does_not_run(shop: Path) -> None:
+    run_hook_command(shop, "install cline --yes --no-trust")
+    (shop / ".clinerules/hooks/PreToolUse").chmod(0o644)
+    result = Desk(shop).heedful("hook doctor", HOME=str(shop.parent / "home"))
+    assert result.code == 1
+    assert "cline PreToolUse: exited with 126; it must be 0" in result.out
+
+
+def test_the_section_of_a_text_has_the_rules_and_follows_them(shop: Path) -> None:
+    path = shop / "AGENTS.md"
+    path.write_text("# Ours\n\nBe kind.\n")
+    run_hook_command(shop, "agents-md")
+    assert "Nothing is known yet." in path.read_text()
+    run_hook_command(shop, "agents-md")
+    assert path.read_text().count("heedful: begin") == 1
+
+    added = Desk(shop).heedful(
+        "rules add 'never use npm' --by ann", HOME=str(shop.parent / "home")
+    )
+    assert added.code == 0, added.err
+    path.write_text(path.read_text() + "\nAnd brief.\n")
+    run_hook_command(shop, "agents-md")
+    text = path.read_text()
+    assert "- Rule: never use npm" in text
+    assert text.startswith("# Ours\n\nBe kind.\n")
+    assert text.endswith("\nAnd brief.\n")
+    run_hook_command(shop, "uninstall agents-md --yes")
+    assert path.read_text() == "# Ours\n\nBe kind.\n\nAnd brief.\n"
