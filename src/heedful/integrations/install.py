@@ -405,8 +405,10 @@ def _plan_tables(target: Target, path: Path, run: str, user: bool) -> FileChange
         lines += [f"{name} = {json.dumps(value)}" for name, value in table.items()]
     after = put_part(before, "\n".join(lines), HASH_MARKS)
 
-    wanted = {**settings, "hooks": [*settings.get("hooks", []), *tables]}
-    if _read_toml(path, after) != wanted:
+    others_hooks = settings.get("hooks", [])
+    is_list = isinstance(others_hooks, list)
+    wanted = {**settings, "hooks": [*others_hooks, *tables]} if is_list else None
+    if wanted is None or _read_toml(path, after) != wanted:
         raise LineError(
             str(path), 0, "its hooks have another form; write them as [[hooks]] first"
         )
