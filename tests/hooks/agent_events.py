@@ -14,7 +14,7 @@ RULE = "never use npm"
 COMMAND = "npm ci"
 ERROR = "npm ERR! code ENOENT"
 AT = "2026-11-20T10:30:00.000Z"
-FOLDER = "/home/ann/shop"
+FOLDER = "/srv/ann/shop"
 
 Events = Mapping[str, Mapping[str, Any]]
 
@@ -33,7 +33,7 @@ def shared_events(
 
 _CLAUDE_HEAD = {
     "session_id": "abc123",
-    "transcript_path": "/home/ann/.claude/projects/shop/abc123.jsonl",
+    "transcript_path": "/srv/ann/.claude/projects/shop/abc123.jsonl",
     "cwd": FOLDER,
     "permission_mode": "default",
 }
@@ -48,7 +48,7 @@ _VSCODE_HEAD = {
     "timestamp": AT,
     "cwd": FOLDER,
     "sessionId": "session-identifier",
-    "transcript_path": "/home/ann/.config/transcript.json",
+    "transcript_path": "/srv/ann/.config/transcript.json",
 }
 _VSCODE_CALL = {
     "tool_name": "run_in_terminal",
@@ -57,7 +57,7 @@ _VSCODE_CALL = {
 }
 _DROID_HEAD = {
     "sessionId": "abc123",
-    "transcriptPath": "/home/ann/.factory/projects/shop/abc123.jsonl",
+    "transcriptPath": "/srv/ann/.factory/projects/shop/abc123.jsonl",
     "cwd": FOLDER,
     "permissionMode": "auto-medium",
 }
@@ -80,7 +80,7 @@ _GOOSE_CALL = {
     "working_dir": FOLDER,
     "tool_call_id": "call_7",
 }
-_GEMINI_HEAD = {**_CLI_HEAD, "transcript_path": "/home/ann/.gemini/tmp/f3c1.json"}
+_GEMINI_HEAD = {**_CLI_HEAD, "transcript_path": "/srv/ann/.gemini/tmp/f3c1.json"}
 _GEMINI_CALL = {
     "tool_name": "run_shell_command",
     "tool_input": {"command": COMMAND, "description": "Install packages"},
@@ -155,7 +155,7 @@ EVENTS: Mapping[str, Events] = {
         PostToolUseFailure={"hook_event_name": "PostToolUseFailure", "error": ERROR},
         Stop={
             "hook_event_name": "Stop",
-            "transcript_path": "/home/ann/.copilot/f3c1.jsonl",
+            "transcript_path": "/srv/ann/.copilot/f3c1.jsonl",
             "stop_reason": "end_turn",
             "stop_hook_active": False,
         },
@@ -173,7 +173,7 @@ EVENTS: Mapping[str, Events] = {
     "qwen-code": shared_events(
         {
             **_CLI_HEAD,
-            "transcript_path": "/home/ann/.qwen/tmp/f3c1.jsonl",
+            "transcript_path": "/srv/ann/.qwen/tmp/f3c1.jsonl",
             "permission_mode": "default",
         },
         {
@@ -239,7 +239,7 @@ EVENTS: Mapping[str, Events] = {
     "codex": shared_events(
         {
             **_CLAUDE_HEAD,
-            "transcript_path": "/home/ann/.codex/sessions/abc123.jsonl",
+            "transcript_path": "/srv/ann/.codex/sessions/abc123.jsonl",
             "model": "gpt-5.5",
         },
         {**_CLAUDE_CALL, "turn_id": "turn-1"},

@@ -60,9 +60,9 @@ def send(
 
 def _in_folder(value: Any, folder: str) -> Any:
     """Return a value of an event with the folder of the project in it."""
-    if isinstance(value, list) and value == ["/home/ann/shop"]:
+    if isinstance(value, list) and value == ["/srv/ann/shop"]:
         return [folder]
-    return folder if value == "/home/ann/shop" else value
+    return folder if value == "/srv/ann/shop" else value
 
 
 def kind_of(name: str, event: str) -> Kind:
@@ -72,8 +72,8 @@ def kind_of(name: str, event: str) -> Kind:
 def event_of(name: str, kind: Kind) -> str:
     """Return the event of a kind that the examples of an agent have."""
     events = AGENTS[TARGETS[name].agent].events.items()
-    found = [event for event, other in events if other == kind]
-    return next((event for event in found if event in EVENTS[name]), "")
+    of_kind = [event for event, other in events if other == kind]
+    return next((event for event in of_kind if event in EVENTS[name]), "")
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name in EVENTS])

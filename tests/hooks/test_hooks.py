@@ -26,7 +26,7 @@ from heedful import Lesson, Memory, signature
 from heedful.errors import UsageError
 from heedful.integrations import hook, install
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.file_changes import FileChange, apply_all, read_text
+from heedful.integrations.file_changes import read_text
 from heedful.integrations.hook_text import own_hooks
 from heedful.integrations.hooks import HookSettings, Reply, reply, work
 from heedful.integrations.host import Host
@@ -803,43 +803,6 @@ def test_installing_keeps_all_and_uninstalling_restores_it(
     assert install.installed(path) == ([], "")
     assert '"own": 1' in path.read_text()
     assert path.is_symlink() == (text is not None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        '{"a" 1}',
-        "[1]",
-        '{"a":1,}',
-        "nul",
-        '{"hooks": 3}',
-        '{"hooks": {"Stop": 1}}',
-    ],
-    ids=[
-        "no end",
-        "no colon",
-        "a list",
-        "a comma at the end",
-        "half a word",
-        "hooks are a number",
-        "an event is a number",
-    ],
-)
-def test_settings_that_are_wrong_or_read_only_stay(text: str, folder: Path) -> None:
-    path = folder / "settings.json"
-    wanted = install.hooks("heedful-hook")
-    path.write_text(text)
-    with pytest.raises(UsageError, match="the comma" if "," in text else "."):
-        install.plan_install(path, wanted)
-    path.write_text("{}")
-    change = install.plan_install(path, wanted)
-    path.chmod(0o444)
-    other = FileChange(folder / "new" / "other.json", None, "{}")
-    with pytest.raises(UsageError, match="read-only"):
-        apply_all([other, change])
-    assert path.read_text() == "{}"
-    assert other.path.exists() is False
 
 
 def test_the_command_installs_shows_runs_and_removes(folder: Path) -> None:

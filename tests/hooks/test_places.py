@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from heedful.errors import UsageError
 from heedful.integrations import install
 from heedful.integrations.agents import AGENTS
-from heedful.integrations.file_changes import apply_all
+from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.places import TARGETS, settings_file
+from scripts.agents_table import PAGE, written
 from tests.cli.support import Desk
 from tests.hooks.support import environment
 
@@ -121,7 +122,7 @@ def json_texts(draw: Any, root: str) -> str:
     line_end = draw(_LINE_ENDS)
     start = draw(st.sampled_from(["", "\ufeff", line_end]))
     end = draw(st.sampled_from(["", line_end, line_end * 2]))
-    return start + line_end.join(lines) + end
+    return f"{start}{line_end.join(lines)}{end}"
 
 
 @st.composite
@@ -136,7 +137,8 @@ def toml_texts(draw: Any) -> str:
     chosen = [part for part in parts if draw(st.booleans())]
     line_end = draw(_LINE_ENDS)
     text = line_end.join(part.replace("\n", line_end) for part in chosen)
-    return text + draw(st.sampled_from(["", line_end]))
+    end = draw(st.sampled_from(["", line_end]))
+    return f"{text}{end}"
 
 
 TEXTS = st.lists(
@@ -183,6 +185,43 @@ def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
     finally:
         for left in before.keys() | files_in(shop.parent).keys():
             (shop.parent / left).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        '{"a" 1}',
+        "[1]",
+        '{"a":1,}',
+        "nul",
+        '{"hooks": 3}',
+        '{"hooks": {"Stop": 1}}',
+    ],
+    ids=[
+        "no end",
+        "no colon",
+        "a list",
+        "a comma at the end",
+        "half a word",
+        "hooks are a number",
+        "an event is a number",
+    ],
+)
+def test_settings_that_are_wrong_or_read_only_stay(text: str, shop: Path) -> None:
+    path = shop / "settings.json"
+    wanted = install.hooks("heedful-hook")
+    path.write_text(text)
+    with pytest.raises(UsageError, match="the comma" if "," in text else "."):
+        install.plan_install(path, wanted)
+    path.write_text("{}")
+    change = install.plan_install(path, wanted)
+    path.chmod(0o444)
+    other = FileChange(shop / "new" / "other.json", None, "{}")
+    with pytest.raises(UsageError, match="read-only"):
+        apply_all([other, change])
+    assert path.read_text() == "{}"
+    assert other.path.exists() is False
 
 
 MALFORMED = [
@@ -249,7 +288,7 @@ def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> Non
     assert set(files_in(shop)) >= {".qwen/settings.json", ".codex/hooks.json"}
     assert "qwen-code: the folder" in result.err
     assert "next: heedful hook install kimi-code --user" in result.err
-    assert "Codex cannot: " in result.out
+    assert "Codex: a failed call" in result.out
     assert "next: confirm each hook" in result.out
 
     run_hook_command(shop, "install kimi-code --user --yes --no-trust")
@@ -345,3 +384,9 @@ def test_the_section_of_a_text_has_the_rules_and_follows_them(shop: Path) -> Non
     assert text.endswith("\nAnd brief.\n")
     run_hook_command(shop, "uninstall agents-md --yes")
     assert path.read_text() == "# Ours\n\nBe kind.\n\nAnd brief.\n"
+
+
+def test_the_table_of_agents_in_the_docs_is_not_stale() -> None:
+    page = PAGE.read_text("utf-8")
+    assert written(page) == page, "run python -m scripts.agents_table --write"
+    assert all(f"[`{name}`]" in page for name in TARGETS)

@@ -63,7 +63,7 @@ def describe_limits(names: Sequence[str]) -> Iterator[str]:
     """Yield what agents cannot do, what is not confirmed, and what is left to do."""
     for name in names:
         target = TARGETS[name]
-        yield from (f"{target.title} cannot: {line}" for line in target.cannot)
+        yield from (f"{target.title}: {line}" for line in target.cannot)
         yield from (f"{target.title}, unconfirmed: {t}" for t in target.unconfirmed)
         if target.next_step:
             yield f"next: {target.next_step}"
@@ -93,7 +93,7 @@ def list_agents() -> int:
         state = "installed" if events else "not installed"
         sign = signs.get(name, "")
         lines.append(f"{name}: {state}; {sign or 'not seen here'}")
-        lines += [f"  cannot: {line}" for line in target.cannot]
+        lines += [f"  {line}" for line in target.cannot]
         rows.append(
             {
                 "agent": name,

@@ -94,9 +94,9 @@ def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
     return [str(change.path) for change in changes if change]
 
 
-def _agents_of(agents: Sequence[str] | None, every: bool) -> list[str]:
+def _agents_of(agents: Sequence[str] | None, is_all: bool) -> list[str]:
     """Return the agents that a command is about. Raises UsageError."""
-    if not every:
+    if not is_all:
         targets = list(dict.fromkeys(agents or [plans.INSTALL_AGENT]))
         check_names(targets)
         return targets
@@ -111,13 +111,13 @@ def _agents_of(agents: Sequence[str] | None, every: bool) -> list[str]:
     return list(signs)
 
 
-def _installable(agents: Sequence[str] | None, every: bool, user: bool) -> list[str]:
+def _installable(agents: Sequence[str] | None, is_all: bool, user: bool) -> list[str]:
     """Return the agents to install; of all, those with settings here.
 
     Raises UsageError.
     """
-    targets = _agents_of(agents, every)
-    return [name for name in targets if not every or _has_settings(name, user)]
+    targets = _agents_of(agents, is_all)
+    return [name for name in targets if not is_all or _has_settings(name, user)]
 
 
 def _has_settings(name: str, user: bool) -> bool:
@@ -182,7 +182,7 @@ def _what_the_project_brings() -> _Brought:
 def install(
     agents: Agents = None,
     user: User = False,
-    every: All = False,
+    is_all: All = False,
     listed: Annotated[
         bool, Option("--list", help="List the agents, and what each cannot do.")
     ] = False,
@@ -212,7 +212,7 @@ def install(
     """
     if listed:
         return list_agents()
-    targets = _installable(agents, every, user)
+    targets = _installable(agents, is_all, user)
     # The user's own settings and a plugin are for all projects.
     everywhere = user or plugin is not None
     names = vouch.names_of(trust, no_trust)
@@ -296,7 +296,7 @@ def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
 def uninstall(
     agents: Agents = None,
     user: User = False,
-    every: Annotated[
+    is_all: Annotated[
         bool, Option("--all", help="All agents with hooks of heedful.")
     ] = False,
     dry_run: Annotated[
@@ -307,9 +307,9 @@ def uninstall(
     """Remove the hooks from the settings, which are then as they were before; say what
     stays, and how to remove it.
     """
-    if every and agents:
+    if is_all and agents:
         raise UsageError("--all and names exclude each other; give one of them")
-    targets = list(TARGETS) if every else _agents_of(agents, every=False)
+    targets = list(TARGETS) if is_all else _agents_of(agents, is_all=False)
 
     changes: dict[Path, FileChange] = {}
     for name in targets:

@@ -39,10 +39,14 @@ def _both(name: str, **more: str) -> Form:
 
     Each of the agents that share a file of settings reads one of them.
     """
-    return lambda event, text: {
-        **_named(name, **more)(event, text),
-        **_nested(name, **more)(event, text),
-    }
+
+    def answer(event: str, text: str) -> Answer:
+        return {
+            **_named(name, **more)(event, text),
+            **_nested(name, **more)(event, text),
+        }
+
+    return answer
 
 
 @dataclass(frozen=True, kw_only=True)

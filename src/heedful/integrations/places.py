@@ -192,7 +192,8 @@ TARGETS: Mapping[str, Target] = {
     ),
     "goose": Target(
         title="goose",
-        source="https://block.github.io/goose/docs/guides/context-engineering/hooks",
+        source="https://github.com/block/goose/blob/main/documentation/docs/guides/"
+        "context-engineering/hooks.md",
         agent="goose",
         project=(".agents/plugins/heedful/hooks/hooks.json",),
         user=("~/.agents/plugins/heedful/hooks/hooks.json",),
@@ -220,6 +221,7 @@ TARGETS: Mapping[str, Target] = {
         marks=(".codex", "~/.codex"),
         programs=("codex",),
         cannot=(_NO_FAILURE_EVENT,),
+        unconfirmed=("SessionEnd: the published schemas have no such event",),
         next_step="confirm each hook with /hooks in Codex",
     ),
     "kimi-code": Target(
@@ -255,10 +257,12 @@ TARGETS: Mapping[str, Target] = {
             _NO_CONTEXT_BEFORE,
             "loop_limit of a hook bounds how often a stop goes on",
         ),
+        unconfirmed=("the fields before and after a call: the page was not at hand",),
     ),
     "gemini-cli": Target(
         title="Gemini CLI",
-        source="https://geminicli.com/docs/hooks/reference",
+        source="https://github.com/google-gemini/gemini-cli/blob/main/docs/hooks/"
+        "reference.md",
         agent="gemini-cli",
         project=(".gemini/settings.json",),
         user=("~/.gemini/settings.json",),

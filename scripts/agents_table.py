@@ -1,0 +1,81 @@
+"""The table of coding agents in the docs, made from what the installer knows.
+
+`python -m scripts.agents_table` prints it; with `--write` it takes its place between
+two marks of docs/coding-agents.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from heedful.integrations.agents import AGENTS, Kind
+from heedful.integrations.places import TARGETS, Target
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "coding-agents.md"
+BEGIN = "<!-- agents: python -m scripts.agents_table --write -->"
+END = "<!-- end of agents -->"
+_MOMENTS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
+    ("start", ("start",)),
+    ("prompt", ("prompt",)),
+    ("before a call", ("before",)),
+    ("after a call", ("after",)),
+)
+
+
+def agents_table() -> str:
+    """Return the tables of what each agent can, and of what to know about it."""
+    moments = [moment for moment, _ in _MOMENTS]
+    heading = ["agent", *moments, "deny a call", "hold up a stop", "settings"]
+    lines = [_row(heading), _row(["---"] * len(heading))]
+    lines += [_row(_cells(name, target)) for name, target in TARGETS.items()]
+    lines += ["", *_notes()]
+    return "\n".join(lines)
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(name: str, target: Target) -> list[str]:
+    """Return the cells of an agent."""
+    places = [*target.project[:1], *target.user[:1]]
+    place = ", ".join(f"`{place}`" for place in places)
+    cells = [f"[`{name}`]({target.source})"]
+    if not target.agent:
+        return [*cells, "in its file", *["–"] * 5, place]
+
+    agent = AGENTS[target.agent]
+    for _, kinds in _MOMENTS:
+        cells.append("yes" if agent.takes.intersection(kinds) else "–")
+    cells.append("yes" if agent.event_of("before") else "–")
+    can_block = bool(agent.event_of("stop")) and target.form != "plugin"
+    cells.append("yes" if can_block else "–")
+    return [*cells, place]
+
+
+def _notes() -> Iterator[str]:
+    """Yield a paragraph for each agent: its limits, and what no source confirms."""
+    for name, target in TARGETS.items():
+        parts = [*target.cannot, target.exit_rule]
+        if target.unconfirmed:
+            parts.append(f"not confirmed: {', '.join(target.unconfirmed)}")
+        if target.next_step:
+            parts.append(f"then {target.next_step}")
+        yield f"- **{target.title}** (`{name}`): {'; '.join(parts)}."
+
+
+def written(page: str) -> str:
+    """Return the page with the table in its place."""
+    pattern = rf"{re.escape(BEGIN)}\n.*?{re.escape(END)}"
+    part = f"{BEGIN}\n\n{agents_table()}\n\n{END}"
+    return re.sub(pattern, lambda _: part, page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")
+    else:
+        print(agents_table())
