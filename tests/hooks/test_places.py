@@ -299,6 +299,15 @@ def test_all_installs_the_agents_that_are_seen_and_says_which(shop: Path) -> Non
     assert not any(name.startswith((".qwen", ".codex")) for name in files_in(shop))
 
 
+def test_a_removal_does_not_stop_at_malformed_settings_of_others(shop: Path) -> None:
+    run_hook_command(shop, "install codex --yes --no-trust")
+    (shop / ".cursor").mkdir()
+    (shop / ".cursor/hooks.json").write_text("{")
+    run_hook_command(shop, "uninstall --all --yes")
+    assert not (shop / ".codex").exists()
+    assert (shop / ".cursor/hooks.json").read_text() == "{"
+
+
 def test_agents_that_share_a_file_have_it_once(shop: Path) -> None:
     result = run_hook_command(
         shop, "install vscode copilot-cli jetbrains-copilot --yes --no-trust"
@@ -324,6 +333,16 @@ def test_the_list_says_what_is_installed_and_what_each_cannot_do(shop: Path) -> 
     assert list(row["installed"].values()) == [list(AGENTS["goose"].events)]
     assert row["cannot"] == list(TARGETS["goose"].cannot)
     assert row["source"].startswith("https://")
+
+
+def test_the_status_names_the_settings_of_each_agent(shop: Path) -> None:
+    run_hook_command(shop, "install claude-code cursor --yes --no-trust")
+    status = run_hook_command(shop, "status --json").json
+    assert status[str(shop / ".cursor/hooks.json")] == list(AGENTS["cursor"].events)
+
+    (shop / ".cursor/hooks.json").write_text('{"heedful')
+    result = run_hook_command(shop, "install --list")
+    assert ".cursor/hooks.json:1: it is not JSON" in result.err
 
 
 def test_a_wrong_name_of_an_agent_is_refused_before_anything_is_written(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.cli.output import answer
+from heedful.cli.output import answer, say
 from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import install as plans
@@ -108,13 +108,31 @@ def list_agents() -> int:
     return answer({"agents": rows}, lines)
 
 
+def other_settings() -> dict[str, list[str]]:
+    """Return the events with hooks of heedful in settings of other agents, by file."""
+    events: dict[str, list[str]] = {}
+    for name in TARGETS:
+        if name != plans.INSTALL_AGENT:
+            events |= _installed_events(name)
+    return events
+
+
+def _commands(name: str, user: bool) -> dict[str, str]:
+    """Return the commands of an agent; none, with a message, in malformed settings."""
+    try:
+        return plans.target_commands(name, user)
+    except UsageError as error:
+        say(str(error))
+        return {}
+
+
 def _installed_events(name: str) -> dict[str, list[str]]:
     """Return the events of an agent with hooks of heedful, by file."""
     events: dict[str, list[str]] = {}
     root = project_root(Path.cwd())
     for user in (False, True):
         path = settings_file(TARGETS[name], root, user)
-        commands = plans.target_commands(name, user)
+        commands = _commands(name, user)
         if path is not None and commands:
             events[str(path)] = list(commands)
     return events
@@ -143,7 +161,7 @@ def doctor() -> int:
     trials: list[HookTrial] = []
     for name in TARGETS:
         for user in (False, True):
-            commands = plans.target_commands(name, user)
+            commands = _commands(name, user)
             if commands:
                 trials += _try_agent(name, commands)
 

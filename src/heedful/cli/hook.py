@@ -26,6 +26,7 @@ from heedful.cli.agents import (
     doctor,
     here,
     list_agents,
+    other_settings,
     section,
 )
 from heedful.cli.app import group
@@ -525,6 +526,9 @@ def status() -> int:
         events, missing_programs = plans.installed(path)
         events_by_file[str(path)] = events
         lines.append(f"{path}: {', '.join(events) or 'no hooks'}{missing_programs}")
+    for file, events in other_settings().items():
+        events_by_file[file] = events
+        lines.append(f"{file}: {', '.join(events)}")
 
     try:
         settings = process.read_settings(Path.cwd())

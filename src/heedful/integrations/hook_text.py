@@ -19,6 +19,8 @@ from heedful.integrations.json_text import (
     remove_value,
 )
 
+# One of these is in each hook of heedful.
+_OWN_WORDS = ("heedful", "/v1/hooks/")
 # What follows the command, so that its exit code is 0.
 _GUARD = r"( \|\| true|; exit 0)?$"
 # The command or the address of a hook of heedful: "/bin/heedful-hook Stop --strict",
@@ -34,7 +36,8 @@ HOOK_COMMAND_PATTERN = re.compile(
 
 def own_hooks(path: str, text: str | None, root: str = "hooks") -> dict[str, list[Any]]:
     """Return the groups or hooks with hooks of heedful, by event. Raises LineError."""
-    if not text or not text.strip():
+    # Malformed settings of others are no reason to stop.
+    if not text or not any(word in text for word in _OWN_WORDS):
         return {}
 
     items_by_event: dict[str, list[Any]] = {}
