@@ -18,7 +18,7 @@ Answer = Mapping[str, Any]
 Form = Callable[[str, str], Answer]
 # "model" is the moment before a call of the model.
 Kind = Literal["start", "prompt", "before", "after", "failed", "stop", "end", "model"]
-# Claude Code cuts what a hook adds after 10,000 characters, Copilot after 10 KB.
+# Claude Code cuts what a hook adds after 10,000 characters.
 MAX_HOOK_CONTEXT_CHARS = 9_900
 
 
@@ -65,6 +65,8 @@ class Agent:
     fields: Mapping[str, str] = field(default_factory=dict)
     other_names: Mapping[str, str] = field(default_factory=dict)
     context: Form = _nested("additionalContext")
+    # The characters of a context, a denial or a block.
+    max_chars: int = MAX_HOOK_CONTEXT_CHARS
     # Takes other arguments for a call without a permission for it, and shows them.
     repairs: bool = False
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
@@ -120,6 +122,8 @@ AGENTS: Mapping[str, Agent] = {
             "tool_use_id": "toolUseId",
         },
         context=_both("additionalContext"),
+        # Contexts of all hooks are cut after 10 KB.
+        max_chars=5_000,
         deny=_both("permissionDecisionReason", permissionDecision="deny"),
         block=_both("reason", decision="block"),
     ),

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful.errors import InvalidInput, UnknownName
 from heedful.integrations.agents import (
     AGENTS,
-    MAX_HOOK_CONTEXT_CHARS,
     Agent,
     Answer,
     in_our_names,
@@ -388,7 +387,7 @@ class _Moment:
         """Return the reply that shows an advice, if this event can show one."""
         answer = None
         if advice and self.agent.events[self.name] in self.agent.takes:
-            text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
+            text = cut_middle(advice.text, self.agent.max_chars)
             answer = self.agent.context(self.name, text)
         return Reply(answer, work, self.run.id)
 
@@ -489,7 +488,7 @@ async def _before_call(moment: _Moment) -> Reply:
         moment.subagent,
     )
     if advice and (moment.settings.deny or advice.denies):
-        text = cut_middle(advice.text, MAX_HOOK_CONTEXT_CHARS)
+        text = cut_middle(advice.text, moment.agent.max_chars)
         return Reply(moment.agent.deny(moment.name, text), "", run.id)
 
     return moment.advise(advice)
@@ -684,7 +683,7 @@ async def _judge_stop(moment: _Moment) -> tuple[bool, Answer | None]:
         return bool(errors), None
 
     reasons = [f"{error.message}:\n{error.evidence}".rstrip(":\n") for error in errors]
-    text = cut_middle("\n\n".join(reasons), MAX_HOOK_CONTEXT_CHARS)
+    text = cut_middle("\n\n".join(reasons), moment.agent.max_chars)
     return True, moment.agent.block(moment.name, text)
 
 

@@ -33,7 +33,6 @@ export const Heedful = async ({ directory: cwd }: any) => ({
   },
   event: async ({ event: { type, properties } }: any) => {
     const session_id = properties?.sessionID ?? properties?.info?.id
-    if (type === "session.idle") ask("Stop", { session_id, cwd })
     if (type === "session.deleted") ask("SessionEnd", { session_id, cwd })
   },
 })
