@@ -17,8 +17,9 @@ from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.errors import NotFound, UsageError
 from heedful.integrations import install as plans
 from heedful.integrations.agents import AGENTS, Agent, Kind
-from heedful.integrations.agents_md import NOTHING_KNOWN, section_text
-from heedful.integrations.file_changes import apply_all
+from heedful.integrations.agents_md import EMPTY_SECTION, section_text
+from heedful.integrations.clone import clone_items
+from heedful.integrations.file_changes import FileChange, apply_all
 from heedful.integrations.places import (
     TARGETS,
     expand,
@@ -26,6 +27,7 @@ from heedful.integrations.places import (
     settings_file,
 )
 from heedful.lessons.stated_rule import StatedRule
+from heedful.store.ownership import approve
 from heedful.store.workspace import project_root
 
 # What an agent waits for the answer of a hook at most, with the start of a shell.
@@ -256,7 +258,24 @@ def section() -> str:
         return ask(lambda memory: section_text(memory, everywhere), approved_only=True)
     except NotFound:
         # Nothing has been stored yet.
-        return NOTHING_KNOWN
+        return EMPTY_SECTION
+
+
+def write_all(changes: Sequence[FileChange]) -> None:
+    """Write all files, or none. Raises UsageError.
+
+    Instructions to agents that the user has approved, or that are new, are approved as
+    they are then: the user has just written them.
+    """
+    before = {item.path: item for item in clone_items(Path.cwd())}
+    apply_all(changes)
+    written = {os.path.realpath(change.path) for change in changes if change}
+    for item in clone_items(Path.cwd()):
+        known = before.get(item.path)
+        is_trusted = known is None or known.is_approved
+        is_text = item.kind == "instructions"
+        if is_text and is_trusted and os.path.realpath(item.path) in written:
+            approve("files", {item.name: item.digest})
 
 
 def agents_md() -> int:
@@ -265,7 +284,7 @@ def agents_md() -> int:
     The section stands between two marks; the rest of the file stays as it is.
     """
     changes = plans.plan_target("agents-md", user=False, text=section())
-    apply_all(changes)
+    write_all(changes)
     written = [str(change.path) for change in changes if change]
     lines = [f"wrote {path}" for path in written] or ["the section is up to date"]
     return answer({"written": written}, lines)

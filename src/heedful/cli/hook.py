@@ -28,6 +28,7 @@ from heedful.cli.agents import (
     list_agents,
     other_settings,
     section,
+    write_all,
 )
 from heedful.cli.app import group
 from heedful.cli.output import answer, counted, page, say
@@ -37,7 +38,7 @@ from heedful.integrations import clone
 from heedful.integrations import hook as process
 from heedful.integrations import install as plans
 from heedful.integrations.clone import SHOWN_DIGEST_CHARS
-from heedful.integrations.file_changes import FileChange, apply_all
+from heedful.integrations.file_changes import FileChange
 from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
@@ -91,7 +92,7 @@ def _write_if_agreed(changes: Sequence[FileChange], yes: bool) -> list[str]:
         if not agrees:
             raise UsageError("nothing was written; --yes writes it without a question")
 
-    apply_all(changes)
+    write_all(changes)
     return [str(change.path) for change in changes if change]
 
 

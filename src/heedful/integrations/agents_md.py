@@ -15,6 +15,7 @@ SECTION_NOTE = (
     "to weigh, and rules of the user."
 )
 NOTHING_KNOWN = "Nothing is known yet."
+EMPTY_SECTION = f"{SECTION_HEADING}\n\n{SECTION_NOTE}\n\n{NOTHING_KNOWN}"
 
 
 async def section_text(memory: Memory, everywhere: Sequence[StatedRule] = ()) -> str:
