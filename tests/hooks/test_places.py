@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,11 +176,10 @@ def test_a_removal_leaves_settings_byte_for_byte_as_they_were(
     path.write_bytes(text.encode())
     before = files_in(shop.parent)
     try:
-        with suppress(UsageError):
-            put_in(name, user)
-            if TARGETS[name].agent:
-                assert install.target_commands(name, user)
-            assert path.read_bytes() != text.encode()
+        put_in(name, user)
+        if TARGETS[name].agent:
+            assert install.target_commands(name, user)
+        assert path.read_bytes() != text.encode()
         take_out(name, user)
         assert files_in(shop.parent) == before
     finally:
