@@ -8,6 +8,7 @@ from importlib.util import find_spec
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 NEEDS = {
+    "test_agent_framework.py": "agent_framework",
     "test_chroma.py": "chromadb",
     "test_haystack.py": "haystack",
     "test_hosts.py": "pytest",

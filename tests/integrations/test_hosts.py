@@ -29,6 +29,7 @@ from tests.trusted import OWN
 
 # The module that each double needs; not all frameworks fit into one environment.
 NEEDS = {
+    "agent_framework": "agent_framework",
     "haystack": "haystack",
     "langchain": "langchain",
     "openai_agents": "agents",

@@ -34,7 +34,7 @@ from tests.integrations.doubles import Call, ModelDown, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
-BUILD = Call("npm run build")
+BUILD = Call("npm run pads")
 RULE = "answer with one of P0 to P3"
 
 

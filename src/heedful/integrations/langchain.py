@@ -11,7 +11,6 @@ import hashlib
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
@@ -33,10 +32,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
-from heedful.errors import Conflict
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import run_now
-from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.host import Advice, Host, HostRun, begin_run
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
@@ -184,7 +182,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             id = f"{id}:{turn}"
 
         task = str(prompts[-1].text)
-        run, advice = await _begin_run(self.runs, id, task)
+        run, advice = await begin_run(self.runs, id, task)
         record = {
             "id": run.id,
             "task": task,
@@ -420,7 +418,7 @@ class _JudgeNode:
         for oldest in list(self.runs)[: -(MAX_OPEN_RUNS - 1)]:
             del self.runs[oldest]
 
-        self.runs[name], advice = await _begin_run(self.host.run, name, task)
+        self.runs[name], advice = await begin_run(self.host.run, name, task)
         return advice
 
     def _note_update(self, text: str) -> dict[str, Any]:
@@ -457,20 +455,6 @@ def _task_of(value: Any) -> str:
 def _output_of(answer: Any) -> Any:
     """Return the text of a message, or any other value as JSON data."""
     return str(answer.text) if isinstance(answer, AIMessage) else _data(answer)
-
-
-async def _begin_run(
-    open: Callable[[str, str], HostRun], id: str, task: str
-) -> tuple[HostRun, Advice]:
-    """Begin or continue a run; an id of an ended or of another run gets a suffix."""
-    run = open(id, task)
-    with suppress(Conflict):
-        advice = await run.recall()
-        if not run.judges or (run.loop and not run.loop.ended):
-            return run, advice
-
-    run = open(f"{id}~{secrets.token_hex(4)}", task)
-    return run, await run.recall()
 
 
 def _run_id(config: RunnableConfig, otherwise: str) -> str:
