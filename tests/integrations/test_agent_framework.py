@@ -77,7 +77,7 @@ async def test_a_stream_has_all_attempts_and_ends_with_the_best() -> None:
     rejected = [
         update.additional_properties[RESULT_KEY]
         for update in updates
-        if RESULT_KEY in update.additional_properties
+        if update.additional_properties and RESULT_KEY in update.additional_properties
     ]
     assert len(rejected) == 1
     assert RULE in rejected[0]
