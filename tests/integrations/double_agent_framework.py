@@ -23,7 +23,7 @@ from agent_framework import (
 )
 
 from heedful.integrations import Host, verdict_of
-from heedful.integrations.agent_framework import Heedful
+from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
 
 USAGE = UsageDetails(input_token_count=7, output_token_count=2, total_token_count=9)
@@ -89,7 +89,9 @@ async def drive(
     host: Host, task: str, script: Script, *, id: str, results: Results = OK
 ) -> Driven:
     driven = Driven()
-    agent = shell_agent(script, driven, results, middleware=[Heedful(host)])
+    agent = shell_agent(
+        script, driven, results, middleware=[HeedfulAgentMiddleware(host)]
+    )
     response = await agent.run(task, session=AgentSession(session_id=id))
     driven.answer = response.text
     driven.verdict = verdict_of(response)

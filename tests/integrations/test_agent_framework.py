@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from heedful import Done, policy
 from heedful.integrations import RESULT_KEY, Host, verdict_of
-from heedful.integrations.agent_framework import Heedful
+from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.double_agent_framework import shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (
@@ -40,7 +40,9 @@ async def test_the_session_has_the_task_the_work_and_the_best_answer() -> None:
     limit = policy("default, attempts.limit=3")
     turns = [Call("ls"), Say("bad"), Say("worse"), Say("worst"), Say("P1")]
     agent = shell_agent(
-        turns, driven, middleware=[Heedful(host_that_judges(None, policy=limit))]
+        turns,
+        driven,
+        middleware=[HeedfulAgentMiddleware(host_that_judges(None, policy=limit))],
     )
     response = await agent.run(TASK, session=session)
     assert response.text == "bad"
@@ -58,7 +60,9 @@ async def test_the_session_has_the_task_the_work_and_the_best_answer() -> None:
 
 async def test_usage_is_that_of_all_attempts() -> None:
     agent = shell_agent(
-        WRONG_THEN_RIGHT, Driven(), middleware=[Heedful(host_that_judges(None))]
+        WRONG_THEN_RIGHT,
+        Driven(),
+        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
     )
     response = await agent.run(TASK)
     assert response.usage_details
@@ -70,7 +74,9 @@ async def test_usage_is_that_of_all_attempts() -> None:
 async def test_a_stream_has_all_attempts_and_ends_with_the_best() -> None:
     driven = Driven()
     agent = shell_agent(
-        WRONG_THEN_RIGHT, driven, middleware=[Heedful(host_that_judges(None))]
+        WRONG_THEN_RIGHT,
+        driven,
+        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
     )
     stream = agent.run(TASK, stream=True, session=AgentSession(session_id="one"))
     updates = [update async for update in stream]
@@ -88,7 +94,9 @@ async def test_a_stream_has_all_attempts_and_ends_with_the_best() -> None:
 
 async def test_a_stream_raises_what_the_model_raises() -> None:
     agent = shell_agent(
-        [ModelDown("503")], Driven(), middleware=[Heedful(host_that_judges(None))]
+        [ModelDown("503")],
+        Driven(),
+        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
     )
     with pytest.raises(ModelDown):
         async for _ in agent.run(TASK, stream=True):
@@ -101,7 +109,7 @@ async def test_an_object_is_judged_as_data() -> None:
 
     turns = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
     host = host_that_judges(None, checks=[grade])
-    agent = shell_agent(turns, Driven(), middleware=[Heedful(host)])
+    agent = shell_agent(turns, Driven(), middleware=[HeedfulAgentMiddleware(host)])
     response = await agent.run(TASK, options={"response_format": Ticket})
     assert response.value == Ticket(severity="P2")
 
@@ -114,7 +122,7 @@ async def test_a_call_that_waits_for_an_approval_goes_on_in_the_same_run(
     agent = shell_agent(
         WRONG_THEN_RIGHT,
         driven,
-        middleware=[Heedful(host_that_judges(memory))],
+        middleware=[HeedfulAgentMiddleware(host_that_judges(memory))],
         approval_mode="always_require",
     )
     session = AgentSession(session_id="one")
@@ -136,7 +144,10 @@ async def test_a_call_that_failed_before_is_held_back_once(tmp_path: Path) -> No
     for turns in ([call, Say("no")], [call, call, Say("no")]):
         driven.prompts.clear()
         agent = shell_agent(
-            turns, driven, failing, middleware=[Heedful(host, hold_back=True)]
+            turns,
+            driven,
+            failing,
+            middleware=[HeedfulAgentMiddleware(host, hold_back=True)],
         )
         await agent.run("build it")
     assert driven.commands == ["npm run pads"] * 2

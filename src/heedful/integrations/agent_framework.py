@@ -1,6 +1,6 @@
 """heedful for Microsoft Agent Framework: a middleware; an agent answers until right.
 
-    agent = Agent(client, middleware=[Heedful(Host(checks=[…], memory_key="triage"))])
+    agent = Agent(client, middleware=[HeedfulAgentMiddleware(Host(checks=[…], memory_key="triage"))])
 
 It is one middleware of the agent. For each run it adds a middleware for requests to the
 model and one for calls of tools. What memory shows is in the user's part of a request;
@@ -33,12 +33,12 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations.begin import begin_run
 from heedful.integrations.host import (
     MAX_CALL_ADVICE_CHARS,
     Advice,
     Host,
     HostRun,
-    begin_run,
 )
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Candidate, Usage
@@ -48,7 +48,7 @@ CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
 
 
-class Heedful(AgentMiddleware):
+class HeedfulAgentMiddleware(AgentMiddleware):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
     Put it first, so that it judges what other middleware returns. The id of a run is
@@ -65,7 +65,7 @@ class Heedful(AgentMiddleware):
     async def process(self, context: AgentContext, call_next: CallNext) -> None:
         """Run the agent until its answer passes or a rule stops the run."""
         run, advice = await self._begin(context)
-        attempts = _Attempts(run, context, call_next)
+        attempts = _AgentLoop(run, context, call_next)
         attempts.recalled = advice.text
         attempts.advise_calls(hold_back=self.hold_back)
         await attempts.begin()
@@ -115,7 +115,7 @@ class Heedful(AgentMiddleware):
         return run, advice
 
 
-class _Attempts:
+class _AgentLoop:
     """The attempts of one run: their messages, their usage, and the best response."""
 
     def __init__(
@@ -338,7 +338,7 @@ class _Attempts:
 class _Requests(ChatMiddleware):
     """Show the model what memory has, and count the requests of an attempt."""
 
-    def __init__(self, attempts: _Attempts) -> None:
+    def __init__(self, attempts: _AgentLoop) -> None:
         self.attempts = attempts
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
@@ -363,8 +363,12 @@ class _Calls(FunctionMiddleware):
         """Run a tool, unless its call is held back."""
         name = context.function.name
         call = str(context.metadata.get("call_id", ""))
-        given = context.arguments
-        arguments = given if isinstance(given, Mapping) else given.model_dump()
+        raw_arguments = context.arguments
+        arguments = (
+            raw_arguments
+            if isinstance(raw_arguments, Mapping)
+            else raw_arguments.model_dump()
+        )
         advice = await self.run.before(name, arguments, call)
 
         request = (name, json.dumps(arguments, sort_keys=True, default=repr))

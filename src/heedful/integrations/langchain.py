@@ -34,7 +34,8 @@ from pydantic_core import to_jsonable_python
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import run_now
-from heedful.integrations.host import Advice, Host, HostRun, begin_run
+from heedful.integrations.begin import begin_run
+from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
