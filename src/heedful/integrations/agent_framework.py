@@ -1,6 +1,7 @@
 """heedful for Microsoft Agent Framework: a middleware; an agent answers until right.
 
-    agent = Agent(client, middleware=[HeedfulAgentMiddleware(Host(checks=[…], memory_key="triage"))])
+    host = Host(checks=[…], memory_key="triage")
+    agent = Agent(client, middleware=[HeedfulAgentMiddleware(host)])
 
 It is one middleware of the agent. For each run it adds a middleware for requests to the
 model and one for calls of tools. What memory shows is in the user's part of a request;
