@@ -38,7 +38,7 @@ async def test_the_session_has_the_task_the_work_and_the_best_answer() -> None:
     session = AgentSession(session_id="one")
     driven = Driven()
     limit = policy("default, attempts.limit=3")
-    turns = [Call("ls"), Say("bad"), Say("worse"), Say("worst"), Say("P1")]
+    turns: list[Turn] = [Call("ls"), *map(Say, ("bad", "worse", "worst", "P1"))]
     agent = shell_agent(
         turns,
         driven,
@@ -141,7 +141,8 @@ async def test_a_call_that_failed_before_is_held_back_once(tmp_path: Path) -> No
     host = Host(memory=memory_in(tmp_path), strict=True)
     failing = {"npm run pads": RuntimeError(ERROR)}
     call = Call("npm run pads")
-    for turns in ([call, Say("no")], [call, call, Say("no")]):
+    scripts: list[list[Turn]] = [[call, Say("no")], [call, call, Say("no")]]
+    for turns in scripts:
         driven.prompts.clear()
         agent = shell_agent(
             turns,

@@ -146,8 +146,8 @@ class _AgentLoop:
     def advise_calls(self, *, hold_back: bool) -> None:
         """Add the middleware of this run for requests and for calls of tools."""
         present = self.context.client_kwargs.get("middleware") or ()
-        own = [_Calls(self.run, hold_back=hold_back), _Requests(self)]
-        self.context.client_kwargs["middleware"] = [*own, *present]
+        middleware = [_Calls(self.run, hold_back=hold_back), _Requests(self)]
+        self.context.client_kwargs["middleware"] = [*middleware, *present]
 
     async def begin(self) -> None:
         """Go on after the last answer of an earlier process, if it was rejected."""
