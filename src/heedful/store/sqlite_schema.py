@@ -35,19 +35,28 @@ _EXPRESSION_PATTERN = re.compile(
 )
 # A bracket in the plain SQL of a column or constraint, except in a key of columns.
 _CALL_PATTERN = re.compile(r"(?<!primarykey)(?<!unique)\(")
+# A comma between columns, and not one in the brackets of a type or a key.
+_COLUMN_END_PATTERN = re.compile(r",(?![^()]*\))")
 _GENERATED_PATTERN = re.compile(r"\bgenerated\b|\bas\s*\(", re.IGNORECASE)
 
 
 class _SchemaObject(NamedTuple):
-    """A table, index, view or trigger: its kind, its name and its plain SQL.
-
-    The parts of a table are its beginning, its columns and constraints in order of the
-    alphabet, and its end.
-    """
+    """A table, index, view or trigger: its kind, its name and its plain SQL."""
 
     kind: str
     name: str
-    parts: tuple[str, ...]
+    sql: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The beginning of a table, its columns and constraints, and its end.
+
+        Columns and constraints are in order of the alphabet: a column that a later
+        schema has added comes after the others.
+        """
+        body, _, end = self.sql.rpartition(")")
+        head, _, columns = body.partition("(")
+        return (head, *sorted(_COLUMN_END_PATTERN.split(columns)), end)
 
 
 def split_statements(name: str) -> list[str]:
@@ -124,8 +133,9 @@ def _is_other_version(entry: _SchemaObject, objects: Collection[_SchemaObject]) 
     raises StoreOlder.
     """
     for table in objects:
+        is_table = entry.kind == table.kind == "table"
         # The first part says that it is a table, and not a virtual one.
-        if entry.kind == table.kind == "table" and entry.parts[0] == table.parts[0]:
+        if is_table and entry.name == table.name and entry.parts[0] == table.parts[0]:
             new_parts = set(entry.parts) - set(table.parts)
             return not any(_CALL_PATTERN.search(part) for part in new_parts)
     return False
@@ -148,15 +158,10 @@ def _parse(sql: str) -> _SchemaObject | None:
     if match is None:
         return None
 
-    kind = match["kind"].lower()
-    name = match["name"].lower()
-    parts = [re.sub(r'[\s"]', "", code).lower().rstrip(";")]
-    if kind == "table":
-        # A column that a later schema has added comes after the others.
-        body, _, end = parts[0].rpartition(")")
-        head, _, columns = body.partition("(")
-        parts = [head, *sorted(re.split(r",(?![^()]*\))", columns)), end]
-    return _SchemaObject(kind=kind, name=name, parts=tuple(parts))
+    plain_sql = "".join(code.split()).replace('"', "").lower().rstrip(";")
+    return _SchemaObject(
+        kind=match["kind"].lower(), name=match["name"].lower(), sql=plain_sql
+    )
 
 
 @cache
