@@ -29,10 +29,12 @@ ROOT = f"{Path(heedful.__file__).parent}/"
 # At most so many modules; lowered as rooms get deeper. They were raised once, for
 # readers: the store's connection and threads, the checks of values, the guard around a
 # user's code, a loop's briefing and the records of a run have modules of their own. An
-# attempt over HTTP has one more: what is large is parsed beside the event loop.
+# attempt over HTTP has one more: what is large is parsed beside the event loop. A run
+# with memory has two more: a hook process, which starts for each event, needs the names
+# of scopes and the coins of withholding, and not the modules that they came from.
 CEILINGS = {
     "an attempt over HTTP": 25,
-    "run with memory and store": 32,
+    "run with memory and store": 34,
     "a recall": 12,
     "a stage": 24,
 }

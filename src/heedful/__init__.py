@@ -23,13 +23,13 @@ _NAMES = {
     "lessons.action": "Action ActionHistory KnownFailure",
     "lessons.briefing": "Briefing",
     "lessons.consolidate": "Proposal",
-    "lessons.lesson": (
-        "Example Exposure Filter Lesson Match Outcome Remembered Scope Signature"
-    ),
+    "lessons.holdout": "Exposure",
+    "lessons.lesson": ("Example Filter Lesson Match Outcome Signature"),
     "lessons.lesson_check": "LessonCheck",
     "lessons.links": "Cluster Clusters Link LinkedLesson Related RelatedLesson",
     "lessons.patterns": "Merge Seen Templates",
     "lessons.proof": "Comparison Effect Proof TrialProof",
+    "lessons.scope": "Remembered Scope",
     "lessons.signature": "signature",
     "lessons.stated_rule": "StatedRule",
     "lessons.trust": "Provenance QuarantinedLesson RevocationResult",

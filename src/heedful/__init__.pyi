@@ -10,11 +10,13 @@ from heedful.errors import HeedfulError, NotPassed
 from heedful.lessons.action import Action, ActionHistory, KnownFailure
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.consolidate import Proposal
-from heedful.lessons.lesson import Example, Exposure, Filter, Lesson, Match, Outcome, Remembered, Scope, Signature
+from heedful.lessons.holdout import Exposure
+from heedful.lessons.lesson import Example, Filter, Lesson, Match, Outcome, Signature
 from heedful.lessons.lesson_check import LessonCheck
 from heedful.lessons.links import Cluster, Clusters, Link, LinkedLesson, Related, RelatedLesson
 from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.lessons.proof import Comparison, Effect, Proof, TrialProof
+from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.stated_rule import StatedRule
 from heedful.lessons.trust import Provenance, QuarantinedLesson, RevocationResult

@@ -9,7 +9,6 @@ value, and what to do.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from heedful.redact import redact
@@ -72,6 +71,8 @@ class UnknownName(UsageError):
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
+        from difflib import get_close_matches  # every process imports this module
+
         matches = get_close_matches(str(name), known, n=1, cutoff=0.7)
         question = f" (did you mean {matches[0]!r}?)" if matches else ""
 

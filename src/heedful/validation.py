@@ -15,6 +15,8 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
 
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
+# The largest score or threshold: up to it, two floats can differ by a thousandth.
+MAX_SCORE = 1e12
 
 
 def require(condition: object, field: str, value: object, allowed: str) -> None:

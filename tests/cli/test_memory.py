@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from heedful.cli import progress, resources
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, HARMFUL_MEMORY
+from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Example, Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory

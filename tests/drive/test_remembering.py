@@ -12,7 +12,7 @@ import pytest
 import heedful
 from heedful.drive.drive import Run, run
 from heedful.errors import UserCodeError
-from heedful.lessons.briefing import (
+from heedful.lessons.holdout import (
     FIRST_LOOPS_WITHOUT_HOLDOUT,
     MAX_POOLED_LOOPS,
     is_pooled,

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.briefing import draw_exposures, plan_holdout
+from heedful.lessons.briefing import draw_exposures
+from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.lesson import Example, LoopExposures, Match
 
 LOOPS = 1_000

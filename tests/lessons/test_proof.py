@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.briefing import POOLED_COIN_SHARE, is_pooled, is_withheld
+from heedful.lessons.holdout import (
+    POOLED_COIN_SHARE,
+    is_pooled,
+    is_withheld,
+)
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.proof import (
     BET_LOG_WEIGHTS,

@@ -21,12 +21,12 @@ from heedful.drive.journal import key_of
 from heedful.drive.portal import self_correcting
 from heedful.drive.report import open_loop
 from heedful.lessons.briefing import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
     Briefing,
     Choice,
     Tell,
     choose_for_loop,
 )
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import (
     MIN_QUIET_LOOPS,
     REMINDER_INTERVAL_LOOPS,

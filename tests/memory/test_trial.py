@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import Conflict, InvalidInput, NotFound
-from heedful.lessons.briefing import is_source_withheld
+from heedful.lessons.holdout import is_source_withheld
 from heedful.memory.memory import Memory
 from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
 from heedful.store import exposures, open_store, trials

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, is_withheld
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding

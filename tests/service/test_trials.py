@@ -10,7 +10,7 @@ import pytest
 
 import heedful
 from heedful import errors
-from heedful.lessons.briefing import is_source_withheld
+from heedful.lessons.holdout import is_source_withheld
 from heedful.memory.trial import MAX_NAME_CHARS, MAX_OFFERED_CHARS
 from heedful.store.trials import MAX_LOOP_TEXTS
 from tests.engines import rows

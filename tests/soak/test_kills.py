@@ -16,7 +16,11 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.briefing import FIRST_LOOPS_WITHOUT_HOLDOUT, is_pooled, is_withheld
+from heedful.lessons.holdout import (
+    FIRST_LOOPS_WITHOUT_HOLDOUT,
+    is_pooled,
+    is_withheld,
+)
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.decide import Done
 from heedful.loop.ladder import Climb, Spending

@@ -12,7 +12,7 @@ import pytest
 
 import heedful
 from examples.demo.figures import paired_interval
-from heedful.lessons.briefing import plan_holdout
+from heedful.lessons.holdout import plan_holdout
 from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import LoopExposures, MemoryVerdict
 from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, interval, payoffs, stakes

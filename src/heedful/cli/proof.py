@@ -14,11 +14,8 @@ from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
-from heedful.lessons.briefing import (
-    FIRST_LOOPS_WITHOUT_HOLDOUT,
-    HARMFUL_MEMORY,
-    MAX_POOLED_LOOPS,
-)
+from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, MAX_POOLED_LOOPS
 from heedful.lessons.lesson import LoopExposures
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial

@@ -39,6 +39,7 @@ from heedful.loop.ways import RecordedClimb, compare_ways, parse_prices
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
 from heedful.store.records import StoredLoop
+from heedful.validation import MAX_SCORE
 
 MAX_RECORDED_LOOPS = 100_000  # that are read from a database
 UNKNOWN_OUTCOME_LEGEND = (
@@ -289,7 +290,7 @@ def _reach_document(result: Reach) -> dict[str, Any]:
 
 
 NOT_PASSED_FINDING = record.Finding("recorded", "not passed")
-Number = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
+Number = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

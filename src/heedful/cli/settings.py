@@ -31,10 +31,10 @@ from heedful.errors import InvalidInput, UsageError
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Scope, Trust
 from heedful.loop.ladder import MAX_RUNGS
-from heedful.loop.record import MAX_SCORE
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.workspace import find_repository, folder_db, read_table
+from heedful.validation import MAX_SCORE
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.

@@ -21,11 +21,11 @@ from heedful.compat.evaluations import (
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Lesson, Remembered, older_state
 from heedful.lessons.signature import signature
-from heedful.loop.record import MAX_SCORE
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import editions
 from heedful.validation import (
+    MAX_SCORE,
     as_float,
     as_integer,
     check_integer,

@@ -28,9 +28,15 @@ from heedful.lessons.trust import (
     find_quotations,
     initial_state,
 )
-from heedful.loop.record import MAX_SCORE, thousandths
+from heedful.loop.record import thousandths
 from heedful.redact import redact
-from heedful.validation import as_float, check_integer, check_number, check_sequence
+from heedful.validation import (
+    MAX_SCORE,
+    as_float,
+    check_integer,
+    check_number,
+    check_sequence,
+)
 
 # A quality, 0..1 or on any other scale, must rise by more than this to count as better.
 MIN_QUALITY_RISE = 0.1

@@ -16,7 +16,6 @@ from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
-    MAX_SCORE,
     NO_USAGE,
     Evaluation,
     Finding,
@@ -35,7 +34,13 @@ from heedful.models.contract import (
 )
 from heedful.redact import redact
 from heedful.sanitize import cut_middle
-from heedful.validation import check_integer, check_name, check_number, require
+from heedful.validation import (
+    MAX_SCORE,
+    check_integer,
+    check_name,
+    check_number,
+    require,
+)
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]

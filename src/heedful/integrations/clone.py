@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,8 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from heedful.errors import UsageError
-from heedful.lessons.lesson import Trust
-from heedful.lessons.waiting import FILE_SOURCE_PREFIX
+from heedful.lessons.scope import Trust
 from heedful.sanitize import visible
 from heedful.store.ownership import approvals
 from heedful.store.workspace import project_top, read_project_file
@@ -127,6 +125,9 @@ def foreign_instructions(folder: Path) -> dict[str, str]:
 
 def _instructions(root: Path) -> Iterator[CloneItem]:
     """Yield the files of instructions at known places."""
+    # A hook before a call reads no instructions.
+    from heedful.lessons.waiting import FILE_SOURCE_PREFIX
+
     names = list(INSTRUCTION_FILES)
     for name in INSTRUCTION_FOLDERS:
         with suppress(OSError):
@@ -170,6 +171,8 @@ def _table_of(name: str, text: str) -> dict[str, Any]:
     """Return the JSON or TOML of a file; {} if it is neither."""
     with suppress(ValueError, RecursionError):
         if name.endswith(".toml"):
+            import tomllib  # few projects have such a file
+
             return tomllib.loads(text)
         document = json.loads(text or "{}")
         if isinstance(document, dict):

@@ -29,8 +29,7 @@ from heedful.integrations.agents import (
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
 from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
-from heedful.lessons.lesson import Scope
-from heedful.lessons.waiting import explain_wait
+from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, sanitize
@@ -433,6 +432,7 @@ async def _waiting_note(memory: Memory) -> str:
     if not quarantined:
         return ""
 
+    from heedful.lessons.waiting import explain_wait
     from heedful.loop.rungs import week_of
     from heedful.store.quarantine import note_waiting
 
@@ -440,6 +440,7 @@ async def _waiting_note(memory: Memory) -> str:
     week = week_of(time.time())
     if not await memory.store.write(memory.scope, note_waiting, ids, week):
         return ""
+
     stated = await memory.stated_trust()
     reason = explain_wait((entry.source for entry in quarantined), stated)
     return (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
-from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
 from heedful.integrations.reminders import (
     list_failures,
     settle_reminders,
@@ -32,27 +31,20 @@ from heedful.integrations.user_rules import (
     rules_of_session,
     rules_text,
 )
-from heedful.lessons import ranking
 from heedful.lessons.action import MEND_HEADING, ActionHistory, action
-from heedful.lessons.briefing import HOLDOUT_REASON, explain_unshown
-from heedful.lessons.lesson import Outcome, Scope
-from heedful.lessons.patterns import Seen
-from heedful.lessons.stated_rule import StatedRule
-from heedful.loop.record import Candidate, Goal
+from heedful.lessons.holdout import HOLDOUT_REASON
+from heedful.lessons.scope import Scope
 from heedful.memory.files import aged_text
 from heedful.memory.memory import Memory, log_failure
-from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import (
     aging,
-    briefs,
     episodes,
     exposures,
     open_store,
     preconditions,
     reminders,
-    shared,
     user_rules,
 )
 from heedful.store.connection import Db, resumable
@@ -63,9 +55,14 @@ from heedful.validation import check_number
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.drive.report import ReportedLoop
+    from heedful.lessons.lesson import Outcome
     from heedful.lessons.lesson_check import Alarm, LessonCheck
+    from heedful.lessons.patterns import Seen
+    from heedful.lessons.stated_rule import StatedRule
     from heedful.loop.decide import Done, Policy, Verdict
+    from heedful.loop.record import Goal
     from heedful.memory.sessions import Learned
+    from heedful.models.contract import Message
 
 T = TypeVar("T")
 MAX_MOMENT_LESSONS = 3
@@ -142,7 +139,7 @@ class Host:
 
         Without a `task`, an earlier run that was judged keeps its task.
         """
-        return HostRun(host=self, id=id or f"run-{secrets.token_hex(8)}", task=task)
+        return HostRun(host=self, id=id or f"run-{os.urandom(8).hex()}", task=task)
 
     async def sweep(self) -> None:
         """End runs without an event for a day: they were killed or lost."""
@@ -214,6 +211,9 @@ class HostRun:
 
     async def _look_for_opening(self, memory: Memory) -> Advice:
         """Return the brief, and announce its lessons."""
+        from heedful.integrations.opening import MAX_OPENING_LINES, opening_text
+        from heedful.store import briefs, shared
+
         rules = await memory.store.read(memory.scope, shared.opening, MAX_OPENING_LINES)
         rules = await self._aged(rules)
         lines = await memory.store.read(memory.scope, briefs.read_brief, memory.trust)
@@ -447,6 +447,8 @@ class HostRun:
         self, output: Any, usage: Any, attempt: int | None
     ) -> Verdict | None:
         """Report an output that is new to the loop; return the last verdict."""
+        from heedful.loop.record import Candidate
+
         loop = self.loop or await self._open()
         data = _plain_data(output)
         attempts = loop.loop.attempts
@@ -592,6 +594,8 @@ class HostRun:
         if not opportunities:
             return
 
+        from heedful.lessons.lesson import Outcome
+
         events = await self.events()
         failures = list_failures(events)
         outcomes: list[Outcome] = []
@@ -698,6 +702,11 @@ class HostRun:
         memory = self.host.own_memory
         if memory is None or not self.room:
             return Advice(silence="there is no memory, or no room to show it")
+
+        import secrets
+
+        from heedful.lessons import ranking
+        from heedful.lessons.briefing import explain_unshown
 
         matches = await memory.recall(text, ranking.MAX_PROMPT_LESSONS)
         texts = {m.lesson_id: m.lesson or m.example.task for m in matches}

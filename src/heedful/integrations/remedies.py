@@ -22,9 +22,9 @@ from heedful.lessons.contracts import (
     Contract,
     find_contract,
 )
-from heedful.lessons.lesson import Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.preconditions import arguments_of, path_of
+from heedful.lessons.scope import Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.nearest import nearest_path

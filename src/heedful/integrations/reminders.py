@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import ActionHistory, command_of
-from heedful.lessons.patterns import Seen
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     SessionState,
@@ -18,6 +17,9 @@ from heedful.lessons.preconditions import (
 )
 from heedful.memory.memory import Memory
 from heedful.store import episodes, reminders
+
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.lessons.patterns import Seen
 
 Events = Sequence[Mapping[str, Any]]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import command_of
-from heedful.lessons.lesson import Scope
 from heedful.lessons.preconditions import arguments_of
+from heedful.lessons.scope import Scope
 from heedful.lessons.stated_rule import (
     BREACH_HEADING,
     MAX_SHOWN_RULES,

@@ -12,8 +12,13 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from heedful.lessons.lesson import State, Trust, digest_of, release_command
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.scope import (
+    State,
+    Trust,
+    digest_of,
+    release_command,
+)
 from heedful.lessons.stated_rule import StatedRule
 from heedful.redact import redact
 

@@ -10,22 +10,26 @@ why.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
+from heedful.lessons.holdout import (
+    HARMFUL_MEMORY_SHARE,
+    HOLDOUT_REASON,
+    Holdout,
+    is_pooled,
+    is_withheld,
+)
 from heedful.lessons.lesson import (
     ANY_LESSON,
-    DEFAULT_HOLDOUT_SHARE,
     DREAM_AUTHOR,
     EPISODE_LESSON_KINDS,
     Cause,
     Exposure,
     Filter,
-    LoopExposures,
     Match,
 )
 from heedful.lessons.lesson_check import LessonCheck
@@ -52,7 +56,6 @@ MAX_CHOICE_TEXT_CHARS = 200
 # or both.
 Tell = Literal["both", "rules", "examples"]
 PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
-HOLDOUT_REASON = "left out at random, to measure whether it helps"
 DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 SAME_RULE_REASON = "another rule says the same"
@@ -63,16 +66,6 @@ ANSWERS_REASON = (
     "no fix is known, and the accepted answers of its key show what is right"
 )
 PARTICULARS_REASON = "its findings have only particulars of their tasks"
-# The first loops of a scope see everything: their users try memory out, and so few
-# loops prove nothing. The coin depends on earlier loops only, so it stays fair.
-FIRST_LOOPS_WITHOUT_HOLDOUT = 20
-POOLED_COIN_SHARE = 0.25  # the share of loops in which one coin decides over all
-# In a young scope, memory as a whole is measured first: one coin decides in every loop,
-# until a proof has a verdict or so many loops have ended.
-MAX_POOLED_LOOPS = 200
-# Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
-# out when it stops hurting.
-HARMFUL_MEMORY_SHARE = 0.975
 Outcomes = Literal["told", "withheld", "missed", "closest"]
 MAX_HIDDEN_CHOICES = 5  # how many lessons that may not be recalled are named
 
@@ -721,80 +714,6 @@ def _distance(match: Match) -> tuple[float, bool]:
     likeness = Likeness.of(match)
     is_account = match.kind == "reflection"
     return likeness.needed / max(likeness.value, 1e-9), is_account
-
-
-@dataclass(frozen=True, slots=True)
-class Holdout:
-    """With which probability a loop's coin withholds a lesson: `share`.
-
-    With the probability `pooled_share`, the loop has one coin for all its lessons.
-    """
-
-    share: float
-    pooled_share: float = POOLED_COIN_SHARE
-
-
-def plan_holdout(share: float, past: LoopExposures) -> Holdout:
-    """Return how a new loop of a scope with this `past` withholds lessons.
-
-    `share` is what was asked for; 0 withholds nothing, also where memory hurts.
-    """
-    if share == 0 or past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
-        return Holdout(0.0)
-    if past.verdict == "hurts":
-        return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
-    if not past.verdict and past.ended < MAX_POOLED_LOOPS:
-        return Holdout(share, pooled_share=1.0)
-    return Holdout(share)
-
-
-def is_pooled(
-    seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
-) -> bool:
-    """Return True, with this probability, if one coin decides about all lessons."""
-    return _chance("together", seed, loop_id) < pooled_share
-
-
-def is_withheld(
-    seed: str | int,
-    loop_id: str,
-    lesson_id: str | int,
-    share: float = DEFAULT_HOLDOUT_SHARE,
-    *,
-    pooled_share: float = POOLED_COIN_SHARE,
-) -> bool:
-    """Return True, with probability `share`, if a loop's prompt leaves a lesson out.
-
-    The result depends on the arguments only, so a resumed loop gets the same result.
-    With a share of 0 nothing is withheld. A withheld lesson is not replaced.
-
-    In most loops each lesson has its own coin, which measures what the lesson adds to
-    the others. By this measure, three lessons that say the same would each seem
-    useless. So in a `pooled_share` of loops, a single coin decides about all lessons,
-    which measures memory as a whole.
-    """
-    is_together = is_pooled(seed, loop_id, pooled_share)
-    coin = "" if is_together else f"lesson {lesson_id}"
-    return _chance("withheld", seed, loop_id, coin) < share
-
-
-def is_source_withheld(
-    seed: str | int, loop_id: str, source: str, share: float
-) -> bool:
-    """Return True, with probability `share`, if a loop gets no texts of a source.
-
-    The result depends on the arguments only. Each source has a coin of its own.
-    """
-    return _chance("source", seed, loop_id, source) < share
-
-
-def _chance(*names: str | int) -> float:
-    """Return an evenly distributed number, 0..1, that depends only on the names.
-
-    It is a hash of the names, 48 bits of it as a fraction.
-    """
-    digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
-    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def draw_exposures(

@@ -9,7 +9,6 @@ argument, its value and the allowed values.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,10 +16,28 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict
+from heedful.lessons.scope import (
+    DEFAULT_HOLDOUT_SHARE,
+    PROMPT_BUDGET_TOKENS,
+    TRUST_ORDER,
+    Figures,
+    Remembered,
+    Scope,
+    State,
+    Trust,
+    check_holdout,
+    check_trust,
+    digest_of,
+    lesson_name,
+    release_command,
+    short_digest,
+    source_of,
+)
 from heedful.lessons.words import difference
-from heedful.loop.record import MAX_SCORE, thousandths
 from heedful.redact import redact
 from heedful.validation import (
+    MAX_SCORE,
     check_number,
     check_sequence,
     check_share,
@@ -28,47 +45,42 @@ from heedful.validation import (
     require,
 )
 
-Trust = Literal["operator", "measured", "model", "tool", "external"]
-State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
+# Names that quick modules declare, and that every record of memory is found with.
+__all__ = [
+    "DEFAULT_HOLDOUT_SHARE",
+    "PROMPT_BUDGET_TOKENS",
+    "TRUST_ORDER",
+    "Exposure",
+    "Figures",
+    "LoopExposures",
+    "MemoryVerdict",
+    "Remembered",
+    "Scope",
+    "State",
+    "Trust",
+    "check_holdout",
+    "check_trust",
+    "digest_of",
+    "lesson_name",
+    "release_command",
+    "short_digest",
+    "source_of",
+]
 # Over HTTP, in exported files and in `heedful.compat`, a lesson that is not verified is
 # a `candidate`: callers rely on the word of the first version.
 OlderState = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-Figures = Literal["", "content", "particulars"]
 # A figure that no mask has replaced.
 _FIGURE_PATTERN = re.compile(r"(?<![\w.])\d")
-# From most to least trusted. "operator": a person answers for the text; "measured": an
-# outcome of a loop in this scope; "external": a document, an end user or an import.
-TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 LESSON_KINDS = ("check", "error", "example", "reflection", "strategy")
 EPISODE_LESSON_KINDS = ("reflection", "strategy")  # the kinds of lessons from episodes
 # Characters stored of each text of an example: a longer text does not fit into a
 # prompt.
-# The name of a session in a source has at most this many characters with its prefix.
-MAX_SESSION_SOURCE_CHARS = 200
 MAX_EXAMPLE_TEXT_CHARS = 4_000
 
 
 def clip(text: str) -> str:
     """Redact a text's secrets, then cut it to `MAX_EXAMPLE_TEXT_CHARS` characters."""
     return redact(text)[:MAX_EXAMPLE_TEXT_CHARS]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A tenant and one of its projects; memory and loops belong to one scope."""
-
-    tenant: str = "default"
-    project: str = "default"
-
-    def __post_init__(self) -> None:
-        for name in ("tenant", "project"):
-            value = getattr(self, name)
-            if not value or len(value) > 200 or not value.isprintable():
-                raise InvalidInput(name, value, "1 to 200 printable characters")
-            if value != redact(value):
-                raise InvalidInput(
-                    name, value, "without a secret, because it is not redacted"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +108,6 @@ class Signature:
         if _FIGURE_PATTERN.search(self.pattern):
             return "content"
         return "particulars" if "<N>" in self.pattern else ""
-
-
-def short_digest(text: str) -> str:
-    """Return the first 16 hex digits of the SHA-256 of a text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def source_of(session: str) -> str:
-    """Return the name of a session as the source of what derives from it."""
-    return f"episode:{session}"[:MAX_SESSION_SOURCE_CHARS]
-
-
-def digest_of(error_type: str, pattern: str) -> str:
-    """Return the digest of an error type and a pattern; it identifies a lesson."""
-    return short_digest(f"{error_type}\0{pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +139,9 @@ class Example:
     @property
     def deltas(self) -> dict[str, float]:
         """The gain in each score that both outputs have, rounded to thousandths."""
+        # Only what measures a lesson needs the records of loops.
+        from heedful.loop.record import thousandths
+
         gains = {}
         for name in sorted(self.before.keys() & self.after.keys()):
             gain = thousandths(self.after[name]) - thousandths(self.before[name])
@@ -263,33 +263,6 @@ class Lesson:
     memory_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """The result of storing a lesson: its id, whether it is new, and its sightings.
-
-    `seen` counts the sightings of this pattern only; `Memory.seen` counts those of its
-    whole group. `state` and `trust` are those of the stored text. If the text waits in
-    quarantine, `entry` is its id there, and `release` the command that releases it.
-    `figures` says whether another figure would make it another lesson ("content") or
-    not ("particulars"). If memory is full and all stored lessons are pinned or worth
-    more than the new one, `id` and `seen` are 0.
-    """
-
-    id: int
-    created: bool
-    _: KW_ONLY
-    seen: int
-    state: State = "unverified"
-    trust: Trust = "operator"
-    entry: int = 0
-    figures: Figures = ""
-
-    @property
-    def release(self) -> str:
-        """The command that releases the text from quarantine; "" if it is not there."""
-        return release_command([self.entry])
-
-
 def older_state(state: State) -> OlderState:
     """Return the state of a lesson in the words of the first version."""
     return "candidate" if state == "unverified" else state
@@ -298,12 +271,6 @@ def older_state(state: State) -> OlderState:
 def state_from_older(state: OlderState) -> State:
     """Return the state of a lesson that is named in the words of the first version."""
     return "unverified" if state == "candidate" else state
-
-
-def release_command(entries: Sequence[int]) -> str:
-    """Return the command that releases quarantined entries; "" without an id."""
-    ids = " ".join(map(str, filter(None, entries)))
-    return f"heedful quarantine release {ids} --by NAME" if ids else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,33 +397,6 @@ class Matches(list[Match]):
 
 
 DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source
-DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
-
-
-def check_holdout(holdout: object) -> None:
-    """Raise InvalidInput unless `holdout` is a share of at least 0 and below 1."""
-    is_share = isinstance(holdout, int | float) and 0 <= holdout < 1
-    require(is_share, "holdout", holdout, "a share of at least 0 and below 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Exposure:
-    """A lesson that recall chose for the prompt of a loop: shown or withheld.
-
-    `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
-    `share` is the probability that it is withheld, 0 if withholding was off. `together`
-    is true if one coin decided about all lessons of the loop. `examples` are the ids of
-    its examples in the prompt.
-    """
-
-    lesson: str
-    loop: str
-    _: KW_ONLY
-    shown: bool
-    signature: str = ""
-    share: float = DEFAULT_HOLDOUT_SHARE
-    together: bool = False
-    examples: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,29 +424,6 @@ class Outcome:
     cost: float = 0.0
 
 
-MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopExposures:
-    """The exposures of one loop that the store has recorded.
-
-    `ended` counts the loops of the scope with exposures and an outcome. `number` is the
-    position of this loop among them, 0 if it has no outcome. `verdict` is what the last
-    proof concluded on memory as a whole, "" if it could not conclude. `memory_key` is
-    the key of the loop, `model` makes its attempts, and `waiting` counts what waits in
-    quarantine, at most 100; only `brief` reads these three.
-    """
-
-    exposures: tuple[Exposure, ...] = ()
-    ended: int = 0
-    number: int = 0
-    verdict: MemoryVerdict = ""
-    memory_key: str = ""
-    model: str = ""
-    waiting: int = 0
-
-
 MAX_SOURCE_NAME_CHARS = 500
 _EXAMPLE_TEXT_FIELDS = (
     "task",
@@ -517,11 +434,6 @@ _EXAMPLE_TEXT_FIELDS = (
     "context",
     "model",
 )
-
-
-def check_trust(trust: object) -> None:
-    """Raise InvalidInput unless `trust` is a level of trust."""
-    require(trust in TRUST_ORDER, "trust", trust, f"one of {', '.join(TRUST_ORDER)}")
 
 
 def check_source(source: str) -> str:

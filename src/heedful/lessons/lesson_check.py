@@ -13,10 +13,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from heedful.lessons.lesson import State, Trust
-from heedful.loop.record import Candidate, Evaluation, Finding
+from heedful.lessons.scope import State, Trust
+
+if TYPE_CHECKING:  # a hook process imports them only if a check finds something
+    from heedful.loop.record import Evaluation, Finding
 
 CheckKind = Literal["object", "form", "bound", "word", "call"]
 CheckState = Literal["proposed", "accepted", "rejected", "retired"]
@@ -234,6 +236,9 @@ class LessonCheck:
         """
         if not text.strip() or fits(self.kind, self.rule, text):
             return []
+
+        from heedful.loop.record import Finding
+
         return [
             Finding(self.name, self.about, fix=self.text, key=f"{self.name}: broken")
         ]
@@ -275,6 +280,8 @@ def add_findings(
     accepts the candidate, or the host does, it has the last word: the finding is a
     warning, and counts as a false alarm.
     """
+    from heedful.loop.record import Candidate, Evaluation
+
     text = Candidate.of(candidate).text or ""
     findings: list[Finding] = []
     for check in checks:

@@ -17,7 +17,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, groupby, islice
 from typing import Any
 
-from heedful.lessons.lesson import Signature, release_command
+from heedful.lessons.lesson import Signature
+from heedful.lessons.scope import release_command
 
 PATTERN_HOLE = "<*>"
 # A place with at least `MIN_PARTICULAR_VALUES` values holds a particular. A pattern

@@ -19,7 +19,7 @@ from heedful.lessons.action import (
     QUOTED_TEXT_PATTERN,
     command_of,
 )
-from heedful.lessons.lesson import digest_of
+from heedful.lessons.scope import digest_of
 from heedful.lessons.shell import read_command
 from heedful.redact import redact
 

@@ -16,7 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
-from heedful.lessons.lesson import ANY_LESSON, EPISODE_LESSON_KINDS, Filter, Match
+from heedful.lessons.lesson import (
+    ANY_LESSON,
+    EPISODE_LESSON_KINDS,
+    PROMPT_BUDGET_TOKENS,
+    Filter,
+    Match,
+)
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
 from heedful.models.contract import Message, tokens
@@ -27,7 +33,6 @@ MAX_PROMPT_LESSONS = 3
 MAX_UNVERIFIED_LESSONS = 1
 # The most rules by cause in a prompt, besides the lessons for similar tasks.
 MAX_PROMPT_RULES = 2
-PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 # An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share
 # of the query's words, rare words weighing more. Of 86 questions with a lesson and 28
 # without, 0.42 or 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83

@@ -14,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import sqrt
+from typing import TYPE_CHECKING
 
 from heedful.lessons.preconditions import STATE_TEMPLATES, Precondition, find_blamed
-from heedful.lessons.substitution import Replacement
+
+if TYPE_CHECKING:  # a hook process before a call replays nothing
+    from heedful.lessons.substitution import Replacement
 
 # A form has at most so many of each count: more say nothing more.
 MAX_FORM_FAILURES = 3

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.lessons.lesson import State, Trust, release_command, short_digest
+from heedful.lessons.scope import (
+    State,
+    Trust,
+    release_command,
+    short_digest,
+)
 
 # How far a rule reaches: this session, the project, or all projects of the user.
 RuleReach = Literal["session", "project", "all"]

@@ -27,7 +27,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.sanitize import clean
-from heedful.validation import require
+from heedful.validation import MAX_SCORE, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +314,12 @@ def check_override(
     _require(isinstance(override.why, str), "why", override.why, "be text")
 
     decisions = override.decisions
-    is_count = type(decisions) is int and 1 <= decisions <= record.MAX_SCORE
+    is_count = type(decisions) is int and 1 <= decisions <= MAX_SCORE
     _require(is_count, "decisions", decisions, "be an integer of at least 1")
 
     until = override.until
     is_time = until is None or (
-        isinstance(until, int | float) and at < until <= record.MAX_SCORE
+        isinstance(until, int | float) and at < until <= MAX_SCORE
     )
     demand = "lie in the future, in seconds since 1970, or be None"
     _require(is_time, "until", until, demand)

@@ -19,6 +19,7 @@ from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
 from heedful.loop.record import NO_USAGE, Attempt, Goal, Loop, Usage, thousandths
 from heedful.loop.stop import StopRule, rule_name
+from heedful.validation import MAX_SCORE
 
 R = TypeVar("R")
 MAX_HISTORY_ATTEMPTS = 100
@@ -306,7 +307,7 @@ def _missing_score(goal: Goal, by: int) -> float:
     """Return a score that misses the goal by `by` thousandths."""
     distance = -by if goal.direction == "at_least" else by
     score = (thousandths(goal.threshold) + distance) / 1000
-    return max(-record.MAX_SCORE, min(record.MAX_SCORE, score))
+    return max(-MAX_SCORE, min(MAX_SCORE, score))
 
 
 def _view_of(

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from heedful.errors import InvalidInput
 from heedful.loop.ladder import Climb, Ladder, Overhead, RungAttempt
 from heedful.sanitize import clean, sanitize
-from heedful.validation import as_float, check_number, check_share, require
+from heedful.validation import (
+    MAX_SCORE,
+    as_float,
+    check_number,
+    check_share,
+    require,
+)
 
 if TYPE_CHECKING:
     lazy = cached_property
@@ -36,8 +42,6 @@ else:
             return value
 
 
-# The largest score or threshold: up to it, two floats can differ by a thousandth.
-MAX_SCORE = 1e12
 MAX_FEEDBACK_CHARS = 1_500
 MAX_FEEDBACK_TEXT_CHARS = 400  # of one text in a feedback
 # A line is not cut below this length, so that it keeps the name of its check.

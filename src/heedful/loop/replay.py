@@ -8,9 +8,9 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
-from heedful.loop.record import MAX_SCORE, NO_USAGE, Loop, Usage
+from heedful.loop.record import NO_USAGE, Loop, Usage
 from heedful.loop.stop import Budget, MaxAttempts
-from heedful.validation import check_number
+from heedful.validation import MAX_SCORE, check_number
 
 # A replay of this policy repeats each loop as it was recorded.
 RECORDED_POLICY = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")

@@ -20,7 +20,7 @@ from heedful.errors import InvalidInput
 from heedful.loop import record
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.sanitize import clean
-from heedful.validation import check_integer, check_number, require
+from heedful.validation import MAX_SCORE, check_integer, check_number, require
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the
@@ -113,7 +113,7 @@ class Budget:
             allowed = "one or more of tokens, cost, seconds, calls"
             raise InvalidInput("budget", "empty", allowed)
         for unit, limit in limits.items():
-            check_number(f"budget {unit}", limit, low=1e-9, high=record.MAX_SCORE)
+            check_number(f"budget {unit}", limit, low=1e-9, high=MAX_SCORE)
 
     def _limits(self) -> dict[str, float]:
         """Return the limits that are set, by their unit."""

@@ -15,8 +15,8 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.loop.climb import ClimbRecord, plan_ladder
 from heedful.loop.ladder import Climb, Ladder, RungAttempt
-from heedful.loop.record import MAX_SCORE, Loop
-from heedful.validation import check_number
+from heedful.loop.record import Loop
+from heedful.validation import MAX_SCORE, check_number
 
 Tries = tuple[int | None, ...]
 

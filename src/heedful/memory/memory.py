@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,65 +23,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
 from heedful.errors import InvalidInput
-from heedful.lessons import ranking
 from heedful.lessons.action import ActionHistory
-from heedful.lessons.briefing import (
-    Briefing,
-    Tell,
-    choose_for_loop,
-    draw_exposures,
-    explain_silence,
-    find_state_obstacle,
-    plan_holdout,
-)
-from heedful.lessons.learn import is_proof_due
-from heedful.lessons.lesson import (
-    ANY_LESSON,
+from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
-    MAX_EXAMPLE_TEXT_CHARS,
-    Example,
-    Filter,
-    Lesson,
-    Match,
-    Matches,
+    PROMPT_BUDGET_TOKENS,
     Remembered,
     Scope,
-    Signature,
     Trust,
     check_holdout,
-    check_memory,
-    check_source,
 )
-from heedful.lessons.patterns import Seen
-from heedful.lessons.signature import signature
-from heedful.lessons.trust import check_statement
-from heedful.loop.record import MAX_SCORE
-from heedful.memory.quarantine import Quarantine
-from heedful.memory.transfer import (
-    Exported,
-    File,
-    Imported,
-    read_export,
-    write_export,
-)
-from heedful.memory.vectors import (
-    EMBEDDING_BATCH_TEXTS,
-    Progress,
-    Spaces,
-    embed,
-    space_of,
-)
-from heedful.models import installed_embedder
-from heedful.models.contract import Embedder, Message
 from heedful.redact import mask_personal, redact
 from heedful.store import exposures as exposure_store
-from heedful.store import lessons as lesson_store
-from heedful.store import open_store, search
-from heedful.store import patterns as pattern_store
+from heedful.store import open_store
 from heedful.store import preconditions as precondition_store
-from heedful.store import quarantine as quarantine_store
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_SCORE,
     check_actor,
     check_integer,
     check_number,
@@ -93,11 +49,25 @@ from heedful.validation import (
 )
 
 if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each event
+    from heedful.lessons.briefing import Briefing, Tell
+    from heedful.lessons.lesson import (
+        Example,
+        Filter,
+        Lesson,
+        Match,
+        Matches,
+        Signature,
+    )
     from heedful.lessons.links import Clusters, Related
+    from heedful.lessons.patterns import Seen
     from heedful.lessons.proof import Proof
     from heedful.memory.hardening import LessonChecks
     from heedful.memory.practice import Practice
+    from heedful.memory.quarantine import Quarantine
+    from heedful.memory.transfer import Exported, File, Imported
     from heedful.memory.user_rules import UserRules
+    from heedful.memory.vectors import Progress, Spaces
+    from heedful.models.contract import Embedder, Message
 
 _log = logging.getLogger("heedful")
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
@@ -143,14 +113,21 @@ class Memory:
         quota: int = 1_000,
         trust: Mapping[str, Trust] | None = None,
     ) -> None:
-        for source, level in (trust or {}).items():
-            check_statement(source, level)
+        if trust:
+            from heedful.lessons.trust import check_statement
+
+            for source, level in trust.items():
+                check_statement(source, level)
+
         check_holdout(holdout)
         if max_entries is not None:
             check_integer("max_entries", max_entries, least=1, alternative=", or None")
         check_integer("quota", quota)
-        if isinstance(embedder, type) or not isinstance(embedder, Embedder | None):
-            raise InvalidInput("embedder", embedder, EMBEDDER_FORMS)
+        if embedder is not None:
+            from heedful.models.contract import Embedder
+
+            if isinstance(embedder, type) or not isinstance(embedder, Embedder):
+                raise InvalidInput("embedder", embedder, EMBEDDER_FORMS)
 
         self.store: Store = store if isinstance(store, Store) else open_store(store)
         self.scope: Scope = scope or Scope()
@@ -172,7 +149,11 @@ class Memory:
         """
         if isinstance(memory, Memory):
             return memory
-        embedder = installed_embedder() if isinstance(memory, str) else None
+        embedder = None
+        if isinstance(memory, str):
+            from heedful.models import installed_embedder
+
+            embedder = installed_embedder()
         return cls(memory, scope, embedder)
 
     async def remember(
@@ -201,6 +182,14 @@ class Memory:
         an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it
         never fails silently.
         """
+        from heedful.lessons.lesson import (
+            MAX_EXAMPLE_TEXT_CHARS,
+            Lesson,
+            check_memory,
+            check_source,
+        )
+        from heedful.lessons.signature import signature
+
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         check_memory(
             text,
@@ -251,6 +240,8 @@ class Memory:
     @property
     def quarantine(self) -> Quarantine:
         """The lessons in quarantine, which a person releases or rejects."""
+        from heedful.memory.quarantine import Quarantine
+
         return Quarantine(self.store, self.scope)
 
     @property
@@ -269,6 +260,8 @@ class Memory:
 
     async def stated_trust(self) -> Mapping[str, Trust]:
         """Return the trust of sources: as `set_trust` states it, or else `trust`."""
+        from heedful.store import quarantine as quarantine_store
+
         stated = await self.store.read(self.scope, quarantine_store.statements)
         return {**self.trust, **stated}
 
@@ -289,6 +282,9 @@ class Memory:
         source. Returns the ids of the released lessons. Text from the network is always
         quarantined. Raises InvalidInput.
         """
+        from heedful.lessons.trust import check_statement
+        from heedful.store import quarantine as quarantine_store
+
         level = "tool" if trust is None else trust
         check_statement(source, level)
         check_actor(by, why)
@@ -312,6 +308,8 @@ class Memory:
         its error lines are looked up, and an error is found under its type, its tool or
         neither. All reads use an index. Raises InvalidInput, StoreError.
         """
+        from heedful.store import patterns as pattern_store
+
         check_texts(error_type=error_type, text=text)
         if not text:
             text = error_type
@@ -347,6 +345,8 @@ class Memory:
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
         """Return the merged and the separated patterns as data, with the reasons."""
+        from heedful.store import patterns as pattern_store
+
         return await self.store.read(
             self.scope, pattern_store.list_patterns, error_type
         )
@@ -359,6 +359,8 @@ class Memory:
         The decision is recorded. Raises NotFound for a digest without a lesson,
         InvalidInput without a digest or an actor.
         """
+        from heedful.store import patterns as pattern_store
+
         require(digests, "digests", digests, "signatures of lessons, at least one")
         check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(
@@ -396,6 +398,10 @@ class Memory:
         `importance` (0..1), stored `since` this time (seconds since 1970). Raises
         InvalidInput, StoreError.
         """
+        from heedful.lessons import ranking
+        from heedful.lessons.briefing import explain_silence
+        from heedful.lessons.lesson import ANY_LESSON, Filter, Matches
+
         check_integer("limit", limit)
         check_texts(task=task)
         only = Filter(
@@ -446,6 +452,10 @@ class Memory:
         `importance` use what the author of a lesson claims, if the author claims any.
         Raises InvalidInput, StoreError.
         """
+        from heedful.lessons import ranking
+        from heedful.lessons.briefing import explain_silence, find_state_obstacle
+        from heedful.lessons.lesson import ANY_LESSON, Filter, Matches
+
         check_integer("limit", limit)
         check_texts(text=text)
         only = Filter(
@@ -484,7 +494,7 @@ class Memory:
         return Matches(silence=silence)
 
     def render(
-        self, found: Sequence[Match], budget: int = ranking.PROMPT_BUDGET_TOKENS
+        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
     ) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples.
 
@@ -492,17 +502,23 @@ class Memory:
         heedful estimates them; an example that does not fit is left out. The `source`
         of each turn names its origin.
         """
+        from heedful.lessons import ranking
+
         chosen = ranking.choose(found, budget=budget, now=time.time())
         return ranking.as_messages(chosen)
 
     def render_text(
-        self, found: Sequence[Match], budget: int = ranking.PROMPT_BUDGET_TOKENS
+        self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
     ) -> str:
         """Return examples and lessons as one text; "" if nothing is near.
 
         The text is between random delimiters. The budget includes headings and
         delimiters.
         """
+        import secrets
+
+        from heedful.lessons import ranking
+
         seed = secrets.randbits(64)
         chosen = ranking.choose(
             found, budget=budget, now=time.time(), advice=True, seed=seed
@@ -538,6 +554,14 @@ class Memory:
         by default that of the stored loop, is not shown. The checks of lessons judge
         the loop, whatever it is shown.
         """
+        from heedful.lessons.briefing import (
+            Briefing,
+            choose_for_loop,
+            draw_exposures,
+        )
+        from heedful.lessons.holdout import plan_holdout
+        from heedful.store import search
+
         space, vector = await self._embed(task)
         find = partial(
             search.search,
@@ -619,6 +643,8 @@ class Memory:
         do this only if enough loops have ended since the last time. Returns the names
         (`kind/signature`) of the retired lessons.
         """
+        from heedful.lessons.learn import is_proof_due
+
         if outcomes is not None and not is_proof_due(outcomes):
             return ()
 
@@ -662,6 +688,8 @@ class Memory:
 
         Failures of agents that nothing put right come last.
         """
+        from heedful.store import lessons as lesson_store
+
         check_integer("limit", limit, least=0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
@@ -745,6 +773,8 @@ class Memory:
         `pinned=False` ends the protection. The decision is recorded. Raises NotFound,
         InvalidInput without an actor.
         """
+        from heedful.store import lessons as lesson_store
+
         check_integer("id", id, least=0)
         await self.store.write(
             self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
@@ -758,6 +788,9 @@ class Memory:
         words. Returns their id there, or else 0. The edit is recorded. Raises NotFound,
         InvalidInput (also for a superseded lesson, and for the same words).
         """
+        from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
+        from heedful.store import lessons as lesson_store
+
         check_integer("id", id, least=0)
         check_texts(text=text)
         space, vector = await self._embed(text[:MAX_EXAMPLE_TEXT_CHARS])
@@ -787,6 +820,8 @@ class Memory:
         with `dry_run`, return what would be removed. The removal is one recorded
         transaction. Raises InvalidInput.
         """
+        from heedful.store import lessons as lesson_store
+
         check_actor(by, "")
         if unused_for is None and keep is None:
             raise InvalidInput("prune", None, "called with unused_for, keep, or both")
@@ -809,6 +844,9 @@ class Memory:
 
     async def spaces(self) -> Spaces:
         """Count the texts with and without a vector of the embedder in use."""
+        from heedful.memory.vectors import Spaces, space_of
+        from heedful.store import search
+
         counts = await self.store.read(self.scope, search.spaces)
         return Spaces.of(counts, space_of(self.embedder))
 
@@ -825,6 +863,9 @@ class Memory:
         Stop it at any time; the next call continues. Raises InvalidInput without an
         embedder, ModelError, StoreError.
         """
+        from heedful.memory.vectors import EMBEDDING_BATCH_TEXTS, embed, space_of
+        from heedful.store import search
+
         if self.embedder is None:
             raise InvalidInput(
                 "embedder", None, "an embedder, which computes the vectors"
@@ -861,10 +902,14 @@ class Memory:
 
     async def clear(self) -> int:
         """Delete everything learnt in this scope; return how many lessons it had."""
+        from heedful.store import lessons as lesson_store
+
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
         """Return the number of lessons in this scope."""
+        from heedful.store import lessons as lesson_store
+
         return await self.store.read(self.scope, lesson_store.count)
 
     async def export(self, file: File) -> Exported:
@@ -875,6 +920,8 @@ class Memory:
         `heedful db copy` moves them, and with them the proof. Raises InvalidInput if
         the path exists; StoreError.
         """
+        from heedful.memory.transfer import write_export
+
         return await write_export(self.store, self.scope, file)
 
     async def import_(
@@ -894,6 +941,8 @@ class Memory:
         nothing is written, and only the lessons are counted. Raises LineError,
         InvalidInput, StoreError.
         """
+        from heedful.memory.transfer import read_export
+
         if trust not in ("external", "operator"):
             raise InvalidInput(
                 "trust", trust, "external, or operator if you vouch for the file"
@@ -924,6 +973,8 @@ class Memory:
 
         `place` is the space and the vector of the text.
         """
+        from heedful.store import search
+
         space, vector = place
         return await self.store.read(
             self.scope,
@@ -946,6 +997,8 @@ class Memory:
 
         `place` is the space and the vector of the text.
         """
+        from heedful.store import search
+
         space, vector = place
         return await self.store.read(
             self.scope, search.hidden, text, space=space, vector=vector
@@ -955,6 +1008,9 @@ class Memory:
         """Return the space and the vector of a text; ("", None) without an embedder."""
         if self.embedder is None or not text.strip():
             return "", None
+
+        from heedful.memory.vectors import embed, space_of
+
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
 
@@ -963,6 +1019,7 @@ def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
+    from heedful.lessons.signature import signature
     from heedful.traces.error_lines import error_lines, output
 
     pattern = signature(error_type, redact(text[:MAX_SIGNED_CHARS]))

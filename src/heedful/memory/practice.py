@@ -26,14 +26,20 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.loop.ladder import Allowance
-from heedful.loop.record import MAX_SCORE, Usage
+from heedful.loop.record import Usage
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.store import ladders, loops, practices
 from heedful.store.connection import Db
 from heedful.store.practices import PracticeClaim, PracticeTask
 from heedful.store.store import Store
-from heedful.validation import check_integer, check_name, check_number, require
+from heedful.validation import (
+    MAX_SCORE,
+    check_integer,
+    check_name,
+    check_number,
+    require,
+)
 
 # The tasks of one function that a practice looks at.
 MAX_PRACTICE_TASKS = 1_000

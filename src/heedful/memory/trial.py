@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.briefing import is_source_withheld
+from heedful.lessons.holdout import is_source_withheld
 from heedful.lessons.lesson import (
     DEFAULT_HOLDOUT_SHARE,
     Scope,

@@ -41,6 +41,7 @@ from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import stages_of
 from heedful.store.store import Store
 from heedful.validation import (
+    MAX_SCORE,
     check_integer,
     check_number,
     check_options,
@@ -131,7 +132,7 @@ class Guardrails:
         for name, least in MIN_SETTING_COUNTS.items():
             check_integer(name, getattr(self, name), least)
         for name, value in self.thresholds.items():
-            check_number(name, value, low=0, high=record.MAX_SCORE)
+            check_number(name, value, low=0, high=MAX_SCORE)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:

@@ -38,6 +38,7 @@ from heedful.store.keys import Key
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.trials import MAX_LOOP_TEXTS
 from heedful.traces.episode import Ended
+from heedful.validation import MAX_SCORE
 
 MAX_JSON_DEPTH = 101  # levels of a body; redaction recurses once for each level
 TOO_DEEP = f"it is nested more than {MAX_JSON_DEPTH} levels deep"
@@ -191,9 +192,9 @@ class NewLoop(Body):
     rungs: Annotated[tuple[ModelName, ...], Field(max_length=MAX_RUNGS)] = ()
 
 
-_Count = Annotated[int, Field(ge=0, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR]
-_Score = Annotated[float, Field(ge=-record.MAX_SCORE, le=record.MAX_SCORE)]
-_Amount = Annotated[float, Field(ge=0, le=record.MAX_SCORE)]
+_Count = Annotated[int, Field(ge=0, le=int(MAX_SCORE)), _COUNT_VALIDATOR]
+_Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
+_Amount = Annotated[float, Field(ge=0, le=MAX_SCORE)]
 _Usage = Annotated[
     record.Usage,
     Shape(
@@ -272,9 +273,7 @@ class NewOverride(Body):
 
     rule: Name
     why: Short
-    decisions: Annotated[
-        int, Field(ge=1, le=int(record.MAX_SCORE)), _COUNT_VALIDATOR
-    ] = 1
+    decisions: Annotated[int, Field(ge=1, le=int(MAX_SCORE)), _COUNT_VALIDATOR] = 1
     until: float | None = None
 
 
@@ -609,7 +608,7 @@ class NewOutcome(Body):
     memory_key: MemoryKey = ""
     model: ModelName = ""
     climbed: bool | None = None
-    cost: Annotated[float, Field(ge=0, le=record.MAX_SCORE)] = 0.0
+    cost: Annotated[float, Field(ge=0, le=MAX_SCORE)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

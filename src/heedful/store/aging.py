@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from heedful.lessons.action import MEND_HEADING
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, key_of
 
 REMEDY_META = "remedy"

@@ -17,8 +17,8 @@ from typing import Any
 
 from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.contracts import contract_of
-from heedful.lessons.lesson import Scope, Trust
 from heedful.lessons.preconditions import Precondition, describe
+from heedful.lessons.scope import Scope, Trust
 from heedful.sanitize import clean
 from heedful.store import aging, substitutions
 from heedful.store.connection import Db, Row

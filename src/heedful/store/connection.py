@@ -37,7 +37,7 @@ from typing import (
 )
 
 from heedful.errors import HeedfulError
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.redact import redact, redact_data
 from heedful.store.statements import Dialect, statements
 

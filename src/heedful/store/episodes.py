@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import Conflict
 from heedful.lessons.action import MEND_HEADING, Action, action
-from heedful.lessons.lesson import Lesson, Remembered, Scope, Trust, source_of
-from heedful.lessons.signature import signature
-from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
-from heedful.store import lessons, preconditions, user_rules
+from heedful.lessons.scope import (
+    Remembered,
+    Scope,
+    Trust,
+    source_of,
+)
+from heedful.store import preconditions, user_rules
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -35,6 +38,7 @@ from heedful.store.connection import (
 from heedful.traces.episode import Event, Limits, clean_event
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson import Lesson
     from heedful.lessons.reliability import Step
     from heedful.store.records import EpisodeState, StoredEpisode
     from heedful.traces.spans import Piece
@@ -205,6 +209,8 @@ def record_lessons(
     `quota` are limits as in `exposures.remember`. Raises Conflict if the episode has
     its lessons already, InvalidInput, QuotaExceeded.
     """
+    from heedful.store import lessons  # a hook keeps events and stores no lessons
+
     now = time.time()
     if not _settle(db, scope, digest=digest, state="reflected", error=""):
         raise Conflict(
@@ -244,6 +250,9 @@ def record_session(
     `head` is the name, the session and the outcome. `most` and `quota` are limits as in
     `exposures.remember`. Raises InvalidInput, QuotaExceeded.
     """
+    from heedful.lessons.signature import signature
+    from heedful.store import lessons
+
     now = time.time()
     row = {
         **_episode_key(scope, digest),
@@ -282,6 +291,9 @@ def _record_session_lesson(
 
     A lesson that the session fixed since it was written is written again.
     """
+    from heedful.lessons.trust import TRUST_RAISING_VERIFICATION
+    from heedful.store import lessons
+
     name = {"kind": lesson.kind, "signature": lesson.signature.digest}
     key = {**key_of(scope), **name}
     source = storable(lesson.source)
@@ -364,6 +376,8 @@ def _write_lesson(
     The words that waited are deleted, because nobody has to rule on them any more, but
     for a fix that the new lesson lacks. The sightings stay.
     """
+    from heedful.store import lessons
+
     if not waiting:
         return lessons.upsert(db, scope, lessons=[lesson], now=now, quota=quota)
 
@@ -683,6 +697,7 @@ def error_digests(event: Mapping[str, Any], arguments: Any = None) -> frozenset[
     A lesson knows an error by one of its lines, with the name of the tool or without
     it. `arguments` are those of the call.
     """
+    from heedful.lessons.signature import signature
     from heedful.traces.error_lines import error_lines, named_errors
 
     text = str(event["error"] or event["content"])

@@ -15,19 +15,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import NotFound
-from heedful.lessons.briefing import is_withheld, plan_holdout
-from heedful.lessons.lesson import (
-    MIN_QUIET_LOOPS,
-    Exposure,
-    Lesson,
-    LoopExposures,
-    Match,
-    Outcome,
+from heedful.lessons.holdout import Exposure, LoopExposures, is_withheld, plan_holdout
+from heedful.lessons.scope import (
     Remembered,
     Scope,
+    lesson_name,
     source_of,
 )
-from heedful.store import search
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -40,9 +34,9 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.store.lessons import evict, name_of, rule, upsert, words_digest
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
+    from heedful.lessons.lesson import Lesson, Match, Outcome
     from heedful.lessons.lesson_check import LessonCheck
     from heedful.lessons.proof import Case, CasesByModel, Comparison
 
@@ -77,6 +71,8 @@ def remember(
     evicted. Raises InvalidInput, and QuotaExceeded if an untrusted source exceeds its
     `quota`.
     """
+    from heedful.store import lessons as lesson_store  # a hook stores no lessons
+
     now = time.time()
     expose(db, scope, exposures=exposures, outcome=outcome, now=now)
 
@@ -88,8 +84,8 @@ def remember(
             new_loops.add(loop)
 
     new_lessons = [lesson for lesson in lessons if lesson.loop in new_loops]
-    answers = upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
-    return evict(db, scope, answers, most)
+    answers = lesson_store.upsert(db, scope, lessons=new_lessons, now=now, quota=quota)
+    return lesson_store.evict(db, scope, answers, most)
 
 
 def expose(
@@ -163,6 +159,8 @@ def _record_outcome(
     # A loop that began on a higher rung does not say what the first one would break.
     keeps = outcome.memory_key and outcome.rung == 1
     if keeps and (number or not shown_to(db, scope, outcome.loop)):
+        from heedful.lessons.lesson import MIN_QUIET_LOOPS
+
         db.send("keep_rules", {**values, "quiet": MIN_QUIET_LOOPS})
     return number
 
@@ -226,6 +224,8 @@ def brief(
     of the stored loop is used, and likewise its `model`. The checks of lessons judge
     the loops of the key.
     """
+    from heedful.store import search
+
     if not (memory_key and model):
         for row in db.select(
             "memory_key, model", "loop", {**key_of(scope), "id": loop}
@@ -340,6 +340,8 @@ def conclude(
     `pooled`, has changed, a ruling records it, unless a lesson is retired now: memory
     is another one without it.
     """
+    from heedful.store import lessons as lesson_store
+
     _keep_from_models(db, scope, unfit or {})
     db.send("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -356,7 +358,7 @@ def conclude(
             elif db.select("id", "ruling", ruling):
                 continue  # a person reviews it already
 
-            rule(
+            lesson_store.rule(
                 db,
                 scope,
                 action=action,
@@ -364,7 +366,10 @@ def conclude(
                 by="proof",
                 why=str(comparison),
                 now=time.time(),
-                record={**asdict(comparison), "digest": words_digest(row["text"])},
+                record={
+                    **asdict(comparison),
+                    "digest": lesson_store.words_digest(row["text"]),
+                },
             )
 
     if pooled is not None and not retired:
@@ -379,8 +384,10 @@ def _keep_from_models(
 
     Records a ruling for each model that is new.
     """
+    from heedful.store import lessons as lesson_store
+
     before = {
-        name_of(row): json.loads(row["unfit_for"])
+        lesson_store.name_of(row): json.loads(row["unfit_for"])
         for row in db.all("unfit_lessons", scope)
     }
     comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in before}
@@ -401,7 +408,7 @@ def _keep_from_models(
             if not is_written or model in known_models:
                 continue
             comparison = by_model[model]
-            rule(
+            lesson_store.rule(
                 db,
                 scope,
                 action="withhold",
@@ -419,7 +426,9 @@ def _record_verdict(db: Db, scope: Scope, pooled: Comparison) -> None:
     if pooled.conclusion == (verdict or "insufficient data"):
         return
 
-    rule(
+    from heedful.store import lessons as lesson_store
+
+    lesson_store.rule(
         db,
         scope,
         action=pooled.conclusion,
@@ -446,11 +455,13 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
             f"the lessons of {scope.tenant}/{scope.project}",
         )
 
-    rule(
+    from heedful.store import lessons as lesson_store
+
+    lesson_store.rule(
         db,
         scope,
         action="restore",
-        subject=name_of(row),
+        subject=lesson_store.name_of(row),
         by=by,
         why=why,
         now=now,
@@ -528,7 +539,7 @@ def _opportunity(
     it is withheld with the probability `share`.
     """
     signature = lesson["signature"]
-    name = name_of(lesson)
+    name = lesson_name(lesson["kind"], signature)
     loop = opportunity_name(session, signature)
 
     recorded = shown_to(db, scope, loop)

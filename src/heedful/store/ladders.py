@@ -15,11 +15,11 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.climb import ClimbRecord
 from heedful.loop.codec import from_document, to_document
 from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending
-from heedful.loop.record import MAX_SCORE, Usage
+from heedful.loop.record import Usage
 from heedful.loop.rungs import LadderFigures, figure_ladders
 from heedful.store.connection import Db, Row, bulk, holds, key_of, storable
 from heedful.store.records import PracticeUsage
-from heedful.validation import MAX_INTEGER
+from heedful.validation import MAX_INTEGER, MAX_SCORE
 
 SPENDING_DAY_SECONDS = 86_400
 MAX_FIGURE_CLIMBS = 5_000  # the newest loops with a ladder that figures count

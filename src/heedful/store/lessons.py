@@ -30,9 +30,9 @@ from heedful.lessons.lesson import (
     Remembered,
     Scope,
     Trust,
+    lesson_name,
     short_digest,
 )
-from heedful.lessons.patterns import MASK_PATTERN
 from heedful.lessons.signature import signature, words_of
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
@@ -532,6 +532,8 @@ def _add_author(
 
 def search_text(text: str, pattern: str) -> str:
     """Return the text and the pattern of a lesson for searches, without masks."""
+    from heedful.lessons.patterns import MASK_PATTERN
+
     return f"{text}\n{MASK_PATTERN.sub(' ', pattern)}"
 
 
@@ -629,7 +631,7 @@ def set_author(db: Db, values: Plain, example: int | None, state: str) -> None:
 
 def name_of(row: Row) -> str:
     """Return the name of the lesson in `row`: `kind/signature`."""
-    return f"{row['kind']}/{row['signature']}"
+    return lesson_name(row["kind"], row["signature"])
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:

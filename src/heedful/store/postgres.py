@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary, finalize
 from psycopg import errors, sql
 
 from heedful.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, ReadLane, Row, Work
 from heedful.store.postgres_migrations import newest_version
 from heedful.store.postgres_session import (

@@ -22,7 +22,6 @@ from heedful.lessons.action import (
     action,
 )
 from heedful.lessons.contracts import CONTRACT_FIXES, contract_of
-from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     FORGETTING_CODES,
     STATE_TEMPLATES,
@@ -43,8 +42,13 @@ from heedful.lessons.reliability import (
     blamed_steps,
     lower_bound,
 )
+from heedful.lessons.scope import (
+    Scope,
+    Trust,
+    digest_of,
+    source_of,
+)
 from heedful.lessons.shipped_tests import SHIPPED_TESTS
-from heedful.lessons.signature import signature
 from heedful.redact import redact
 from heedful.store import aging, exposures, substitutions, user_rules
 from heedful.store.connection import CONFLICT_SKIP_SQL, Db, Row, key_of, storable
@@ -140,6 +144,8 @@ def _write_blames(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> N
 
 def _write_losses(db: Db, scope: Scope, source: str, steps: Sequence[Step]) -> None:
     """Write what each error has cost a run."""
+    from heedful.lessons.signature import signature
+
     now = time.time()
     calls = Counter[str]()
     failed = dict[str, float]()

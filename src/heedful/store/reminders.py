@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from heedful.lessons.briefing import is_withheld, plan_holdout
-from heedful.lessons.lesson import Scope
+from heedful.lessons.holdout import is_withheld, plan_holdout
+from heedful.lessons.scope import Scope, lesson_name
 from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -21,7 +21,6 @@ from heedful.store.connection import (
     resumable,
     storable,
 )
-from heedful.store.lessons import name_of
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.reminders import (
@@ -101,7 +100,7 @@ def _coin(
 
     columns = "kind, signature"
     for lesson in db.select(columns, "lesson", {**key_of(scope), "id": id}):
-        name = name_of(lesson)
+        name = lesson_name(lesson["kind"], lesson["signature"])
         loop = exposures.opportunity_name(session, lesson["signature"])
         for exposure in exposures.shown_to(db, scope, loop):
             if exposure.lesson == name:

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.lessons.action import KnownFailure, action
-from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     Precondition,
     describe,
     find_blamed,
     preconditions_of,
+)
+from heedful.lessons.scope import (
+    Scope,
+    Trust,
+    digest_of,
+    source_of,
 )
 from heedful.lessons.substitution import is_safe
 from heedful.store import preconditions, substitutions

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.lessons.lesson import Lesson, Scope
+from heedful.lessons.lesson import Lesson
 from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.scope import Scope
 from heedful.store import lessons
 from heedful.store.connection import Db, resumable, token
 

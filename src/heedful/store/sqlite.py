@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from heedful import errors
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
 from heedful.store.sqlite_schema import check_objects, split_statements
 from heedful.store.statements import Dialect

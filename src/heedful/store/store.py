@@ -11,10 +11,10 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store import open_store
 from heedful.store.connection import (
     LOCAL_ACTOR,
@@ -32,7 +32,9 @@ from heedful.store.connection import (
     locks_of,
     result_adapter,
 )
-from heedful.store.offload import TurnKind, take_turn
+
+if TYPE_CHECKING:  # threads for long computations are slow to import
+    from heedful.store.offload import TurnKind
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -197,6 +199,8 @@ class Store:
                 value = await self._access.read(scope, longer_job, lane)
             if not isinstance(value, LargeRead):
                 return value
+
+        from heedful.store.offload import take_turn  # most reads are short
 
         await take_turn(turn)
         return await self._access.read(scope, job, lane)

@@ -14,19 +14,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import MEND_HEADING
-from heedful.lessons.lesson import Scope, Trust, digest_of, source_of
 from heedful.lessons.preconditions import (
     Precondition,
     Surroundings,
     preconditions_of,
 )
-from heedful.lessons.substitution import Substitution
-from heedful.lessons.trust import QUARANTINE_TRUST, lowest_trust, source_trust
-from heedful.store import quarantine, user_rules
+from heedful.lessons.scope import Scope, Trust, digest_of, source_of
+from heedful.store import user_rules
 from heedful.store.connection import Db, Row, key_of, storable
 
 if TYPE_CHECKING:  # a hook process starts for each event
     from heedful.lessons.reliability import Step
+    from heedful.lessons.substitution import Substitution
 
 # A session may have at most this many: the last ones count.
 MAX_SESSION_SUBSTITUTIONS = 200
@@ -171,7 +170,7 @@ def find_best(
     """
     counts = _count(db, scope, digests, trust=trust)
     resting = _find_resting(db, scope, counts) if counts else ()
-    best = dict[str, Substitution]()
+    best: dict[str, Substitution] = {}
     for change, count in _rank(counts):
         if count.trusted and change not in resting:
             best.setdefault(count.digest, change)
@@ -192,8 +191,11 @@ def _count(
     if not rows:
         return {}
 
+    from heedful.lessons.trust import QUARANTINE_TRUST, lowest_trust, source_trust
+    from heedful.store import quarantine
+
     stated = {**trust, **quarantine.statements(db, scope)}
-    counts = dict[Substitution, _Count]()
+    counts: dict[Substitution, _Count] = {}
     for row in rows:
         count = counts.setdefault(_substitution_of(row), _Count(row["digest"]))
         count.sessions.add(row["source"])
@@ -218,6 +220,8 @@ def _rank(
 
 
 def _substitution_of(row: Row) -> Substitution:
+    from heedful.lessons.substitution import Substitution
+
     old = tuple(json.loads(row["old"]))
     new = tuple(json.loads(row["new"]))
     return Substitution(row["argument"], old, new)
@@ -234,7 +238,7 @@ def _find_resting(
 ) -> set[Substitution]:
     """Return the substitutions whose last repair failed and that did not pass since."""
     by_digest = {change_digest(change): change for change in counts}
-    failed = dict[Substitution, float]()
+    failed: dict[Substitution, float] = {}
     passed = {change: count.passed for change, count in counts.items()}
     for row in db.all("repairs_of", scope, changes=json.dumps(list(by_digest))):
         change = by_digest[row["change"]]

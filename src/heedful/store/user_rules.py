@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import command_of
-from heedful.lessons.lesson import Lesson, Remembered, Scope
 from heedful.lessons.preconditions import arguments_of
+from heedful.lessons.scope import Remembered, Scope
 from heedful.lessons.stated_rule import (
     MAX_SHOWN_RULES,
     REACHES,
@@ -25,7 +25,6 @@ from heedful.lessons.stated_rule import (
 )
 from heedful.redact import mask_personal, redact
 from heedful.store import exposures
-from heedful.store import lessons as lesson_store
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     Db,
@@ -39,6 +38,7 @@ from heedful.store.connection import (
 
 if TYPE_CHECKING:
     from heedful.lessons.call_limits import CallLimit
+    from heedful.lessons.lesson import Lesson
 
 # A session is held to at most this many rules, those that were said last.
 MAX_RULES_IN_FORCE = 40
@@ -324,6 +324,8 @@ def _record(
     db: Db, scope: Scope, row: Row, *, action: str, why: str, by: str = USER_ACTOR
 ) -> None:
     """Record a ruling about a rule; by default, it follows from the user's words."""
+    from heedful.store import lessons as lesson_store  # a hook makes no rulings
+
     lesson_store.rule(
         db,
         scope,

@@ -1,7 +1,29 @@
-"""Read the traces of any agent as episodes, and find the mistakes in them."""
+"""Read the traces of any agent as episodes, and find the mistakes in them.
 
-from heedful.traces.episode import Limits
-from heedful.traces.messages import write
-from heedful.traces.reading import FORMATS, read
+A name is imported when it is first used: a hook process needs the records of events,
+and not what reads files.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # as `__getattr__` imports them
+    from heedful.traces.episode import Limits
+    from heedful.traces.messages import write
+    from heedful.traces.reading import FORMATS, read
 
 __all__ = ["FORMATS", "Limits", "read", "write"]
+_HOMES = {
+    "Limits": "episode",
+    "write": "messages",
+    "FORMATS": "reading",
+    "read": "reading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES[name]}")
+    value = globals()[name] = getattr(module, name)
+    return value

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, astuple, dataclass, field, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -155,6 +154,9 @@ def check_event_type(type: str) -> None:
     """
     if type in EVENT_TYPES:
         return
+
+    from difflib import get_close_matches  # most events have a known type
+
     alike = get_close_matches(type.lower(), EVENT_TYPES, 1, MIN_MISSPELT_LIKENESS)
     if alike:
         known = ", ".join(EVENT_TYPES)

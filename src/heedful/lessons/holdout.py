@@ -1,0 +1,141 @@
+"""What loops are shown, and the seeded coins that withhold it, for proofs. Pure.
+
+A coin depends only on scope, loop and lesson: a loop that is resumed gets the same
+answer. `plan_holdout` says with which probability coins withhold; loops, sessions and
+reminders all toss theirs here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
+
+HOLDOUT_REASON = "left out at random, to measure whether it helps"
+# The first loops of a scope see everything: their users try memory out, and so few
+# loops prove nothing. The coin depends on earlier loops only, so it stays fair.
+FIRST_LOOPS_WITHOUT_HOLDOUT = 20
+POOLED_COIN_SHARE = 0.25  # the share of loops in which one coin decides over all
+# In a young scope, memory as a whole is measured first: one coin decides in every loop,
+# until a proof has a verdict or so many loops have ended.
+MAX_POOLED_LOOPS = 200
+# Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
+# out when it stops hurting.
+HARMFUL_MEMORY_SHARE = 0.975
+MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A lesson that recall chose for the prompt of a loop: shown or withheld.
+
+    `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
+    `share` is the probability that it is withheld, 0 if withholding was off. `together`
+    is true if one coin decided about all lessons of the loop. `examples` are the ids of
+    its examples in the prompt.
+    """
+
+    lesson: str
+    loop: str
+    _: KW_ONLY
+    shown: bool
+    signature: str = ""
+    share: float = DEFAULT_HOLDOUT_SHARE
+    together: bool = False
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopExposures:
+    """The exposures of one loop that the store has recorded.
+
+    `ended` counts the loops of the scope with exposures and an outcome. `number` is the
+    position of this loop among them, 0 if it has no outcome. `verdict` is what the last
+    proof concluded on memory as a whole, "" if it could not conclude. `memory_key` is
+    the key of the loop, `model` makes its attempts, and `waiting` counts what waits in
+    quarantine, at most 100; only `brief` reads these three.
+    """
+
+    exposures: tuple[Exposure, ...] = ()
+    ended: int = 0
+    number: int = 0
+    verdict: MemoryVerdict = ""
+    memory_key: str = ""
+    model: str = ""
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holdout:
+    """With which probability a loop's coin withholds a lesson: `share`.
+
+    With the probability `pooled_share`, the loop has one coin for all its lessons.
+    """
+
+    share: float
+    pooled_share: float = POOLED_COIN_SHARE
+
+
+def plan_holdout(share: float, past: LoopExposures) -> Holdout:
+    """Return how a new loop of a scope with this `past` withholds lessons.
+
+    `share` is what was asked for; 0 withholds nothing, also where memory hurts.
+    """
+    if share == 0 or past.ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
+        return Holdout(0.0)
+    if past.verdict == "hurts":
+        return Holdout(HARMFUL_MEMORY_SHARE, pooled_share=1.0)
+    if not past.verdict and past.ended < MAX_POOLED_LOOPS:
+        return Holdout(share, pooled_share=1.0)
+    return Holdout(share)
+
+
+def is_pooled(
+    seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
+) -> bool:
+    """Return True, with this probability, if one coin decides about all lessons."""
+    return _chance("together", seed, loop_id) < pooled_share
+
+
+def is_withheld(
+    seed: str | int,
+    loop_id: str,
+    lesson_id: str | int,
+    share: float = DEFAULT_HOLDOUT_SHARE,
+    *,
+    pooled_share: float = POOLED_COIN_SHARE,
+) -> bool:
+    """Return True, with probability `share`, if a loop's prompt leaves a lesson out.
+
+    The result depends on the arguments only, so a resumed loop gets the same result.
+    With a share of 0 nothing is withheld. A withheld lesson is not replaced.
+
+    In most loops each lesson has its own coin, which measures what the lesson adds to
+    the others. By this measure, three lessons that say the same would each seem
+    useless. So in a `pooled_share` of loops, a single coin decides about all lessons,
+    which measures memory as a whole.
+    """
+    is_together = is_pooled(seed, loop_id, pooled_share)
+    coin = "" if is_together else f"lesson {lesson_id}"
+    return _chance("withheld", seed, loop_id, coin) < share
+
+
+def is_source_withheld(
+    seed: str | int, loop_id: str, source: str, share: float
+) -> bool:
+    """Return True, with probability `share`, if a loop gets no texts of a source.
+
+    The result depends on the arguments only. Each source has a coin of its own.
+    """
+    return _chance("source", seed, loop_id, source) < share
+
+
+def _chance(*names: str | int) -> float:
+    """Return an evenly distributed number, 0..1, that depends only on the names.
+
+    It is a hash of the names, 48 bits of it as a fraction.
+    """
+    digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
