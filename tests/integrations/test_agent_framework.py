@@ -1,18 +1,31 @@
-"""What only Microsoft Agent Framework has: sessions, streams, approvals, objects."""
+"""What only Agent Framework has: sessions, approvals, objects, streams, middleware."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agent_framework import AgentSession, Content, Message
+from agent_framework import (
+    Agent,
+    AgentContext,
+    AgentMiddleware,
+    AgentResponse,
+    AgentSession,
+    HistoryProvider,
+    Message,
+    MiddlewareTermination,
+)
 from pydantic import BaseModel
 
 from heedful import Done, policy
-from heedful.integrations import RESULT_KEY, Host, verdict_of
+from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
-from tests.integrations.double_agent_framework import shell_agent
+from heedful.store import episodes, loops
+from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (
     ERROR,
@@ -24,132 +37,344 @@ from tests.integrations.test_hosts import (
 
 RULE = "answer with one of P0 to P3"
 WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
+PADS = "npm run pads"
 
 
 class Ticket(BaseModel):
     severity: str
 
 
+def grade(candidate: Any, context: Any) -> Any:
+    return severity(candidate["severity"], context)
+
+
 def texts(session: AgentSession) -> list[str]:
-    return [message.text for message in session.state["in_memory"]["messages"]]
+    """Return the texts of a session's messages."""
+    messages = session.state["in_memory"]["messages"]
+    return [message.text for message in messages if message.text]
 
 
-async def test_the_session_has_the_task_the_work_and_the_best_answer() -> None:
-    session = AgentSession(session_id="one")
+async def test_neither_the_result_nor_the_session_has_a_rejected_answer(
+    tmp_path: Any,
+) -> None:
     driven = Driven()
-    limit = policy("default, attempts.limit=3")
-    turns: list[Turn] = [Call("ls"), *map(Say, ("bad", "worse", "worst", "P1"))]
-    agent = shell_agent(
-        turns,
-        driven,
-        middleware=[HeedfulAgentMiddleware(host_that_judges(None, policy=limit))],
-    )
+    middleware = [HeedfulAgentMiddleware(host_that_judges(memory_in(tmp_path)))]
+    session = AgentSession()
+    agent = shell_agent(WRONG_THEN_RIGHT, driven, middleware=middleware)
     response = await agent.run(TASK, session=session)
-    assert response.text == "bad"
-    assert texts(session) == [TASK, "", "", "bad"]
-    assert driven.commands == ["ls"]
-    assert "worse" in driven.prompts[3]
-    assert "bad" not in driven.prompts[3]
-
-    copy = AgentSession.from_dict(session.to_dict())
-    assert (await agent.run("And the roof?", session=copy)).text == "P1"
-    assert TASK in driven.prompts[-1]
-    assert RULE not in driven.prompts[-1]
-    assert texts(copy)[-2:] == ["And the roof?", "P1"]
-
-
-async def test_usage_is_that_of_all_attempts() -> None:
-    agent = shell_agent(
-        WRONG_THEN_RIGHT,
-        Driven(),
-        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
-    )
-    response = await agent.run(TASK)
-    assert response.usage_details
-    assert response.usage_details["total_token_count"] == 27
+    assert response.text == "P1"
     assert verdict_of(response) == Done(2, passed=True)
-    assert "P1" in response.to_json()
+    assert texts(session) == [TASK, "P1"]
+    assert response.usage_details is not None
+    assert response.usage_details["total_token_count"] == 27
+    assert json.loads(response.to_json())["messages"]
+
+    restored = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+    agent = shell_agent([Say("P2")], driven, middleware=middleware)
+    response = await agent.run("And the roof?", session=restored)
+    assert verdict_of(response) == Done(1, passed=True)
+    assert texts(restored) == [TASK, "P1", "And the roof?", "P2"]
+    assert driven.prompts[-1].count(RULE) == 1
 
 
-async def test_a_stream_has_all_attempts_and_ends_with_the_best() -> None:
+async def test_retries_keep_the_work_and_send_one_rejected_answer(
+    tmp_path: Any,
+) -> None:
     driven = Driven()
+    memory = memory_in(tmp_path)
+    long = [Say(f"{word} " * 300) for word in ("one", "two", "six", "ten")]
+    host = host_that_judges(memory, policy=policy("attempts.limit=5"))
+    script: list[Turn] = [Call("ls"), *long, Say("P1")]
+    agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
+    response = await agent.run(TASK, session=AgentSession(session_id="one"))
+    assert response.text == "P1"
+    assert driven.commands == ["ls"]
+    assert len({len(prompt) for prompt in driven.prompts[2:]}) == 1
+    assert "one one" not in driven.prompts[3]
+
+    stored_loop = await memory.store.read(memory.scope, loops.read, "one")
+    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1, 1, 1, 1]
+    assert [usage.tokens for usage in usages] == [18, 9, 9, 9, 9]
+
+
+async def test_a_tool_called_after_a_rejected_answer_follows_it() -> None:
+    driven = Driven()
+    middleware = [HeedfulAgentMiddleware(host_that_judges(None))]
+    script: list[Turn] = [Say("high"), Call("ls"), Say("P1")]
+    agent = shell_agent(script, driven, middleware=middleware)
+    assert (await agent.run(TASK)).text == "P1"
+    assert driven.commands == ["ls"]
+    lines = driven.prompts[2].splitlines()
+    assert lines[0] == TASK
+    assert lines.index("high") < lines.index("done")
+
+
+async def test_the_best_of_the_answers_takes_the_place_of_the_last() -> None:
+    driven = Driven()
+    host = host_that_judges(None, policy=policy("default, attempts.limit=2"))
+    script = [Say("bad"), Say("worse")]
+    agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
+    session = AgentSession()
+    assert (await agent.run(TASK, session=session)).text == "bad"
+    assert texts(session) == [TASK, "bad"]
+
+
+async def test_the_best_of_an_earlier_process_is_returned(tmp_path: Any) -> None:
+    memory = memory_in(tmp_path)
+    host = host_that_judges(memory, policy=policy("default, attempts.limit=2"))
+    middleware = [HeedfulAgentMiddleware(host)]
+    first: list[Turn] = [Say("bad"), ModelDown("503")]
+    with pytest.raises(ModelDown):
+        await shell_agent(first, Driven(), middleware=middleware).run(
+            TASK, session=AgentSession(session_id="one")
+        )
+    session = AgentSession(session_id="one")
+    agent = shell_agent([Say("worse")], Driven(), middleware=middleware)
+    assert (await agent.run(TASK, session=session)).text == "bad"
+    assert texts(session) == [TASK, "bad"]
+
+
+async def test_the_same_session_id_with_another_task_is_another_run(
+    tmp_path: Any,
+) -> None:
+    host = host_that_judges(memory_in(tmp_path))
+    for task in (TASK, TASK, "another task"):
+        agent = shell_agent(
+            [Say("P1")], Driven(), middleware=[HeedfulAgentMiddleware(host)]
+        )
+        response = await agent.run(task, session=AgentSession(session_id="one"))
+        assert verdict_of(response) == Done(1, passed=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "last"),
+    [
+        pytest.param(["high", "P2"], "P2", id="the second is right"),
+        pytest.param(["high", "urgent"], "high", id="none is right"),
+    ],
+)
+async def test_an_object_is_judged_as_data(answers: list[str], last: str) -> None:
+    driven = Driven()
+    script = [Say(Ticket(severity=answer).model_dump_json()) for answer in answers]
+    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=2"))
+    agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
+    response = await agent.run(TASK, options={"response_format": Ticket})
+    assert response.value == Ticket(severity=last)
+    verdict = verdict_of(response)
+    assert verdict is not None
+    assert verdict.passed is (last == "P2")
+    assert RULE in driven.prompts[1]
+
+
+async def test_a_text_that_is_no_object_is_judged_as_it_is() -> None:
+    driven = Driven()
+    script = [Say("none"), Say('{"severity": "P3"}')]
+
+    def is_object(candidate: Any, _: Any) -> Any:
+        return [] if isinstance(candidate, dict) else severity(candidate, _)
+
+    host = host_that_judges(None, checks=[is_object])
+    agent = shell_agent(script, driven, middleware=[HeedfulAgentMiddleware(host)])
+    response = await agent.run(TASK, options={"response_format": Ticket})
+    assert response.value == Ticket(severity="P3")
+    assert verdict_of(response) == Done(2, passed=True)
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_run_goes_on_after_an_approval_also_in_another_process(
+    tmp_path: Any, approved: bool
+) -> None:
+    driven = Driven()
+    memory = memory_in(tmp_path)
+    script: list[Turn] = [Say("high"), Call("ls"), Say("urgent"), Say("P1")]
+
+    def agent_of_a_process() -> Agent[Any]:
+        return shell_agent(
+            script,
+            driven,
+            middleware=[HeedfulAgentMiddleware(host_that_judges(memory))],
+            approval_mode="always_require",
+        )
+
+    session = AgentSession()
+    paused = await agent_of_a_process().run(TASK, session=session)
+    assert verdict_of(paused) is None
+    assert driven.commands == []
+    assert "high" not in texts(session)
+
+    request = paused.user_input_requests[0]
+    answer = Message("user", [request.to_function_approval_response(approved)])
+    restored = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+    response = await agent_of_a_process().run(answer, session=restored)
+    assert driven.commands == (["ls"] if approved else [])
+    assert response.text == "P1"
+    assert verdict_of(response) == Done(3, passed=True)
+    assert texts(restored) == [TASK, "P1"]
+    assert "high" in driven.prompts[2]
+    assert "high" not in driven.prompts[3].splitlines()
+
+
+async def test_a_call_that_is_held_back_runs_when_it_is_made_again(
+    tmp_path: Any,
+) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    failing = {PADS: RuntimeError(ERROR)}
+    turns: list[Turn] = [Call(PADS), Say("no")]
     agent = shell_agent(
-        WRONG_THEN_RIGHT,
-        driven,
-        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
+        turns, Driven(), failing, middleware=[HeedfulAgentMiddleware(host)]
     )
-    stream = agent.run(TASK, stream=True, session=AgentSession(session_id="one"))
+    await agent.run("build")
+
+    again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
+    second = Driven()
+    middleware = [HeedfulAgentMiddleware(host, hold_back=True)]
+    agent = shell_agent(again, second, failing, middleware=middleware)
+    await agent.run("build")
+    assert second.commands == [PADS]
+    assert second.prompts[1].count("never worked") == 1
+
+
+class Shout(AgentMiddleware):
+    """Makes each answer upper case."""
+
+    async def process(self, context: AgentContext, call_next: Any) -> None:
+        await call_next()
+        assert isinstance(context.result, AgentResponse)
+        message = Message("assistant", [context.result.text.upper()])
+        context.result = AgentResponse(messages=[message])
+
+
+class Stop(AgentMiddleware):
+    """Ends each run before the model is called."""
+
+    async def process(self, context: AgentContext, call_next: Any) -> None:
+        message = Message("assistant", ["not today"])
+        context.result = AgentResponse(messages=[message])
+        raise MiddlewareTermination()
+
+
+async def test_it_judges_what_other_middleware_returns() -> None:
+    driven = Driven()
+    middleware = [HeedfulAgentMiddleware(host_that_judges(None)), Shout()]
+    agent = shell_agent([Say("high"), Say("p1")], driven, middleware=middleware)
+    assert (await agent.run(TASK)).text == "P1"
+    assert "'HIGH' is no severity" in driven.prompts[1]
+
+
+async def test_middleware_may_end_a_run() -> None:
+    middleware = [HeedfulAgentMiddleware(host_that_judges(None)), Stop()]
+    agent = shell_agent([Say("P1")], Driven(), middleware=middleware)
+    response = await agent.run(TASK)
+    assert response.text == "not today"
+    assert verdict_of(response) is None
+
+
+async def test_a_stream_has_all_answers_and_ends_with_the_best() -> None:
+    driven = Driven()
+    middleware = [HeedfulAgentMiddleware(host_that_judges(None))]
+    agent = shell_agent(WRONG_THEN_RIGHT, driven, middleware=middleware)
+    session = AgentSession()
+    stream = agent.run(TASK, stream=True, session=session)
     updates = [update async for update in stream]
+    assert [update.text for update in updates if update.text] == ["high", "P1"]
     rejected = [
-        update.additional_properties[RESULT_KEY]
+        update.additional_properties["heedful"]
         for update in updates
-        if update.additional_properties and RESULT_KEY in update.additional_properties
+        if update.additional_properties
     ]
     assert len(rejected) == 1
     assert RULE in rejected[0]
     response = await stream.get_final_response()
     assert response.text == "P1"
     assert verdict_of(response) == Done(2, passed=True)
+    assert texts(session) == [TASK, "P1"]
 
 
-async def test_a_stream_raises_what_the_model_raises() -> None:
+async def test_a_run_that_its_reader_left_and_one_that_fails_are_over(
+    tmp_path: Any,
+) -> None:
+    memory = memory_in(tmp_path)
+    middleware = [HeedfulAgentMiddleware(host_that_judges(memory))]
     agent = shell_agent(
-        [ModelDown("503")],
-        Driven(),
-        middleware=[HeedfulAgentMiddleware(host_that_judges(None))],
+        [Say("high"), ModelDown("503")], Driven(), middleware=middleware
     )
     with pytest.raises(ModelDown):
-        async for _ in agent.run(TASK, stream=True):
+        await agent.run(TASK, session=AgentSession(session_id="one"))
+    with pytest.raises(ModelDown):
+        async for _ in agent.run(
+            TASK, stream=True, session=AgentSession(session_id="two")
+        ):
             pass
+    for id in ("one", "two"):
+        assert not await memory.store.read(memory.scope, episodes.session_events, id)
 
 
-async def test_an_object_is_judged_as_data() -> None:
-    def grade(candidate: Any, context: Any) -> Any:
-        return severity(candidate["severity"], context)
-
-    turns = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
-    host = host_that_judges(None, checks=[grade])
-    agent = shell_agent(turns, Driven(), middleware=[HeedfulAgentMiddleware(host)])
-    response = await agent.run(TASK, options={"response_format": Ticket})
-    assert response.value == Ticket(severity="P2")
-
-
-async def test_a_call_that_waits_for_an_approval_goes_on_in_the_same_run(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_inside_an_agent_has_a_run_of_its_own() -> None:
     driven = Driven()
-    memory = memory_in(tmp_path)
-    agent = shell_agent(
-        WRONG_THEN_RIGHT,
-        driven,
-        middleware=[HeedfulAgentMiddleware(host_that_judges(memory))],
-        approval_mode="always_require",
+    middleware = [HeedfulAgentMiddleware(host_that_judges(None))]
+    expert = Agent(
+        Scripted([Say("high"), Say("P2")], driven), name="shell", middleware=middleware
     )
-    session = AgentSession(session_id="one")
-    paused = await agent.run(TASK, session=session)
-    assert verdict_of(paused) is None
-    (request,) = paused.user_input_requests
-    approval: Content = request.to_function_approval_response(approved=True)
-    response = await agent.run(Message("user", [approval]), session=session)
-    assert driven.commands == ["ls"]
-    assert response.text == "P1"
-    assert verdict_of(response) == Done(2, passed=True)
+    desk = Agent(
+        Scripted([Call("grade"), Say("P2")], Driven()),
+        tools=[expert.as_tool(arg_name="command")],
+        middleware=middleware,
+    )
+    assert verdict_of(await desk.run(TASK)) == Done(1, passed=True)
+    assert len(driven.prompts) == 2
 
 
-async def test_a_call_that_failed_before_is_held_back_once(tmp_path: Path) -> None:
-    driven = Driven()
-    host = Host(memory=memory_in(tmp_path), strict=True)
-    failing = {"npm run pads": RuntimeError(ERROR)}
-    call = Call("npm run pads")
-    scripts: list[list[Turn]] = [[call, Say("no")], [call, call, Say("no")]]
-    for turns in scripts:
-        driven.prompts.clear()
-        agent = shell_agent(
-            turns,
+class Kept(HistoryProvider):
+    """Keeps messages outside of the session."""
+
+    def __init__(self) -> None:
+        super().__init__("kept")
+        self.messages: list[Message] = []
+
+    async def get_messages(self, *arguments: Any, **_: Any) -> list[Message]:
+        return list(self.messages)
+
+    async def save_messages(
+        self, session_id: str | None, messages: Sequence[Message], **_: Any
+    ) -> None:
+        self.messages += messages
+
+
+async def test_a_history_elsewhere_gets_the_feedback_as_a_message(
+    tmp_path: Any,
+) -> None:
+    kept = Kept()
+    host = host_that_judges(memory_in(tmp_path))
+
+    def agent_of_a_process(script: list[Turn], driven: Driven) -> Agent[Any]:
+        return shell_agent(
+            script,
             driven,
-            failing,
-            middleware=[HeedfulAgentMiddleware(host, hold_back=True)],
+            middleware=[HeedfulAgentMiddleware(host)],
+            context_providers=[kept],
         )
-        await agent.run("build it")
-    assert driven.commands == ["npm run pads"] * 2
-    assert "never worked" in driven.prompts[1]
+
+    first = Driven()
+    with pytest.raises(ModelDown):
+        await agent_of_a_process([Say("high"), ModelDown("503")], first).run(
+            TASK, session=AgentSession(session_id="one")
+        )
+    second = Driven()
+    response = await agent_of_a_process([Say("P1")], second).run(
+        TASK, session=AgentSession(session_id="one")
+    )
+    assert response.text == "P1"
+    for prompt in (first.prompts[1], second.prompts[0]):
+        lines = prompt.splitlines()
+        assert lines[:2] == [TASK, "high"]
+        assert lines.count("high") == 1
+        assert prompt.count(RULE) == 1
+    assert [message.text for message in kept.messages][::3] == [TASK, "P1"]
+
+
+def test_the_example_runs() -> None:
+    command = sys.executable, "examples/integrations/agent_framework_agent.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count(RULE) == 1

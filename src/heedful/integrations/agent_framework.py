@@ -3,16 +3,18 @@
     host = Host(checks=[…], memory_key="triage")
     agent = Agent(client, middleware=[HeedfulAgentMiddleware(host)])
 
-It is one middleware of the agent. For each run it adds a middleware for requests to the
-model and one for calls of tools. What memory shows is in the user's part of a request;
-neither the result nor the session's messages keep it, nor rejected answers.
+It is one middleware of the agent. For each run it adds one for requests to the model,
+and one for calls of tools. What memory shows, the last rejected answer and the feedback
+on it are in the requests only: neither the result nor the session keeps them. The id of
+a run is that of its session: a run with the id of an earlier one, which may have been
+killed, goes on with it.
 """
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agent_framework import (
@@ -33,17 +35,11 @@ from agent_framework import (
 )
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
-from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations import RESULT_KEY
+from heedful.integrations.attempts import Attempts
 from heedful.integrations.begin import begin_run
-from heedful.integrations.host import (
-    MAX_CALL_ADVICE_CHARS,
-    Advice,
-    Host,
-    HostRun,
-)
-from heedful.loop.decide import Again, Verdict
+from heedful.integrations.host import Host
 from heedful.loop.record import Candidate, Usage
-from heedful.traces.episode import Event
 
 CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
@@ -52,11 +48,11 @@ Response: TypeAlias = AgentResponse[Any]
 class HeedfulAgentMiddleware(AgentMiddleware):
     """Check each answer, feed back what is wrong, and return the best in the end.
 
-    Put it first, so that it judges what other middleware returns. The id of a run is
-    that of its session, with the number of the user's turn from the second turn on; a
-    run without a session gets a random id. With `hold_back`, a call of a tool that
-    failed before does not run: the model reads what happened. When the model makes the
-    same call again, it runs.
+    Put it first, so that it judges what other middleware returns. It serves any number
+    of agents and runs. The id of a run is that of its session, with the number of the
+    user's turn from the second turn on; a run without a session gets a random id. With
+    `hold_back`, a call of a tool that failed before does not run: the model reads what
+    happened. When the model makes the same call again, it runs.
     """
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
@@ -65,246 +61,220 @@ class HeedfulAgentMiddleware(AgentMiddleware):
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:
         """Run the agent until its answer passes or a rule stops the run."""
-        run, advice = await self._begin(context)
-        attempts = _AgentLoop(run, context, call_next)
-        attempts.recalled = advice.text
-        attempts.advise_calls(hold_back=self.hold_back)
-        await attempts.begin()
+        run = await self._begin(context, call_next)
+        present = context.client_kwargs.get("middleware") or ()
+        context.client_kwargs["middleware"] = [_Calls(run), _Requests(run), *present]
         if context.stream:
-            context.result = ResponseStream(
-                attempts.stream(), finalizer=attempts.finalize
-            )
+            context.result = ResponseStream(run.stream(), finalizer=run.finalize)
             return
 
-        while not attempts.ended:
-            try:
-                await call_next()
-            except Exception as error:
-                await attempts.fail(error)
-                raise
-
-            if not isinstance(context.result, AgentResponse):
+        while not run.ended:
+            response = await run.attempt()
+            if not isinstance(response, AgentResponse):
                 # Another middleware has answered in its own way.
-                await attempts.run.learn(ends="partial")
+                await run.end("partial")
                 return
-            await attempts.judge(context.result)
+            await run.take(response)
+        context.result = run.result
 
-        context.result = attempts.result
-
-    async def _begin(self, context: AgentContext) -> tuple[HostRun, Advice]:
-        """Return the run of the user's turn, or after a pause the one that goes on.
-
-        Also return what memory has for it.
-        """
-        prompts = [message for message in context.messages if _is_prompt(message)]
-        task = prompts[-1].text if prompts else ""
+    async def _begin(
+        self, context: AgentContext, call_next: CallNext
+    ) -> _MiddlewareRun:
+        """Return the run of the user's turn, or after a pause the one that goes on."""
+        prompts = [message.text for message in context.messages if _is_prompt(message)]
         record: dict[str, Any] = {}
         if context.session is not None:
             record = context.session.state.setdefault(RESULT_KEY, {})
 
-        if not prompts and record.get("open"):
-            # The user has approved a call.
-            run = self.host.run(record["open"], "")
-            return run, await run.recall()
+        if prompts or not record.get("open"):
+            task = prompts[-1] if prompts else ""
+            id = secrets.token_hex(8)
+            if context.session is not None:
+                id = context.session.session_id
+            turn = record.get("turn", 0) + 1
+            if turn > 1:
+                id = f"{id}:{turn}"
+            host_run, advice = await begin_run(self.host.run, id, task)
+            record.update(turn=turn, open=host_run.id, task=task)
+        else:
+            # The user has approved a call, or refused it.
+            host_run = self.host.run(record["open"], record["task"])
+            advice = await host_run.recall()
 
-        id = context.session.session_id if context.session else secrets.token_hex(8)
-        turn = record.get("turn", 0) + 1
-        if turn > 1:
-            id = f"{id}:{turn}"
-        run, advice = await begin_run(self.host.run, id, task)
-        record.update(turn=turn, open=run.id)
-        return run, advice
+        run = _MiddlewareRun(
+            run=host_run,
+            hold_back=self.hold_back,
+            context=context,
+            call_next=call_next,
+            messages=list(context.messages),
+        )
+        run.past = run.history()
+        run.go_on(advice.text)
+        if prompts and run.feedback and run.is_kept_elsewhere():
+            # Only the feedback on the last answer is not kept.
+            context.messages = [Message("user", [run.feedback])]
+        return run
 
 
-class _AgentLoop:
-    """The attempts of one run: their messages, their usage, and the best response."""
+@dataclass(eq=False, kw_only=True)
+class _MiddlewareRun(Attempts):
+    """The attempts of one run of an agent.
 
-    def __init__(
-        self, run: HostRun, context: AgentContext, call_next: CallNext
-    ) -> None:
-        self.run = run
-        self.context = context
-        self.call_next = call_next
-        # What the user sent, and the calls of tools with their results so far.
-        self.messages = list(context.messages)
-        # The last rejected answer, and what is wrong with it.
-        self.rejected: list[Message] = []
-        # The messages of the session before the run, by their providers.
-        self.past: dict[str, list[Message]] = {}
+    `messages` is what the user sent, and the calls of tools with their results so far.
+    `past` is what the session had before the run, `best_history` what it had after the
+    best answer, by providers. `place` is the number of messages in a request before the
+    rejected answer.
+    """
 
-        # What memory has for the task.
-        self.recalled = ""
-        self.calls = 0
-        self.usage: UsageDetails | None = None
-        self.verdict: Verdict | None = None
-        self.best: Response | None = None
-        # The messages before the best answer.
-        self.best_messages = self.messages
-        self.result: Response | None = None
-        self.ended = False
+    context: AgentContext
+    call_next: CallNext
+    messages: list[Message]
+    past: dict[str, list[Message]] = field(default_factory=dict)
+    best_history: dict[str, list[Message]] = field(default_factory=dict)
+    place: int | None = None
+    usage: UsageDetails | None = None
+    result: Response | None = None
+    ended: bool = False
 
-    def advise_calls(self, *, hold_back: bool) -> None:
-        """Add the middleware of this run for requests and for calls of tools."""
-        present = self.context.client_kwargs.get("middleware") or ()
-        middleware = [_Calls(self.run, hold_back=hold_back), _Requests(self)]
-        self.context.client_kwargs["middleware"] = [*middleware, *present]
-
-    async def begin(self) -> None:
-        """Go on after the last answer of an earlier process, if it was rejected."""
-        session = self.context.session
-        if session is not None:
-            for source, state in session.state.items():
-                if isinstance(state, dict):
-                    self.past[source] = list(state.get("messages") or ())
-
-        loop = self.run.loop
-        if loop and loop.loop.attempts and isinstance(loop.verdict, Again):
-            feedback = loop.verdict.feedback
-            self.recalled = self.recalled.removesuffix(feedback).rstrip()
-            self.reject(Candidate.of(loop.stored.values[-1]).text or "", feedback)
+    async def attempt(self) -> Any:
+        """Run the agent once; return its response, or the stream of it."""
+        try:
+            await self.call_next()
+        except BaseException as error:
+            await self.fail(error)
+            raise
+        return self.context.result
 
     async def stream(self) -> AsyncIterator[AgentResponseUpdate]:
         """Yield the updates of all attempts.
 
-        An update without contents ends a rejected answer; its additional properties say
-        what is wrong.
+        An update without contents follows a rejected answer; its additional properties
+        say what is wrong.
         """
         while not self.ended:
+            attempt = await self.attempt()
             try:
-                await self.call_next()
-                attempt: Any = self.context.result
-                async with attempt:
-                    async for update in attempt:
-                        yield update
-                    response = await attempt.get_final_response()
-            except Exception as error:
+                async for update in attempt:
+                    yield update
+                response = await attempt.get_final_response()
+            except BaseException as error:
                 await self.fail(error)
                 raise
 
-            await self.judge(response)
-            if not self.ended and isinstance(self.verdict, Again):
+            await self.take(response)
+            if not self.ended:
                 yield AgentResponseUpdate(
                     contents=[],
                     role="user",
-                    additional_properties={RESULT_KEY: self.verdict.feedback},
+                    additional_properties={RESULT_KEY: self.feedback},
                 )
 
     def finalize(self, updates: Sequence[AgentResponseUpdate]) -> Response:
         """Return the best response as that of the stream."""
         return self.result or AgentResponse.from_updates(updates)
 
-    async def judge(self, response: Response) -> None:
-        """Judge the response of an attempt; set the messages of the next, or end."""
+    async def take(self, response: Response) -> None:
+        """Judge the response of an attempt; prepare the next, or end the run."""
         self.result = response
+        details = response.usage_details or {}
         self.usage = add_usage_details(self.usage, response.usage_details)
+        self.spent += Usage(
+            prompt_tokens=details.get("input_token_count") or 0,
+            completion_tokens=details.get("output_token_count") or 0,
+        )
         if response.user_input_requests:
             # A call waits for the user: the run goes on with the approval.
             self.ended = True
             return
 
-        output = _output_of(response)
-        details = response.usage_details or {}
-        spent = Usage(
-            self.calls,
-            details.get("input_token_count") or 0,
-            completion_tokens=details.get("output_token_count") or 0,
-        )
-        self.calls = 0
-        self.verdict = await self.run.verdict(output, spent, self.run.next)
-        if self.verdict is None or self.run.best in (None, output):
-            self.best = response
-            self.best_messages = self.messages
-
-        if isinstance(self.verdict, Again):
-            self.messages = [*self.messages, *_work_of(response)]
-            self.reject(_text_of(response), self.verdict.feedback)
-        else:
-            await self.end()
-
-    def reject(self, answer: str, feedback: str) -> None:
-        """Set the messages of the next attempt: with the last rejected answer only."""
-        self.rejected = [Message("assistant", [answer]), Message("user", [feedback])]
-        if self.is_kept_elsewhere():
-            # The history has the rest, and keeps it.
-            self.context.messages = self.rejected[1:]
+        is_again = await self.judge(_output_of(response), response)
+        if self.best is response:
+            self.best_history = self.history()
+        if not is_again:
+            await self.finish()
             return
 
-        self.context.messages = [*self.messages, *self.rejected]
-        for provider in self.histories():
-            self.set_history(provider, [])
+        self.place = None
+        self.messages += response.messages[: _answer_start(response)]
+        if self.is_kept_elsewhere():
+            self.context.messages = [Message("user", [self.feedback])]
+        else:
+            self.context.messages = list(self.messages)
+            self.restore(self.past)
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Learn from the run; let its result and the session have the best answer."""
-        verdict = self.verdict
-        passed = verdict.passed if verdict and not isinstance(verdict, Again) else None
-        await self.run.learn(ends=PASSED_OUTCOMES[passed])
-
+        verdict = await self.end()
         if self.best is None and self.run.best is not None:
             # An earlier process has made the best answer.
-            best = Candidate.of(self.run.best).text or ""
+            text = Candidate.of(self.run.best).text or ""
             value = None if isinstance(self.run.best, str) else self.run.best
-            self.best = AgentResponse(
-                messages=[Message("assistant", [best])], value=value
-            )
-        self.result = self.best or self.result
+            message = Message("assistant", [text])
+            self.best = AgentResponse(messages=[message], value=value)
+            self.best_history = {
+                source: [*self.past.get(source, ()), *self.messages, message]
+                for source in self.history()
+            }
+        if self.best is not self.result and not self.is_kept_elsewhere():
+            self.restore(self.best_history)
+
         self.ended = True
-        if self.result is None:
-            return
+        self.result = self.best or self.result
+        if self.result is not None:
+            self.result.usage_details = self.usage
+            vars(self.result)[RESULT_KEY] = verdict
+        if self.context.session is not None:
+            self.context.session.state.get(RESULT_KEY, {}).pop("open", None)
 
-        self.result.usage_details = self.usage
-        vars(self.result)[RESULT_KEY] = verdict or self.run.unjudged
-        session = self.context.session
-        if session is not None:
-            session.state.get(RESULT_KEY, {}).pop("open", None)
-        if self.rejected and not self.is_kept_elsewhere():
-            for provider in self.histories():
-                inputs = self.best_messages if provider.store_inputs else []
-                outputs = self.result.messages if provider.store_outputs else []
-                self.set_history(provider, [*inputs, *outputs])
-
-    async def fail(self, error: Exception) -> None:
+    async def fail(self, error: BaseException) -> None:
         """Learn from a run that an exception has ended."""
+        is_error = isinstance(error, Exception)
         is_stopped = isinstance(error, MiddlewareException)
-        await self.run.learn(ends="partial" if is_stopped else "error")
+        await self.end("error" if is_error and not is_stopped else "partial")
 
-    def histories(self) -> list[InMemoryHistoryProvider]:
-        """Return the providers that keep messages in the state of the session."""
-        if self.context.session is None:
-            return []
+    def history(self) -> dict[str, list[Message]]:
+        """Return the messages in the state of the session, by their providers."""
+        session = self.context.session
+        states = session.state if session else {}
+        return {
+            source: list(state["messages"])
+            for source, state in states.items()
+            if isinstance(state, dict) and "messages" in state
+        }
+
+    def restore(self, history: Mapping[str, Sequence[Message]]) -> None:
+        """Let the providers that keep messages in the session have these."""
+        session = self.context.session
+        for provider in self.providers():
+            if session is not None and isinstance(provider, InMemoryHistoryProvider):
+                state = session.state.setdefault(provider.source_id, {})
+                state["messages"] = list(history.get(provider.source_id, ()))
+
+    def providers(self) -> list[HistoryProvider]:
+        """Return the providers that keep messages."""
         providers = getattr(self.context.agent, "context_providers", ())
         return [
-            provider
-            for provider in providers
-            if isinstance(provider, InMemoryHistoryProvider)
+            provider for provider in providers if isinstance(provider, HistoryProvider)
         ]
-
-    def set_history(
-        self, provider: InMemoryHistoryProvider, messages: Sequence[Message]
-    ) -> None:
-        """Let the session have its messages before the run, and then these."""
-        session = self.context.session
-        if session is not None:
-            source = provider.source_id
-            state = session.state.setdefault(source, {})
-            state["messages"] = [*self.past.get(source, []), *messages]
 
     def is_kept_elsewhere(self) -> bool:
         """Return True if a service or another provider keeps the messages at once."""
         session = self.context.session
         if session is None:
             return False
-        providers = getattr(self.context.agent, "context_providers", ())
         return bool(session.service_session_id) or any(
-            isinstance(provider, HistoryProvider)
-            and not isinstance(provider, InMemoryHistoryProvider)
-            and provider.load_messages
-            for provider in providers
+            provider.load_messages and not isinstance(provider, InMemoryHistoryProvider)
+            for provider in self.providers()
         )
 
     def advised(self, messages: Sequence[Message]) -> list[Message]:
-        """Return a request with what memory has, after the task and after calls."""
-        room = MAX_CALL_ADVICE_CHARS - len(self.recalled)
-        call_advice = self.run.advice(room)
+        """Return a request with what memory has, and the last rejected answer.
+
+        What memory has follows the task and the calls of tools.
+        """
+        call_advice = self.call_advice()
+        # A request may have been compacted.
+        self.place = min(len(messages), self.place or len(messages))
         task = max(
             (
                 number
@@ -317,46 +287,40 @@ class _AgentLoop:
         request: list[Message] = []
         # Advice waits until the results of parallel calls, which stay together, end.
         waiting: list[str] = []
-        for number, message in enumerate(messages):
-            calls = [
-                content.call_id
-                for content in message.contents
-                if content.type == "function_result"
-            ]
+        for number, message in enumerate([*messages, None]):
+            calls = _result_calls(message)
             if not calls:
                 request += [Message("user", [text]) for text in waiting if text]
                 waiting = []
-
-            request.append(message)
-            waiting += [call_advice.get(str(call), "") for call in calls]
+            if number == self.place and self.feedback and not self.is_kept_elsewhere():
+                request.append(Message("assistant", [self.rejected]))
+                request.append(Message("user", [self.feedback]))
+            if message is not None:
+                request.append(message)
+            waiting += [call_advice.get(call, "") for call in calls]
             if number == task:
                 waiting.append(self.recalled)
-
-        request += [Message("user", [text]) for text in waiting if text]
         return request
 
 
 class _Requests(ChatMiddleware):
     """Show the model what memory has, and count the requests of an attempt."""
 
-    def __init__(self, attempts: _AgentLoop) -> None:
-        self.attempts = attempts
+    def __init__(self, run: _MiddlewareRun) -> None:
+        self.run = run
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Add what memory has to a request."""
-        self.attempts.calls += 1
-        context.messages = self.attempts.advised(context.messages)
+        self.run.spent += Usage(1)
+        context.messages = self.run.advised(context.messages)
         await call_next()
 
 
 class _Calls(FunctionMiddleware):
-    """Ask about each call before it runs; record its result, or ask about its error."""
+    """Ask about each call before it runs; keep its result, or ask about its error."""
 
-    def __init__(self, run: HostRun, *, hold_back: bool) -> None:
+    def __init__(self, run: _MiddlewareRun) -> None:
         self.run = run
-        self.hold_back = hold_back
-        # Tool and arguments of the calls that did not run at first.
-        self.held_back: set[tuple[str, str]] = set()
 
     async def process(
         self, context: FunctionInvocationContext, call_next: CallNext
@@ -364,20 +328,12 @@ class _Calls(FunctionMiddleware):
         """Run a tool, unless its call is held back."""
         name = context.function.name
         call = str(context.metadata.get("call_id", ""))
-        raw_arguments = context.arguments
-        arguments = (
-            raw_arguments
-            if isinstance(raw_arguments, Mapping)
-            else raw_arguments.model_dump()
-        )
-        advice = await self.run.before(name, arguments, call)
-
-        request = (name, json.dumps(arguments, sort_keys=True, default=repr))
-        if advice and self.hold_back and request not in self.held_back:
-            # The advice is the result of the call, so it is not shown again after it.
-            self.held_back.add(request)
-            self.run.call_advice.pop(call, None)
-            context.result = advice.text
+        arguments = context.arguments
+        if not isinstance(arguments, Mapping):
+            arguments = arguments.model_dump()
+        held_back = await self.run.ask(name, arguments, call)
+        if held_back:
+            context.result = held_back
             return
 
         try:
@@ -386,16 +342,9 @@ class _Calls(FunctionMiddleware):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
-            lessons = (await self.run.seen(name, str(error), call)).lessons
-            is_known = lessons and lessons <= advice.lessons
-
-            # The model sees a lesson once.
-            if is_known and call in self.run.call_advice:
-                self.run.call_advice[call].pop()
+            await self.run.failed(name, str(error), call)
             raise
-
-        output = _result_text(context.result)
-        await self.run.learn(Event("tool_response", output, tool=name, call=call))
+        await self.run.worked(name, _result_text(context.result), call)
 
 
 def _is_prompt(message: Message) -> bool:
@@ -403,25 +352,24 @@ def _is_prompt(message: Message) -> bool:
     return message.role == "user" and bool(message.text)
 
 
+def _result_calls(message: Message | None) -> list[str]:
+    """Return the ids of the calls whose results are in a message."""
+    contents = message.contents if message else ()
+    return [
+        str(content.call_id)
+        for content in contents
+        if content.type == "function_result"
+    ]
+
+
 def _answer_start(response: Response) -> int:
     """Return the number of the first message after the last result of a tool."""
     results = [
         number
         for number, message in enumerate(response.messages)
-        if any(content.type == "function_result" for content in message.contents)
+        if _result_calls(message)
     ]
     return max(results, default=-1) + 1
-
-
-def _work_of(response: Response) -> list[Message]:
-    """Return the calls of tools in a response, with their results."""
-    return list(response.messages[: _answer_start(response)])
-
-
-def _text_of(response: Response) -> str:
-    """Return the text of the answer in a response."""
-    answer = response.messages[_answer_start(response) :]
-    return "".join(message.text for message in answer)
 
 
 def _output_of(response: Response) -> Any:
@@ -431,7 +379,10 @@ def _output_of(response: Response) -> Any:
     except ValueError:
         # The text does not match the schema: the checks judge it as it is.
         value = None
-    return _text_of(response) if value is None else value
+    if value is not None:
+        return value
+    answer = response.messages[_answer_start(response) :]
+    return "".join(message.text for message in answer)
 
 
 def _result_text(result: Any) -> str:

@@ -56,7 +56,11 @@ class Attempts:
 
         If that process ended the run, `known_answer` is its best answer.
         """
-        self.recalled = (await self.run.recall()).text
+        self.go_on((await self.run.recall()).text)
+
+    def go_on(self, recalled: str) -> None:
+        """Show what was recalled; go on after the last answer of an earlier process."""
+        self.recalled = recalled
         loop = self.run.loop
         if loop is None or not loop.loop.attempts:
             return
