@@ -383,3 +383,57 @@ async def test_a_host_that_gives_no_arguments(memory: Memory, root: Path) -> Non
     await run.before("Read", read(root, "cmd/cli/setup.go"), "c1")
     advice = await run.seen("Read", ABSENT, "c1")
     assert "`cmd/setup.go`" in advice.text
+
+
+NO_UPSTREAM = (
+    "fatal: The current branch {0} has no upstream branch.\n"
+    "To push the current branch and set the remote as upstream, use\n\n"
+    "    git push --set-upstream origin {0}"
+)
+
+
+async def push(session: Session, branch: str, make: str) -> str:
+    """Push a new branch, at first without an upstream; return what is then shown."""
+    await session.call("Bash", f"{make} {branch}")
+    _, after = await session.call("Bash", "git push", NO_UPSTREAM.format(branch))
+    await session.call("Bash", f"git push --set-upstream origin {branch}")
+    await session.end()
+    return after
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        pytest.param(("feat/a", "feat/b", "fix/c", "fix/d"), id="with a slash"),
+        pytest.param(("cart", "shop", "tax", "pads"), id="plain words"),
+    ],
+)
+async def test_an_error_that_names_a_new_branch_is_one_lesson(
+    memory: Memory, root: Path, branches: tuple[str, ...]
+) -> None:
+    makes = ["git checkout -q -b", "git switch -c", "git checkout -b", "git switch -C"]
+    shown = [
+        await push(Session(memory, branch, root), branch, make)
+        for branch, make in zip(branches, makes, strict=True)
+    ]
+    assert await memory.count() == 1
+    assert shown[0] == ""
+    assert all("git push --set-upstream origin <branch>" in text for text in shown[1:])
+    assert not any(branch in text for branch in branches for text in shown)
+
+
+async def test_an_error_that_names_a_new_file_is_one_lesson(
+    memory: Memory, root: Path
+) -> None:
+    async def run(name: str) -> str:
+        session = Session(memory, name, root)
+        await session.call("Write", {**read(root, f"tools/{name}"), "content": "go"})
+        error = f"runner: cannot start {name}: not marked as a task"
+        _, after = await session.call("Bash", f"npx runner tools/{name}", error)
+        await session.call("Bash", f"npx runner --task tools/{name}")
+        await session.end()
+        return after
+
+    assert await run("fetch.task") == ""
+    assert "runner --task <file>" in await run("send.task")
+    assert await memory.count() == 1

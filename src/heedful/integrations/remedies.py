@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from heedful.lessons.contracts import (
     Contract,
     find_contract,
 )
+from heedful.lessons.made_names import made_names
 from heedful.lessons.patterns import Seen
 from heedful.lessons.preconditions import arguments_of, path_of
 from heedful.lessons.scope import Scope
@@ -29,7 +30,7 @@ from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.memory.nearest import nearest_path
 from heedful.sanitize import sanitize
-from heedful.store import patterns
+from heedful.store import episodes, patterns
 from heedful.store.connection import Db
 from heedful.store.repairs import FailureKnowledge, JudgedCall, knowledge_of
 from heedful.traces.error_lines import is_of_work, named_errors
@@ -173,20 +174,30 @@ class FailureInquiry:
 
         A lesson about another error that stands somewhere in the same output is none.
         """
-        lines = [(line, signature(self.tool, line)) for line in self.errors]
+        calls = await self.memory.store.read(
+            self.memory.scope, episodes.recent_calls, self.run.id
+        )
+        names = made_names(calls)
+        call_text = json.dumps(self.arguments, ensure_ascii=False, default=repr)
+        masked = [
+            names.named_in(line, call_text).left_out(line) for line in self.errors
+        ]
+        errors = dict.fromkeys([*masked, *self.errors])
+        lines = [(line, signature(self.tool, line)) for line in errors]
         seen = await self.memory.store.read(
             self.memory.scope, patterns.find, lines[0][1], lines
         )
         for lesson in seen.lessons:
             if not lesson.get("entry"):
-                text = self._cut(lesson)
+                text = self._cut(lesson, errors)
                 if text:
                     return seen, {lesson["id"]: text}
         return seen, {}
 
-    def _cut(self, lesson: Mapping[str, Any]) -> str:
+    def _cut(self, lesson: Mapping[str, Any], errors: Collection[str]) -> str:
         """Return of a lesson what helps after this failure; "" if nothing does.
 
+        `errors` are the lines of the failure, also without names of the session.
         An edit helps only after the very same message about another file.
         """
         text = lesson["text"]
@@ -197,16 +208,16 @@ class FailureInquiry:
             return "" if is_error else text
 
         quoted = _quoted_error(wrong)
-        values = {_asserted_values(error) for error in self.errors}
+        values = {_asserted_values(error) for error in errors}
         if _asserted_values(quoted) not in values:
             return ""
         edited = EDITED_FILE_PATTERN.findall(fix)
         path = path_of(self.arguments)
         if edited or is_of_work(self.errors[0]):
-            messages = {_bare_message(error) for error in self.errors}
+            messages = {_bare_message(error) for error in errors}
             if _bare_message(quoted) not in messages:
                 return ""
-        elif path and path.rpartition("/")[2] not in text:
+        elif path and path.rpartition("/")[2] not in text and "<file>" not in text:
             return ""
         heading_words = f"{MEND_HEADING[0].lower()}{MEND_HEADING[1:]}"
         return f"“{quoted}”: {heading_words}\n{fix}"

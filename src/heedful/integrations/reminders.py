@@ -19,6 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.store import episodes, reminders
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.lessons.made_names import MadeNames
     from heedful.lessons.patterns import Seen
 
 Events = Sequence[Mapping[str, Any]]
@@ -121,6 +122,7 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
     state = SessionState()
     calls: dict[str, Mapping[str, Any]] = {}
     finished: list[FinishedCall] = []
+    names = _made_names(events)
     for event in events:
         # A result without an id belongs to the last call of the tool.
         name = event.get("call") or f"of {event.get('tool')}"
@@ -131,10 +133,20 @@ def _finished_calls(events: Events, folder: str) -> list[FinishedCall]:
         elif event["type"] == "tool_response":
             call = calls.get(name, event)
             arguments = arguments_of(call.get("arguments") or {})
-            finished.append(_finished_call(event, call, state=state, folder=folder))
+            finished.append(
+                _finished_call(event, call, state=state, folder=folder, names=names)
+            )
             if not event["error"]:
                 state = state.after_pass(arguments, folder)
     return finished
+
+
+def _made_names(events: Events) -> MadeNames:
+    """Return the names that the calls of a session made."""
+    from heedful.lessons.made_names import made_names
+
+    calls = [event for event in events if event["type"] == "tool_call"]
+    return made_names(call.get("arguments") or {} for call in calls)
 
 
 def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
@@ -142,6 +154,7 @@ def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
     started_at: dict[str, float] = {}
     arguments: dict[str, Any] = {}
     failures: list[tuple[float, frozenset[str]]] = []
+    names = _made_names(events)
     for event in events:
         # A result without an id belongs to the last call of the tool.
         call = event["call"] or f"of {event['tool']}"
@@ -151,7 +164,7 @@ def list_failures(events: Events) -> list[tuple[float, frozenset[str]]]:
             arguments[call] = event["arguments"]
         elif event["error"]:
             start = started_at[call] if call in started_at else event["at"]
-            digests = episodes.error_digests(event, arguments.get(call))
+            digests = episodes.error_digests(event, arguments.get(call), names)
             failures.append((start, digests))
 
     return failures
@@ -163,6 +176,7 @@ def _finished_call(
     *,
     state: SessionState,
     folder: str,
+    names: MadeNames,
 ) -> FinishedCall:
     """Return a call with its result, with what its errors blame."""
     from heedful.lessons.shell import read_command
@@ -186,7 +200,7 @@ def _finished_call(
     surroundings = state.surroundings(arguments, folder)
     blamed = find_blamed(preconditions_of(tool, arguments, surroundings), lines)
     digests = frozenset(precondition.digest for precondition in blamed)
-    signatures = episodes.error_digests(event, call.get("arguments"))
+    signatures = episodes.error_digests(event, call.get("arguments"), names)
     return replace(finished, signatures=signatures, preconditions=digests)
 
 

@@ -1019,12 +1019,18 @@ def _signatures(
     error_type: str, text: str
 ) -> tuple[Signature, list[tuple[str, Signature]]]:
     """Return the signature of a text, and its error lines, each with its signature."""
+    from heedful.lessons.made_names import MadeNames
     from heedful.lessons.signature import signature
     from heedful.traces.error_lines import error_lines, output
 
     pattern = signature(error_type, redact(text[:MAX_SIGNED_CHARS]))
     raw_lines = error_lines(output(text).splitlines())
-    lines = [mask_personal(redact(line)) for line in raw_lines]
+    # A lesson of a session has no branch that git says is checked out.
+    bare_lines = [
+        MadeNames().named_in(line, "git").left_out(line) for line in raw_lines
+    ]
+    unique_lines = dict.fromkeys([*bare_lines, *raw_lines])
+    lines = [mask_personal(redact(line)) for line in unique_lines]
     return pattern, [(line, signature(error_type, line)) for line in lines]
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from heedful.lessons.made_names import MadeNames, branch_pattern, names_by_call
 from heedful.redact import mask_personal, redact
 from heedful.traces.course import event_text, given_to
 from heedful.traces.episode import Event
@@ -95,12 +96,14 @@ class Particulars:
 
     `root` is the folder of the repository, "" if unknown. `branches` are the branches
     that the session was on, each with the position of the event that says so. `names`
-    are names of people, in lower case.
+    are names of people, in lower case. `made` are the names that calls made, each with
+    the position of the call.
     """
 
     root: str = ""
     branches: Sequence[tuple[int, str]] = ()
     names: Set[str] = frozenset()
+    made: Sequence[tuple[int, MadeNames]] = ()
 
     @classmethod
     def of(cls, events: Sequence[Event], root: str = "") -> "Particulars":
@@ -115,7 +118,22 @@ class Particulars:
             text = text[:MAX_SEARCHED_CHARS]
             for pattern in _BRANCH_PATTERNS:
                 branches += [(position, name) for name in pattern.findall(text)]
-        return cls(root.rstrip("/") or find_root(events), branches, frozenset(names))
+        calls = [n for n, event in enumerate(events) if event.type == "tool_call"]
+        names_made = names_by_call(given_to(events[n]) for n in calls)
+        return cls(
+            root.rstrip("/") or find_root(events),
+            branches,
+            frozenset(names),
+            [pair for pair in zip(calls, names_made, strict=True) if pair[1]],
+        )
+
+    def made_until(self, position: int) -> MadeNames:
+        """Return the names that the calls up to a position made."""
+        names = MadeNames()
+        for call, names_of_call in self.made:
+            if call <= position:
+                names |= names_of_call
+        return names
 
     def relative(self, text: str) -> str:
         """Return a text with paths that are relative to the repository."""
@@ -156,13 +174,12 @@ def _without_branch(text: str, branch: str) -> str:
 
     A branch with a plain word for a name is one only in commands of git.
     """
-    word = re.compile(rf"(?<![\w.-])(?<!\w/){re.escape(branch)}(?![\w/-]|\.\w)")
-    remote = re.compile(rf"(?<=\borigin/){re.escape(branch)}(?![\w/-]|\.\w)")
+    pattern = branch_pattern(branch)
 
     def replace(match: re.Match[str]) -> str:
         """Return a command without the branch."""
-        return remote.sub("<branch>", word.sub("<branch>", match[0]))
+        return pattern.sub("<branch>", match[0])
 
     if branch.isalnum():
         return _GIT_COMMAND_PATTERN.sub(replace, text)
-    return remote.sub("<branch>", word.sub("<branch>", text))
+    return pattern.sub("<branch>", text)

@@ -25,6 +25,7 @@ from heedful.lessons.action import (
     command_of,
 )
 from heedful.lessons.lesson import Lesson, Remembered, Trust, source_of
+from heedful.lessons.made_names import MadeNames
 from heedful.lessons.preconditions import PATH_ARGUMENTS, arguments_of, whole_command
 from heedful.lessons.shell import read_command
 from heedful.lessons.signature import signature
@@ -386,7 +387,8 @@ class _SessionStudy:
         for step, errors in self.errors.items():
             mends: set[tuple[str, ...]] = set()
             for error in errors:
-                digest = signature("", error).digest
+                bare_error = self._names_in(step, error).left_out(error)
+                digest = signature("", bare_error).digest
                 if digest in digests:
                     continue
                 digests.add(digest)
@@ -398,6 +400,7 @@ class _SessionStudy:
     def _study_error(self, failed: int, error: str) -> _MistakeCase:
         """Find what put an error right: edits before the same call, or another call."""
         failed_text = self.texts[failed]
+        names = self._names_in(failed, error)
 
         # `repeat` is the step where the same call worked later, or else `failed`.
         same = [n for n in self.good if self.texts[n] == failed_text]
@@ -411,7 +414,7 @@ class _SessionStudy:
         end = repeat if edits else self._other_call(failed, repeat, error)
         mends = [self.edits[n] for n in edits]
         if not edits and end != failed:
-            mends = [self.texts[end]]
+            mends = [names.left_out(self.texts[end])]
 
         # Forms of the call that failed, too, were tried in vain.
         failures = [n for n in self.failures if failed < n < end]
@@ -424,9 +427,12 @@ class _SessionStudy:
             return self.particulars.leave_out(text, self.run.result[failed] or failed)
 
         mistake = Mistake(
-            leave_out(failed_text),
-            leave_out(error),
-            vain=tuple(map(leave_out, list(vain)[-MAX_FAILED_TRIES:])),
+            leave_out(names.left_out(failed_text)),
+            leave_out(names.left_out(error)),
+            vain=tuple(
+                leave_out(names.left_out(text))
+                for text in list(vain)[-MAX_FAILED_TRIES:]
+            ),
             mends=tuple(map(leave_out, mends)),
             steps=sum(failed < n <= end for n in self.steps),
             work=bool(edits),
@@ -435,7 +441,7 @@ class _SessionStudy:
         )
         return _MistakeCase(
             mistake=mistake,
-            error=error,
+            error=names.left_out(error),
             evidence=self._evidence_of(failed, end, tries=tries, edits=edits),
             remedy="" if edits or end == failed else self._command_digest(end),
         )
@@ -449,6 +455,10 @@ class _SessionStudy:
         files = {path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(text)}
         in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
         return bool(files) and files <= in_error
+
+    def _names_in(self, failed: int, error: str) -> MadeNames:
+        """Return the names in an error that the session itself made."""
+        return self.particulars.made_until(failed).named_in(error, self.texts[failed])
 
     def _evidence_of(
         self,
@@ -512,7 +522,10 @@ class _SessionStudy:
             return None
         change = replacement.substitution
         text = " ".join((*change.old, *change.new))
-        bare = self.particulars.leave_out(text, self.run.result[failed] or failed)
+        calls = f"{self.texts[failed]} {self.texts[step]}"
+        names = self.particulars.made_until(step).named_in(text, calls)
+        position = self.run.result[failed] or failed
+        bare = self.particulars.leave_out(names.left_out(text), position)
         return replacement if bare == text else None
 
     def _command_digest(self, step: int) -> str:

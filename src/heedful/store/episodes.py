@@ -39,6 +39,7 @@ from heedful.traces.episode import Event, Limits, clean_event
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.lesson import Lesson
+    from heedful.lessons.made_names import MadeNames
     from heedful.lessons.reliability import Step
     from heedful.store.records import EpisodeState, StoredEpisode
     from heedful.traces.spans import Piece
@@ -656,6 +657,8 @@ def append_events(
         db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
 
 
+# The calls of a session among which are those that made what an error names.
+MAX_RECENT_CALLS = 500
 # The fields of an event that its stored record has.
 EVENT_RECORD_FIELDS = (
     "type",
@@ -691,11 +694,14 @@ def event_row(event: Event) -> dict[str, Any]:
     }
 
 
-def error_digests(event: Mapping[str, Any], arguments: Any = None) -> frozenset[str]:
+def error_digests(
+    event: Mapping[str, Any], arguments: Any = None, names: MadeNames | None = None
+) -> frozenset[str]:
     """Return the signatures of the errors of a failed event.
 
     A lesson knows an error by one of its lines, with the name of the tool or without
-    it. `arguments` are those of the call.
+    it, and without the `names` that the session made. `arguments` are those of the
+    call.
     """
     from heedful.lessons.signature import signature
     from heedful.traces.error_lines import error_lines, named_errors
@@ -704,8 +710,19 @@ def error_digests(event: Mapping[str, Any], arguments: Any = None) -> frozenset[
     tool = str(event.get("tool") or "")
     lines = error_lines(text.splitlines(), others=False)
     lines += named_errors(text, arguments)
+    if names is not None:
+        call = json.dumps(arguments, default=repr)
+        lines += [names.named_in(line, call).left_out(line) for line in lines]
     without_tool = frozenset(signature("", line).digest for line in lines)
     return without_tool.union(signature(tool, line).digest for line in lines)
+
+
+def recent_calls(db: Db, scope: Scope, session: str) -> list[Any]:
+    """Return the arguments of the newest calls of a session, oldest first."""
+    key = {**key_of(scope), "session": storable(session), "type": "tool_call"}
+    end = f"order by n desc limit {MAX_RECENT_CALLS}"
+    rows = list(db.select("record", "event", key, end))
+    return [json.loads(row["record"])["arguments"] or {} for row in reversed(rows)]
 
 
 def course_of(
