@@ -258,7 +258,7 @@ def test_a_lesson_that_is_followed_is_told(home: Home) -> None:
     """The lesson of the other tests is told if a database is the user's own."""
     remember(home.home / "own.db", OWN)
     home.take()
-    settings = {"HEEDFUL_DB": str(home.home / "own.db")}
+    settings = {"HEEDFUL_DB": str(home.home / "own.db"), "HEEDFUL_HOLDOUT": "0"}
     start = run_event(home.clone, home.home, "SessionStart", {}, settings)
     assert "OWN" in start.stdout
     failed = run_event(home.clone, home.home, "PostToolUseFailure", FAILED, settings)

@@ -395,10 +395,10 @@ NO_UPSTREAM = (
 async def push(session: Session, branch: str, make: str) -> str:
     """Push a new branch, at first without an upstream; return what is then shown."""
     await session.call("Bash", f"{make} {branch}")
-    _, after = await session.call("Bash", "git push", NO_UPSTREAM.format(branch))
+    texts = await session.call("Bash", "git push", NO_UPSTREAM.format(branch))
     await session.call("Bash", f"git push --set-upstream origin {branch}")
     await session.end()
-    return after
+    return "".join(texts)
 
 
 @pytest.mark.parametrize(
