@@ -299,11 +299,15 @@ class _SessionStudy:
 
         self.cases = list(self._find_mistakes())
         end = len(self.events)
+        bare_errors = {
+            n: [self._names_in(n, error).left_out(error) for error in errors]
+            for n, errors in self.errors.items()
+        }
         self.actions = tuple(
             replace(step, state=self.particulars.leave_out(step.state, end))
             for step in steps_of(
                 self.run,
-                errors=self.errors,
+                errors=bare_errors,
                 folder=self.particulars.root,
                 replacements=self._find_replacements(common),
             )
