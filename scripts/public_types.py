@@ -16,6 +16,7 @@ BIN = Path(sys.executable).parent
 VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
 # Modules under heedful.integrations, and the package that each needs.
 NEEDS = {
+    "adk": "google.adk",
     "agent_framework": "agent_framework",
     "haystack": "haystack",
     "langchain": "langchain",

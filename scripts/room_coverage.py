@@ -20,6 +20,7 @@ MIN_PERCENT = 85.0
 # Frameworks that are not installed here. `make integrations` runs their modules, and
 # pydantic_ai.
 NEEDS = {
+    "adk": "google.adk",
     "agent_framework": "agent_framework",
     "haystack": "haystack",
     "langchain": "langchain",

