@@ -279,12 +279,12 @@ async def test_the_limit_of_a_single_generator_is_the_reason_why_its_loop_ends(s
     ]
     for result in ends[1:]:
         explanation = result.explain()
-        stored = await store.read(SCOPE, loops.read, result.id)
+        stored_loop = await store.read(SCOPE, loops.read, result.id)
         assert [stop.rule for stop in result.stopped_by] == ["closed"]
         assert "rung 1 (large): 3 of 3 calls spent" in explanation.closed[0]
         assert explanation.closed[0].endswith("; the loop ended")
         assert "closed stopped it" in explanation.otherwise
-        assert stored.explain() == explanation
+        assert stored_loop.explain() == explanation
 
 
 async def test_a_usage_without_calls_is_that_of_one_call(store):

@@ -180,13 +180,13 @@ def test_a_replay_in_parts_is_that_of_all_loops(
 def test_no_read_of_a_loop_waits_for_one_in_bulk(api: Api):
     begin(api, "long")
     read_data(report(api, "long", 1, "wrong", output=2 * MAX_SHORT_READ_BYTES * "x"))
-    begun = threading.Event()
+    bulk_begins = threading.Event()
     go_on = threading.Event()
 
     @bulk
     def wait(db: Db, scope: Scope) -> str:
         """Wait for the other read."""
-        begun.set()
+        bulk_begins.set()
         assert go_on.wait(30)
         return "bulk"
 
@@ -194,7 +194,7 @@ def test_no_read_of_a_loop_waits_for_one_in_bulk(api: Api):
         """Return the results of both reads, in the order in which they end."""
         store = api.setup.store
         long = asyncio.create_task(store.read(SCOPE, wait))
-        await asyncio.to_thread(begun.wait, 30)
+        await asyncio.to_thread(bulk_begins.wait, 30)
         results = [await store.read(SCOPE, lambda db, scope: "short")]
         assert (await api.ask("GET", "/v1/loops/long")).status_code == 200
         go_on.set()

@@ -403,8 +403,8 @@ def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
     ],
 )
 def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
-    said = Event("llm_response", words)
-    run = course(Episode((*step("box", {"id": 7}, BROKEN), said), "success"))
+    answer = Event("llm_response", words)
+    run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
     assert was_meant(run, 0) == expected
 
 
