@@ -58,6 +58,11 @@ def found(failed: Mapping[str, Any], passed: Mapping[str, Any]) -> str:
             id="paths are those of the repository",
         ),
         pytest.param("make test", "make test | tail -5", "", id="what is shown of it"),
+        pytest.param("make fmt && make lint", "make fmt", "", id="a command goes"),
+        pytest.param("ls a", "ls a 2>/dev/null", "", id="its errors are hidden"),
+        pytest.param(
+            "cd web && npm ci", "npm ci", "cd web && -> ", id="a change of folder goes"
+        ),
         pytest.param("make test", "pytest -q", "", id="another command"),
         pytest.param("npm ci --frozen", "npm test", "", id="another thing to do"),
         pytest.param("cat docs/a.md", "cat src/list.go", "", id="another file"),
@@ -84,6 +89,9 @@ def test_two_commands_differ_in_one_place(old: str, new: str, words: str) -> Non
         ),
         pytest.param(
             {"file_path": "/r/a.go"}, {"file_path": "/r/list.rs"}, "", id="unlike"
+        ),
+        pytest.param(
+            {"file_path": "/r/log/log.go"}, {"path": "/r/log"}, "", id="its folder"
         ),
         pytest.param(
             {"skill": "commit"},

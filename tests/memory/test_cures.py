@@ -93,6 +93,20 @@ NO_CURES = [
     ),
     pytest.param(
         [
+            fail("find . -type x", "find: Unknown argument to -type: x"),
+            run("find . -type x -name cart 2>/dev/null"),
+        ],
+        id="a form that hides its errors",
+    ),
+    pytest.param(
+        [
+            fail("find . -type x", "find: Unknown argument to -type: x"),
+            run("find . -type x -name cart | xargs ls"),
+        ],
+        id="a form whose failure a pipe hides",
+    ),
+    pytest.param(
+        [
             fail("go test ./a ./b", "--- FAIL: TestCart (0.1s)"),
             run("go test ./a -run TestCart"),
         ],

@@ -39,6 +39,8 @@ _WRITTEN_ARGUMENT_PATTERN = re.compile(
 )
 # A word that stands for itself in every shell: no operator, quote, variable or glob.
 _PLAIN_WORD_PATTERN = re.compile(r"[\w@%+=:,./-]+")
+# What stands between commands, or leads their output elsewhere.
+_OPERATOR_PATTERN = re.compile(r"&&|\|\|?|;|>")
 # A number, a digest or a masked particular belongs to one session.
 _SESSION_WORD_PATTERN = re.compile(
     r"\d{3,}|(?<![\w-])(?=[a-f]*\d)[0-9a-f]{7,40}(?![\w-])|<\w+>|\*{3}|…"
@@ -222,6 +224,10 @@ def _changed_words(old: str, new: str, folder: str) -> Substitution | None:
             new_end += 1
     old_piece = old_words[start:end]
     new_piece = new_words[new_start:new_end]
+    # To leave out a command of several, or its errors, is another thing; not so a folder.
+    is_shortened = any(map(_OPERATOR_PATTERN.search, (*old_piece, *new_piece)))
+    if is_shortened and "cd" not in (*old_piece, *new_piece):
+        return None
     if not _is_variant(old_piece, new_piece):
         return None
     return Substitution(COMMAND, tuple(old_piece), tuple(new_piece))
@@ -259,6 +265,9 @@ def _changed_path(
     if old is None or new is None or relative(old[1]) == relative(new[1]):
         return None
     if name_likeness(_name_of(old[1]), _name_of(new[1])) < MIN_NAME_LIKENESS:
+        return None
+    # A tool that reads a file has no use for its folder.
+    if relative(old[1]).startswith(f"{relative(new[1])}/"):
         return None
     return Substitution(old[0], (relative(old[1]),), (relative(new[1]),))
 

@@ -114,6 +114,11 @@ _COMMAND_END_PATTERN = re.compile(r"&&|\|\||[;\n]")
 _OUTPUT_FILTER_PATTERN = re.compile(
     r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|cat|less|tee|wc|sort)\b.*)", re.DOTALL
 )
+# A command with one of these passes though a part of it fails: the last of a pipe says
+# whether it passed.
+_MASKED_FAILURE_PATTERN = re.compile(
+    r"[2&]>\s*/dev/null|\|\|\s*(?:true\b|:|echo\b)|(?<!\|)\|(?!\|)"
+)
 # A file in an error: "cart.go" in "shop/cart.go:3:5: expected '}'".
 _ERROR_FILE_PATTERN = re.compile(r"[\w-]+\.[a-zA-Z]\w{0,5}(?=[:(])")
 # A file in the text of a failure: "cart.go" in "in shop/cart.go, line 3".
@@ -577,7 +582,7 @@ class _SessionStudy:
         )
         if last <= failed or last not in self.good or not is_first or repeat > edit:
             return failed
-        if not self._can_cure(last) or self._differs_in_output(failed, last):
+        if not self._can_cure(last) or self._is_masked(failed, last):
             return failed
         files = _ERROR_FILE_PATTERN.findall(error)
         if is_of_work(error) and not any(file in self.texts[last] for file in files):
@@ -620,7 +625,7 @@ class _SessionStudy:
         # "make test" becomes "make test -k", but not "make tests" or "make test all".
         old = self.calls[failed]
         new = self.calls[other]
-        if self._differs_in_output(failed, other):
+        if self._is_masked(failed, other):
             return False
         if new.startswith(old) and not new[len(old) :][:1].isalnum():
             return new.startswith(f"{old} -")
@@ -644,6 +649,13 @@ class _SessionStudy:
         commands = [self.calls[step], self.calls[other]]
         bare = {_OUTPUT_FILTER_PATTERN.sub("", command) for command in commands}
         return len(bare) == 1
+
+    def _is_masked(self, failed: int, other: int) -> bool:
+        """Return whether a command may fail as `failed` did and only not show it."""
+        if self._differs_in_output(failed, other):
+            return True
+        shown = _MASKED_FAILURE_PATTERN.findall(self.calls[failed])
+        return len(_MASKED_FAILURE_PATTERN.findall(self.calls[other])) > len(shown)
 
     def _likeness(self, step: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
