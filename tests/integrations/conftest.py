@@ -10,6 +10,7 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 NEEDS = {
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
+    "test_any_framework.py": "dspy",
     "test_chroma.py": "chromadb",
     "test_haystack.py": "haystack",
     "test_hosts.py": "pytest",

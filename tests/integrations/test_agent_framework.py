@@ -344,7 +344,7 @@ class Kept(HistoryProvider):
 async def test_a_history_elsewhere_gets_the_feedback_as_a_message(
     tmp_path: Any,
 ) -> None:
-    kept = Kept()
+    history = Kept()
     host = host_that_judges(memory_in(tmp_path))
 
     def agent_of_a_process(script: list[Turn], driven: Driven) -> Agent[Any]:
@@ -352,7 +352,7 @@ async def test_a_history_elsewhere_gets_the_feedback_as_a_message(
             script,
             driven,
             middleware=[HeedfulAgentMiddleware(host)],
-            context_providers=[kept],
+            context_providers=[history],
         )
 
     first = Driven()
@@ -370,7 +370,7 @@ async def test_a_history_elsewhere_gets_the_feedback_as_a_message(
         assert lines[:2] == [TASK, "high"]
         assert lines.count("high") == 1
         assert prompt.count(RULE) == 1
-    assert [message.text for message in kept.messages][::3] == [TASK, "P1"]
+    assert [message.text for message in history.messages][::3] == [TASK, "P1"]
 
 
 def test_the_example_runs() -> None:

@@ -39,7 +39,7 @@ NEEDS = {
 }
 NAMES = [name for name, need in NEEDS.items() if is_installed(need)]
 ERROR = 'Error: Cannot find module "pads"'
-PAGES = ("docs/integrations.md", "docs/frameworks.md")
+PAGES = ("docs/integrations.md", "docs/frameworks.md", "docs/any-framework.md")
 BLOCKS = [
     block for page in PAGES for block in blocks(Path(page).read_text(encoding="utf-8"))
 ]
