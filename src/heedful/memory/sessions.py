@@ -654,8 +654,8 @@ class _SessionStudy:
         """Return whether a command may fail as `failed` did and only not show it."""
         if self._differs_in_output(failed, other):
             return True
-        shown = _MASKED_FAILURE_PATTERN.findall(self.calls[failed])
-        return len(_MASKED_FAILURE_PATTERN.findall(self.calls[other])) > len(shown)
+        masks = _MASKED_FAILURE_PATTERN.findall(self.calls[failed])
+        return len(_MASKED_FAILURE_PATTERN.findall(self.calls[other])) > len(masks)
 
     def _likeness(self, step: int, other: int) -> float:
         """Return how much two steps are forms of one action, 0..1."""
