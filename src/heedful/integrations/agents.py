@@ -71,6 +71,8 @@ class Agent:
     repairs: bool = False
     deny: Form = _nested("permissionDecisionReason", permissionDecision="deny")
     block: Form = _named("reason", decision="block")
+    # Its file of the session tells of failed calls that fire no event.
+    has_transcript: bool = False
     # A person sees the `systemMessage` of a start, and the model does not. No agent
     # shows one at the end of a session.
     says_at_start: bool = False
@@ -108,6 +110,7 @@ AGENTS: Mapping[str, Agent] = {
         events=_SHARED_EVENTS,
         takes=_CONTEXT_MOMENTS,
         repairs=True,
+        has_transcript=True,
         says_at_start=True,
         notice_events=("SessionStart", "Stop"),
     ),

@@ -252,7 +252,16 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     if kind == "stop":
         _lift_time_limit(niceness=0)
 
-    reply = asyncio.run(hooks.reply(event, data, host, agent=agent, settings=rules))
+    unheard: Sequence[hooks.FailedCall] = ()
+    if row.has_transcript and kind != "start":
+        from heedful.integrations.transcripts import failed_calls
+
+        unheard = failed_calls(data.get("transcript_path"))
+    reply = asyncio.run(
+        hooks.reply(
+            event, data, host, agent=agent, settings=rules, failed_calls=unheard
+        )
+    )
     answer = reply.answer
     if event in row.notice_events:
         notice = _notice(event, settings["ignored"])

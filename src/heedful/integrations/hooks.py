@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.loop.record import Finding
 
 Work = Literal["", "study", "end"]
+# A call, and the result that says how it failed.
+FailedCall = tuple[Event, Event]
 # How much of a command's output the reason of a block has, and how much is read at its
 # end.
 MAX_BLOCK_OUTPUT_CHARS = 4_000
@@ -225,9 +227,12 @@ async def reply(
     *,
     agent: str = "claude-code",
     settings: HookSettings = HookSettings(),
+    failed_calls: Sequence[FailedCall] = (),
 ) -> Reply:
     """Return the reply to an event of a coding agent; `data` is the event as JSON data.
 
+    `failed_calls` are calls with their results, of which perhaps no event told. They
+    are kept, and what helps after the last one is said if nothing else is.
     If heedful fails or takes too long, the reply is empty. Raises UnknownName and
     InvalidInput for anything that is not an event of the agent.
     """
@@ -257,6 +262,11 @@ async def reply(
     shows = kind in row.takes or (kind == "before" and settings.deny)
     run.room = MAX_MOMENT_CHARS if shows else 0
 
+    failure = await host.guarded(
+        "keep calls that no event told", _keep_unheard(moment, failed_calls), None
+    )
+    if failure is not None and kind in ("stop", "end"):
+        await run.learn(failure[1])
     # A stop is not limited in time here: the commands of the project take theirs.
     if kind == "stop":
         return await _on_stop(moment)
@@ -265,7 +275,14 @@ async def reply(
 
     answers = {"start": _on_start, "prompt": _on_prompt, "before": _before_call}
     answer = answers.get(kind, _after_call)
-    return await host.guarded(f"answer {name}", answer(moment), Reply())
+    answered = await host.guarded(f"answer {name}", answer(moment), Reply())
+    if failure is None:
+        return answered
+    return await host.guarded(
+        "explain a call that no event told",
+        _explain(moment, failure, answered),
+        answered,
+    )
 
 
 async def work(host: Host, session: str, what: Work) -> None:
@@ -389,6 +406,45 @@ class _Moment:
             text = cut_middle(advice.text, self.agent.max_chars)
             answer = self.agent.context(self.name, text)
         return Reply(answer, work, self.run.id)
+
+
+async def _keep_unheard(
+    moment: _Moment, failed_calls: Sequence[FailedCall]
+) -> FailedCall | None:
+    """Keep failed calls whose result no event told, but the result of the last one.
+
+    Returns the last one. The call of this event is told by it.
+    """
+    run = moment.run
+    memory = run.host.own_memory
+    if memory is None or not failed_calls:
+        return None
+
+    from heedful.store.episodes import answered_calls
+
+    answered = await memory.store.read(memory.scope, answered_calls, run.id)
+    heard = {moment.call, *answered}
+    unheard = [pair for pair in failed_calls if pair[0].call not in heard]
+    for call, result in unheard:
+        is_kept, _ = await run.course(call.tool, call.arguments, call.call)
+        if not is_kept:
+            await run.learn(call)
+        if call is not unheard[-1][0]:
+            await run.learn(result)
+    return unheard[-1] if unheard else None
+
+
+async def _explain(moment: _Moment, failure: FailedCall, answered: Reply) -> Reply:
+    """Keep the result of a failed call; say what helps if nothing else is said."""
+    call, result = failure
+    if answered.answer is not None:
+        await moment.run.learn(result)
+        return replace(answered, work=answered.work or "study", session=moment.run.id)
+
+    advice = await moment.run.seen(
+        result.tool, result.error, result.call, arguments=call.arguments
+    )
+    return moment.advise(advice, answered.work or "study")
 
 
 async def _on_start(moment: _Moment) -> Reply:

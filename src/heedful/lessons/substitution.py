@@ -224,7 +224,7 @@ def _changed_words(old: str, new: str, folder: str) -> Substitution | None:
             new_end += 1
     old_piece = old_words[start:end]
     new_piece = new_words[new_start:new_end]
-    # To leave out a command of several, or its errors, is another thing; not so a folder.
+    # To leave out a command of several, or its errors, is another thing.
     is_shortened = any(map(_OPERATOR_PATTERN.search, (*old_piece, *new_piece)))
     if is_shortened and "cd" not in (*old_piece, *new_piece):
         return None

@@ -725,6 +725,12 @@ def recent_calls(db: Db, scope: Scope, session: str) -> list[Any]:
     return [json.loads(row["record"])["arguments"] or {} for row in reversed(rows)]
 
 
+def answered_calls(db: Db, scope: Scope, session: str) -> frozenset[str]:
+    """Return the ids of the calls of a session that have a result."""
+    key = {**key_of(scope), "session": storable(session), "type": "tool_response"}
+    return frozenset(row["call"] for row in db.select("call", "event", key))
+
+
 def course_of(
     db: Db, scope: Scope, session: str, tool: str, call: str, action: Action
 ) -> tuple[bool, bool]:
