@@ -1,6 +1,7 @@
 """heedful for Google ADK: a plugin that lets agents answer until they are right.
 
-    App(name="desk", root_agent=agent, plugins=[HeedfulAdkPlugin(Host(checks=[…]))])
+    host = Host(checks=[…], memory_key="triage")
+    App(name="desk", root_agent=agent, plugins=[HeedfulAdkPlugin(host)])
 
 What memory shows, the last rejected answer and the feedback on it are in the requests
 to the model only; a session has neither. ADK asks a model again only after a call of a

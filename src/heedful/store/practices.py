@@ -111,10 +111,10 @@ def claim(
     elif tries >= MAX_PRACTICE_TRIES:
         tries = 0  # there is a new example
     stored_key = {**key_of(scope), "id": task.id}
-    for stored in db.select("task, memory_key", "loop", stored_key):
+    for row in db.select("task, memory_key", "loop", stored_key):
         values = {
             **key,
-            "memory_key": stored["memory_key"],
+            "memory_key": row["memory_key"],
             "loop": loop,
             "begins": int(begins),
             "tries": tries,
@@ -128,7 +128,7 @@ def claim(
         return PracticeClaim(
             practises=task.id,
             loop=loop,
-            task=json.loads(stored["task"]),
+            task=json.loads(row["task"]),
             calls=max(1, calls["calls"]) if calls else 1,
             climbs=climbs and not begins,
             untold=bool(untold),
