@@ -42,6 +42,13 @@ from heedful.integrations.file_changes import FileChange
 from heedful.integrations.hooks import follow
 from heedful.integrations.leftovers import leftovers
 from heedful.integrations.places import TARGETS
+from heedful.integrations.plugin import (
+    PLUGIN_PLACE,
+    local_programs,
+    plan_marketplace,
+    plan_plugin,
+    registry_name,
+)
 from heedful.integrations.rules import RULES_PART
 from heedful.lessons.waiting import OWN_COMMAND
 from heedful.loop.policies import policy
@@ -143,7 +150,8 @@ def _plan(
         raise UsageError(f"--http and --plugin are for {plans.INSTALL_AGENT} only")
     if plugin is not None:
         events = plans.hooks(plans.command(everywhere=True), http)
-        return plans.plan_plugin(plugin, events, page("skill") + "\n")
+        skill = page("skill") + "\n"
+        return plan_plugin(plugin, local_programs(), skill=skill, hooks=events)
 
     run = plans.command(everywhere=user)
     changes: dict[Path, FileChange] = {}
@@ -292,6 +300,40 @@ def _offer_to_learn(may_ask: bool, is_new: bool) -> list[str]:
 
         learn_from([past_sessions], approved_only=True)
     return []
+
+
+@hook.command("plugin")
+def plugin_folder(
+    folder: Annotated[Path, Argument(help="Where the marketplace is written.")],
+    owner: Annotated[
+        str, Option(help="The account on GitHub that publishes it.", show_default=False)
+    ],
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would be written.")
+    ] = False,
+    yes: Yes = False,
+) -> int:
+    """Write a plug-in for others: a marketplace for Claude Code and Codex, and
+    server.json for the registry of MCP servers.
+
+    Its commands have no path of this machine: heedful must be in the PATH.
+    """
+    changes = plan_marketplace(folder, owner, page("skill") + "\n")
+    if dry_run:
+        return _preview(changes)
+
+    written = _write_if_agreed(changes, yes)
+    lines = ["the plug-in is written already"]
+    if written:
+        lines = [f"wrote {path}" for path in written]
+    lines += [
+        f"to try it: claude --plugin-dir {folder / PLUGIN_PLACE}",
+        f"to offer it: claude plugin marketplace add {folder}; "
+        f"codex plugin marketplace add {folder}",
+        f"for the registry of MCP servers, the published README needs the line "
+        f"mcp-name: {registry_name(owner)}",
+    ]
+    return answer({"written": written, "name": registry_name(owner)}, lines)
 
 
 @hook.command("uninstall")

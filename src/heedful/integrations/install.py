@@ -16,7 +16,6 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from string import Template
@@ -56,9 +55,6 @@ from heedful.store.workspace import folder_db, project_root
 
 # The agent that is meant where none is named, and the only one that asks a service.
 INSTALL_AGENT = "claude-code"
-PLUGIN_SUMMARY = (
-    "Remembers what failed and what put it right, and says so when it matters."
-)
 # The environment variable with the key of the service.
 SERVICE_KEY_VARIABLE = "HEEDFUL_KEY"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -475,42 +471,3 @@ def _remove_own_file(path: Path, user: bool, text: str = "") -> FileChange:
 def _is_own(text: str | None) -> bool:
     """Return True if a text of a file of its own is from heedful."""
     return text is not None and _OWN_FILE_WORDS in text
-
-
-def plan_plugin(
-    folder: Path, wanted: Mapping[str, Any], skill: str
-) -> list[FileChange]:
-    """Return the changes that write a plugin of Claude Code.
-
-    It has hooks, an MCP server and a skill.
-    """
-    program, *words = shlex.split(command(True, "heedful", "heedful.cli"))
-    documents: dict[str, dict[str, Any]] = {
-        ".claude-plugin/plugin.json": {
-            "name": "heedful",
-            "version": version("heedful"),
-            "description": PLUGIN_SUMMARY,
-            "author": {"name": "heedful"},
-        },
-        "hooks/hooks.json": {"description": PLUGIN_SUMMARY, "hooks": wanted},
-        ".mcp.json": {
-            "mcpServers": {
-                "heedful": {
-                    "command": program,
-                    "args": [*words, "mcp", "--approved-only"],
-                }
-            }
-        },
-    }
-
-    changes: list[FileChange] = []
-    for name, document in documents.items():
-        path = folder / name
-        text = json.dumps(document, indent=2) + "\n"
-        changes.append(FileChange(path, read_text(path), text))
-
-    path = folder / "skills/heedful/SKILL.md"
-    changes.append(FileChange(path, read_text(path), skill))
-    for change in changes:
-        check_within(change.path, folder)
-    return changes
