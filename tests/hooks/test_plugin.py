@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from heedful.errors import UsageError
 from heedful.integrations.agents import AGENTS
 from heedful.integrations.mcp import MCP_TOOLS
-from tests.hooks.support import Home, run_command
+from heedful.integrations.plugin import plan_marketplace
+from tests.hooks.hostile import Home, run_command
 
 SCHEMAS = Path(__file__).parent / "plugin_schemas"
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -33,12 +36,18 @@ FILES = {
 }
 
 
-@pytest.fixture
-def offer(home: Home) -> Path:
-    """A marketplace with the plug-in."""
+@pytest.fixture(scope="module")
+def publisher(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A user who has written a marketplace with the plug-in."""
+    home = Home(tmp_path_factory.mktemp("publisher"))
     home.take()
     run_command(home, "hook plugin offer --owner my-team --yes")
-    return home.clone / "offer"
+    return home
+
+
+@pytest.fixture(scope="module")
+def offer(publisher: Home) -> Path:
+    return publisher.clone / "offer"
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -55,19 +64,20 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
+def files_in(folder: Path) -> set[str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix() for path in files}
+
+
 def faults(document: Any, name: str) -> list[str]:
-    return [error.message for error in Draft7Validator(schema(name)).iter_errors(document)]
+    validator = Draft7Validator(schema(name))
+    return [error.message for error in validator.iter_errors(document)]
 
 
 def test_each_file_fits_its_schema(offer: Path) -> None:
-    written = {str(path.relative_to(offer)) for path in offer.rglob("*.*")} - {
-        name for name in map(str, offer.rglob("*")) if Path(name).is_dir()
-    }
-    files = {name for name in written if (offer / name).is_file()}
-    assert files == set(FILES)
-    assert {name: faults(read(offer / name), kind) for name, kind in FILES.items()} == {
-        name: [] for name in FILES
-    }
+    assert files_in(offer) == set(FILES)
+    for name, kind in FILES.items():
+        assert faults(read(offer / name), kind) == []
 
 
 @pytest.mark.parametrize("name", sorted(FILES.values()))
@@ -152,12 +162,12 @@ def test_the_files_that_manifests_name_are_there(offer: Path) -> None:
     assert (offer / entry["source"] / ".claude-plugin").is_dir()
 
 
-def test_nothing_in_it_names_this_machine(home: Home, offer: Path) -> None:
+def test_nothing_in_it_names_this_machine(publisher: Home, offer: Path) -> None:
     for name in FILES:
         text = (offer / name).read_text()
-        assert str(home.home) not in text
-        assert str(Path(__file__).parents[2]) not in text
-        assert "python" not in text
+        assert str(publisher.home) not in text
+        assert sys.executable not in text
+        assert sys.prefix not in text
 
 
 def test_no_manifest_turns_the_hooks_of_codex_off(offer: Path) -> None:
@@ -173,8 +183,9 @@ def test_the_skill_names_tools_that_there_are(offer: Path) -> None:
     assert tools <= {function.__name__ for function in MCP_TOOLS}
 
 
-def test_writing_again_changes_nothing(home: Home, offer: Path) -> None:
-    screen = run_command(home, "hook plugin offer --owner my-team")
+def test_writing_again_changes_nothing(publisher: Home, offer: Path) -> None:
+    assert files_in(offer)
+    screen = run_command(publisher, "hook plugin offer --owner my-team")
     assert "written already" in screen
     assert "mcp-name: io.github.my-team/heedful" in screen
 
@@ -187,11 +198,9 @@ def test_a_preview_writes_nothing(home: Home) -> None:
 
 
 @pytest.mark.parametrize("owner", ["", "a b", "-a", "a--b", "../x", "a" * 40])
-def test_an_owner_that_is_no_account_is_refused(owner: str, home: Home) -> None:
-    home.take()
-    screen = run_command(home, f"hook plugin offer --owner '{owner}' --yes")
-    assert "no account on GitHub" in screen
-    assert not (home.clone / "offer").exists()
+def test_an_owner_that_is_no_account_is_refused(owner: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no account on GitHub"):
+        plan_marketplace(tmp_path, owner, "")
 
 
 @pytest.mark.parametrize(
@@ -208,15 +217,21 @@ def test_an_owner_that_is_no_account_is_refused(owner: str, home: Home) -> None:
         pytest.param("server.json", "[]", id="a list"),
     ],
 )
-def test_files_of_others_stay(file: str, text: str, home: Home) -> None:
-    home.take()
-    path = home.clone / "offer" / file
-    path.parent.mkdir(parents=True)
+def test_files_of_others_stay(file: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    screen = run_command(home, "hook plugin offer --owner my-team --yes")
-    assert "is not from heedful" in screen
-    assert path.read_text() == text
-    assert [path] == [name for name in (home.clone / "offer").rglob("*.*") if name.is_file()]
+    with pytest.raises(UsageError, match="is not from heedful"):
+        plan_marketplace(tmp_path, "my-team", "")
+    assert files_in(tmp_path) == {file}
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "offer"
+    folder.mkdir()
+    (folder / "plugins").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="outside of"):
+        plan_marketplace(folder, "my-team", "")
 
 
 def test_the_plugin_of_this_machine_has_the_hooks_of_codex_too(home: Home) -> None:

@@ -328,10 +328,9 @@ def plugin_folder(
         lines = [f"wrote {path}" for path in written]
     lines += [
         f"to try it: claude --plugin-dir {folder / PLUGIN_PLACE}",
-        f"to offer it: claude plugin marketplace add {folder}; "
-        f"codex plugin marketplace add {folder}",
-        f"for the registry of MCP servers, the published README needs the line "
-        f"mcp-name: {registry_name(owner)}",
+        f"to offer it in Claude Code: claude plugin marketplace add {folder}",
+        f"to offer it in Codex: codex plugin marketplace add {folder}",
+        f"for server.json, the README on PyPI needs: mcp-name: {registry_name(owner)}",
     ]
     return answer({"written": written, "name": registry_name(owner)}, lines)
 

@@ -74,11 +74,11 @@ def plan_plugin(
         hooks = target_hooks(TARGETS["claude-code"], programs.hook)
     codex_hooks = target_hooks(TARGETS["codex"], programs.hook)
     program, *words = programs.server
-    about = _about(owner)
+    manifest = _manifest(owner)
     documents: dict[str, Document] = {
-        ".claude-plugin/plugin.json": about,
+        ".claude-plugin/plugin.json": manifest,
         ".codex-plugin/plugin.json": {
-            **about,
+            **manifest,
             "skills": "./skills/",
             "mcpServers": "./.mcp.json",
             # Codex reads this file instead of hooks.json.
@@ -118,7 +118,7 @@ def plan_marketplace(folder: Path, owner: str, skill: str) -> list[FileChange]:
             "name": NAME,
             "owner": {"name": owner},
             "metadata": {"description": SUMMARY, "version": version(NAME)},
-            "plugins": [{**_about(owner), "source": source, "category": _CATEGORY}],
+            "plugins": [{**_manifest(owner), "source": source, "category": _CATEGORY}],
         },
         ".agents/plugins/marketplace.json": {
             "name": NAME,
@@ -148,9 +148,9 @@ def registry_name(owner: str) -> str:
     return f"io.github.{owner}/{NAME}"
 
 
-def _about(owner: str) -> Document:
+def _manifest(owner: str) -> Document:
     """Return what all manifests say about the plug-in."""
-    about: Document = {
+    manifest: Document = {
         "name": NAME,
         "version": version(NAME),
         "description": SUMMARY,
@@ -159,8 +159,8 @@ def _about(owner: str) -> Document:
         "keywords": list(_KEYWORDS),
     }
     if owner:
-        about["repository"] = _repository(owner)
-    return about
+        manifest["repository"] = _repository(owner)
+    return manifest
 
 
 def _repository(owner: str) -> str:
