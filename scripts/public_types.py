@@ -18,6 +18,7 @@ VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
 NEEDS = {
     "adk": "google.adk",
     "agent_framework": "agent_framework",
+    "crewai": "crewai",
     "haystack": "haystack",
     "langchain": "langchain",
     "openai_agents": "agents",

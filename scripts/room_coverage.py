@@ -22,6 +22,7 @@ MIN_PERCENT = 85.0
 NEEDS = {
     "adk": "google.adk",
     "agent_framework": "agent_framework",
+    "crewai": "crewai",
     "haystack": "haystack",
     "langchain": "langchain",
     "openai_agents": "agents",

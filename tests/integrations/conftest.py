@@ -6,12 +6,15 @@ import os
 from importlib.util import find_spec
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
+os.environ["CREWAI_TRACING_ENABLED"] = "false"
 
 NEEDS = {
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_any_framework.py": "dspy",
     "test_chroma.py": "chromadb",
+    "test_crewai.py": "crewai",
     "test_haystack.py": "haystack",
     "test_hosts.py": "pytest",
     "test_langchain.py": "langchain",

@@ -1,0 +1,262 @@
+"""heedful for CrewAI: a task is answered until its output is right.
+
+    task = watch(Task(…), Host(checks=[…], memory_key="triage"))
+
+The task gets a guardrail, and the interception points of CrewAI get hooks, which leave
+other tasks alone. The id of a run is the input `heedful_id` of the crew: a run with the
+id of an earlier one, which may have been killed, goes on with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from crewai import Task
+from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
+from pydantic import ValidationError
+
+from heedful.integrations import RESULT_KEY
+from heedful.integrations.attempts import ID_KEY, Attempts, run_now
+from heedful.integrations.host import Host
+from heedful.loop.decide import Done
+from heedful.loop.record import Candidate, Usage
+
+T = TypeVar("T", bound=Task)
+# The policy of the host ends a run; CrewAI raises an exception when its retries end.
+MAX_RETRIES = 1_000_000
+# What CrewAI writes before the error of a tool.
+ERROR_HEADING = "Error executing tool: "
+
+
+def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
+    """Check each output of a task, feed back what is wrong, and return the best.
+
+    Returns the task. A guardrail of the task itself comes first. With `hold_back`, a
+    call of a tool that failed before does not run: the model reads what happened. When
+    the model makes the same call again, it runs.
+    """
+    first_guardrail = task._guardrail
+    runs = _Runs(host=host, hold_back=hold_back)
+
+    def guardrail(output: Any) -> tuple[bool, Any]:
+        """Return True and the best output, or False and what is wrong with the last."""
+        if first_guardrail is not None:
+            first = first_guardrail(output)
+            if not first[0]:
+                return first
+        return runs.judge(output)
+
+    # CrewAI looks at the annotation itself, which must be no text.
+    guardrail.__annotations__["return"] = tuple[bool, Any]
+    vars(guardrail)[RESULT_KEY] = runs
+    task.guardrail = guardrail
+    task._guardrail = guardrail
+    task.guardrail_max_retries = MAX_RETRIES
+    for point, hook in HOOKS.items():
+        if hook not in get_global_hook_list(point):
+            on(point)(hook)
+    return task
+
+
+@dataclass(eq=False, kw_only=True)
+class _TaskRun(Attempts):
+    """The attempts of one execution of a task.
+
+    `counted` has the tokens of the model before the current attempt, `errors` how many
+    calls of tools have failed. `open_calls` has the ids of the calls that run, by those
+    of their arguments in memory; `held_texts` the reasons of those that do not.
+    """
+
+    task: Any
+    counted: Usage = field(default_factory=Usage)
+    errors: int = 0
+    calls: int = 0
+    open_calls: dict[int, str] = field(default_factory=dict)
+    held_texts: dict[str, str] = field(default_factory=dict)
+
+    def tokens(self) -> Usage:
+        """Return the tokens of the model so far, in all its runs."""
+        summary = self.task.agent.llm.get_token_usage_summary()
+        prompt_tokens = summary.prompt_tokens
+        return Usage(0, prompt_tokens, completion_tokens=summary.completion_tokens)
+
+    def count(self) -> None:
+        """Add the tokens of the current attempt to its calls."""
+        before = self.counted
+        self.counted = self.tokens()
+        self.spent += Usage(
+            prompt_tokens=self.counted.prompt_tokens - before.prompt_tokens,
+            completion_tokens=self.counted.completion_tokens - before.completion_tokens,
+        )
+
+    def answer_in(self, text: str) -> Any:
+        """Return an answer: the object that the task asks for, or else its text."""
+        model = self.task.output_pydantic or self.task.output_json
+        try:
+            return model.model_validate_json(text).model_dump(mode="json")
+        except (AttributeError, ValidationError):
+            # No object is asked for, or the text is none; CrewAI may convert it later.
+            return text
+
+    def first_text(self) -> str:
+        """Return what the first request of an attempt shows beside the task.
+
+        CrewAI itself shows the answer that was rejected in this process.
+        """
+        texts = [self.recalled]
+        if self.feedback and not self.run.outputs:
+            texts += [self.rejected, self.feedback]
+        return "\n\n".join(filter(None, texts))
+
+
+@dataclass(eq=False, kw_only=True)
+class _Runs:
+    """The runs of one watched task and of its copies, by the ids of task objects."""
+
+    host: Host
+    hold_back: bool
+    current: dict[int, _TaskRun] = field(default_factory=dict)
+
+    def begin(self, task: Any) -> None:
+        """Begin the run of a task, or go on with that of an earlier process."""
+        crew = getattr(task.agent, "crew", None)
+        inputs = getattr(crew, "_inputs", None) or {}
+        name = str(inputs.get(ID_KEY) or secrets.token_hex(8))
+        tasks = getattr(crew, "tasks", [task])
+        number = next((n for n, other in enumerate(tasks) if other is task), 0)
+        if number:
+            name = f"{name}:{number + 1}"
+
+        host_run = self.host.run(name, task.description)
+        run = _TaskRun(run=host_run, hold_back=self.hold_back, task=task)
+        self.current[id(task)] = run
+        RUNNING.set(run)
+        run.counted = run.tokens()
+        run.errors = task.tools_errors
+        run_now(run.begin())
+
+    def judge(self, output: Any) -> tuple[bool, Any]:
+        """Judge an output of the task that runs in this context."""
+        run = RUNNING.get()
+        if run is None:
+            return True, output
+
+        run.count()
+        if run_now(run.judge(run.answer_in(output.raw), output.raw)):
+            return False, run.feedback
+        best = run.run.best
+        if isinstance(run.verdict, Done) and best is not None:
+            return True, run.best or Candidate.of(best).text or output
+        return True, output
+
+
+# The run of the task that is executed in this context.
+RUNNING: ContextVar[_TaskRun | None] = ContextVar("heedful_crewai", default=None)
+
+
+def _runs_of(task: Any) -> _Runs | None:
+    """Return the runs of a task, None if it is not watched."""
+    runs = getattr(getattr(task, "_guardrail", None), RESULT_KEY, None)
+    return runs if isinstance(runs, _Runs) else None
+
+
+def _run_of(task: Any) -> _TaskRun | None:
+    """Return the current run of a task, None if it is not watched."""
+    runs = _runs_of(task)
+    return runs.current.get(id(task)) if runs else None
+
+
+def _begin(context: Any) -> None:
+    """Begin the run of a watched task."""
+    runs = _runs_of(context.task)
+    if runs is not None:
+        runs.begin(context.task)
+
+
+def _advise(context: Any) -> None:
+    """Show the model what memory has; count the call of the model."""
+    run = _run_of(context.task)
+    if run is None:
+        return
+
+    run.spent += Usage(1)
+    text = run.first_text()
+    if text and not any(text in str(shown["content"]) for shown in context.messages):
+        context.messages.append({"role": "user", "content": text})
+
+
+def _ask(context: Any) -> bool | None:
+    """Ask memory about a call; return False if it does not run."""
+    run = _run_of(context.task)
+    if run is None:
+        return None
+
+    run.calls += 1
+    call = f"call {run.calls}"
+    run.open_calls[id(context.tool_input)] = call
+    held_text = run_now(run.ask(context.tool_name, context.tool_input, call))
+    if held_text:
+        run.held_texts[call] = held_text
+        return False
+    return None
+
+
+def _note_result(context: Any) -> str | None:
+    """Keep the result of a call, or ask about its error; add what is known of it."""
+    run = _run_of(context.task)
+    call = run.open_calls.pop(id(context.tool_input), "") if run else ""
+    if run is None or not call:
+        return None
+    if call in run.held_texts:
+        return run.held_texts.pop(call)
+
+    text = str(context.tool_result)
+    has_failed = run.task.tools_errors > run.errors
+    run.errors = run.task.tools_errors
+    if has_failed:
+        error = text.removeprefix(ERROR_HEADING)
+        run_now(run.failed(context.tool_name, error, call))
+    else:
+        run_now(run.worked(context.tool_name, text, call))
+    advice = run.call_advice().get(call)
+    return f"{text}\n{advice}" if advice else None
+
+
+def _end(context: Any) -> None:
+    """Learn from the run of a task, and add the verdict to its output."""
+    runs = _runs_of(context.task)
+    run = runs.current.pop(id(context.task), None) if runs else None
+    if run is not None:
+        RUNNING.set(None)
+        vars(context.payload)[RESULT_KEY] = run_now(run.end())
+
+
+def _show_verdict(context: Any) -> None:
+    """Let the output of a crew have the verdict on its last task."""
+    for output in getattr(context.payload, "tasks_output", ())[-1:]:
+        vars(context.payload)[RESULT_KEY] = vars(output).get(RESULT_KEY)
+
+
+def _fail(context: Any) -> None:
+    """Learn from the runs that an exception has ended."""
+    for task in getattr(context.crew, "tasks", ()):
+        runs = _runs_of(task)
+        run = runs.current.pop(id(task), None) if runs else None
+        if run is not None:
+            RUNNING.set(None)
+            run_now(run.end("error"))
+
+
+HOOKS: Mapping[InterceptionPoint, Callable[[Any], Any]] = {
+    InterceptionPoint.PRE_STEP: _begin,
+    InterceptionPoint.PRE_MODEL_CALL: _advise,
+    InterceptionPoint.PRE_TOOL_CALL: _ask,
+    InterceptionPoint.POST_TOOL_CALL: _note_result,
+    InterceptionPoint.POST_STEP: _end,
+    InterceptionPoint.OUTPUT: _show_verdict,
+    InterceptionPoint.EXECUTION_END: _fail,
+}

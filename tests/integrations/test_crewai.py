@@ -1,0 +1,128 @@
+"""What only CrewAI has: crews of several tasks, guardrails of a task, objects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from heedful import Done, policy, run_sync
+from heedful.integrations import Host, verdict_of
+from heedful.integrations.attempts import ID_KEY
+from heedful.integrations.crewai import watch
+from heedful.store import episodes, loops
+from tests.integrations.double_crewai import crew_of, shell_task
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
+from tests.integrations.test_hosts import (
+    ERROR,
+    TASK,
+    host_that_judges,
+    memory_in,
+    severity,
+)
+
+RULE = "answer with one of P0 to P3"
+PADS = "npm run pads"
+WRONG_THEN_RIGHT: list[Turn] = [Call("ls"), Say("high"), Say("P1")]
+
+
+class Ticket(BaseModel):
+    severity: str
+
+
+def test_usage_is_that_of_each_attempt(tmp_path: Any) -> None:
+    memory = memory_in(tmp_path)
+    driven = Driven()
+    task = watch(shell_task(TASK, WRONG_THEN_RIGHT, driven), host_that_judges(memory))
+    result = crew_of(task).kickoff(inputs={ID_KEY: "one"})
+    assert str(result) == "P1"
+    assert verdict_of(result) == Done(2, passed=True)
+    assert driven.commands == ["ls"]
+    stored_loop = run_sync(memory.store.read(memory.scope, loops.read, "one"))
+    usages = [attempt.usage for attempt in stored_loop.loop.attempts]
+    assert [usage.calls for usage in usages] == [2, 1]
+    assert [usage.tokens for usage in usages] == [30, 15]
+
+
+def test_tasks_of_a_crew_have_runs_of_their_own(tmp_path: Any) -> None:
+    host = host_that_judges(memory_in(tmp_path))
+    first, second, third = Driven(), Driven(), Driven()
+    result = crew_of(
+        watch(shell_task(TASK, [Say("high"), Say("P1")], first), host),
+        shell_task("Say it aloud", [Say("high")], second),
+        watch(shell_task("Grade it again", [Say("P2")], third), host),
+    ).kickoff(inputs={ID_KEY: "one"})
+    outputs = result.tasks_output
+    assert [output.raw for output in outputs] == ["P1", "high", "P2"]
+    assert verdict_of(outputs[0]) == Done(2, passed=True)
+    assert verdict_of(outputs[1]) is None
+    assert verdict_of(result) == Done(1, passed=True)
+    assert RULE not in second.prompts[0]
+
+
+def test_a_guardrail_of_the_task_comes_first() -> None:
+    def is_short(output: Any):  # type: ignore[no-untyped-def]
+        return (True, output.raw) if len(output.raw) < 5 else (False, "too long")
+
+    driven = Driven()
+    script = [Say("very high"), Say("high"), Say("P1")]
+    task = shell_task(TASK, script, driven, guardrail=is_short)
+    result = crew_of(watch(task, host_that_judges(None))).kickoff()
+    assert verdict_of(result) == Done(2, passed=True)
+    assert "too long" in driven.prompts[1]
+    assert RULE in driven.prompts[2]
+
+
+def test_an_object_is_judged_as_data() -> None:
+    def grade(candidate: Any, context: Any) -> Any:
+        return severity(candidate["severity"], context)
+
+    script = [Say('{"severity": "high"}'), Say('{"severity": "P2"}')]
+    host = host_that_judges(None, checks=[grade], policy=policy("attempts.limit=3"))
+    task = shell_task(TASK, script, Driven(), output_pydantic=Ticket)
+    result = crew_of(watch(task, host)).kickoff()
+    assert result.pydantic == Ticket(severity="P2")
+    assert verdict_of(result) == Done(2, passed=True)
+
+
+def test_a_call_that_failed_before_is_held_back_once(tmp_path: Any) -> None:
+    host = Host(memory=memory_in(tmp_path), strict=True)
+    failing = {PADS: RuntimeError(ERROR)}
+    turns: list[Turn] = [Call(PADS), Say("no")]
+    crew_of(watch(shell_task("build", turns, Driven(), failing), host)).kickoff()
+
+    driven = Driven()
+    again: list[Turn] = [Call(PADS), Call(PADS), Say("no")]
+    task = shell_task("build", again, driven, failing)
+    crew_of(watch(task, host, hold_back=True)).kickoff()
+    assert driven.commands == [PADS]
+    assert driven.prompts[1].count("never worked") == 1
+
+
+async def test_a_run_that_fails_is_over(tmp_path: Any) -> None:
+    memory = memory_in(tmp_path)
+    script: list[Turn] = [Say("high"), ModelDown("503")]
+    task = watch(shell_task(TASK, script, Driven()), host_that_judges(memory))
+    with pytest.raises(ModelDown):
+        await crew_of(task).kickoff_async(inputs={ID_KEY: "one"})
+    assert not await memory.store.read(memory.scope, episodes.session_events, "one")
+
+
+def test_crews_for_several_inputs_have_copies_of_the_task() -> None:
+    driven = Driven()
+    task = shell_task("Grade {ticket}", [Say("high"), Say("P1")], driven)
+    crew = crew_of(watch(task, host_that_judges(None)))
+    results = crew.kickoff_for_each([{"ticket": "the pump"}, {"ticket": "the roof"}])
+    assert [str(result) for result in results] == ["P1", "P1"]
+    assert verdict_of(results[0]) == Done(2, passed=True)
+    assert verdict_of(results[1]) == Done(1, passed=True)
+
+
+def test_the_example_runs() -> None:
+    command = sys.executable, "examples/integrations/crewai_task.py"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.count("answer: P") == 2
+    assert printed.rpartition("asked:")[2].count(RULE) == 1
