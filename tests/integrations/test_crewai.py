@@ -49,7 +49,9 @@ def test_usage_is_that_of_each_attempt(tmp_path: Any) -> None:
 
 def test_tasks_of_a_crew_have_runs_of_their_own(tmp_path: Any) -> None:
     host = host_that_judges(memory_in(tmp_path))
-    first, second, third = Driven(), Driven(), Driven()
+    first = Driven()
+    second = Driven()
+    third = Driven()
     result = crew_of(
         watch(shell_task(TASK, [Say("high"), Say("P1")], first), host),
         shell_task("Say it aloud", [Say("high")], second),
@@ -64,7 +66,7 @@ def test_tasks_of_a_crew_have_runs_of_their_own(tmp_path: Any) -> None:
 
 
 def test_a_guardrail_of_the_task_comes_first() -> None:
-    def is_short(output: Any):  # type: ignore[no-untyped-def]
+    def is_short(output: Any):
         return (True, output.raw) if len(output.raw) < 5 else (False, "too long")
 
     driven = Driven()

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Task)
 # The policy of the host ends a run; CrewAI raises an exception when its retries end.
 MAX_RETRIES = 1_000_000
 # What CrewAI writes before the error of a tool.
-ERROR_HEADING = "Error executing tool: "
+TOOL_ERROR = "Error executing tool: "
 
 
 def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
@@ -45,9 +45,9 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     def guardrail(output: Any) -> tuple[bool, Any]:
         """Return True and the best output, or False and what is wrong with the last."""
         if first_guardrail is not None:
-            first = first_guardrail(output)
-            if not first[0]:
-                return first
+            accepted, answer = first_guardrail(output)
+            if not accepted:
+                return False, answer
         return runs.judge(output)
 
     # CrewAI looks at the annotation itself, which must be no text.
@@ -185,7 +185,8 @@ def _advise(context: Any) -> None:
 
     run.spent += Usage(1)
     text = run.first_text()
-    if text and not any(text in str(shown["content"]) for shown in context.messages):
+    contents = [str(message["content"]) for message in context.messages]
+    if text and not any(text in content for content in contents):
         context.messages.append({"role": "user", "content": text})
 
 
@@ -218,7 +219,7 @@ def _note_result(context: Any) -> str | None:
     has_failed = run.task.tools_errors > run.errors
     run.errors = run.task.tools_errors
     if has_failed:
-        error = text.removeprefix(ERROR_HEADING)
+        error = text.removeprefix(TOOL_ERROR)
         run_now(run.failed(context.tool_name, error, call))
     else:
         run_now(run.worked(context.tool_name, text, call))
