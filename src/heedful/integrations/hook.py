@@ -22,10 +22,10 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from heedful.errors import HeedfulError, UnknownName, UsageError
-from heedful.integrations.agents import AGENTS, Answer, Kind, in_our_names
+from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
 from heedful.integrations.clone import foreign_instructions, server_trust
 from heedful.integrations.rules import RULES_PART, find_rules
 from heedful.redact import redact
@@ -49,6 +49,9 @@ from heedful.store.workspace import (
     read_table,
 )
 
+if TYPE_CHECKING:  # a hook process imports only what its event needs
+    from heedful.integrations.hooks import FailedCall
+
 HOOK_USAGE = (
     "usage: heedful-hook EVENT [--agent NAME] [--strict]; EVENT is the agent's own "
     "name for it"
@@ -58,6 +61,9 @@ MAX_HOOK_EVENT_BYTES = 8 * 2**20
 # The time until an answer; the end of a turn may take longer. With the start of Python,
 # no call waits longer than 3 s.
 HOOK_TIMEOUT_SECONDS = 2.5
+# That of events at which no call waits; agents give a hook 10 s.
+IDLE_TIMEOUT_SECONDS = 8
+IDLE_EVENTS = frozenset({"start", "stop", "end"})
 MAX_LOG_LINE_CHARS = 400
 MAX_LOG_BYTES = 2**20
 # The settings that a hook needs, and how the text of an environment variable is read.
@@ -205,7 +211,7 @@ def run() -> None:
 
 def _give_up(*_: Any) -> None:
     """End the process when its time is up; the agent continues without an answer."""
-    _log_line(f"{sys.argv[1]}: no answer within {HOOK_TIMEOUT_SECONDS} s")
+    _log_line(f"{sys.argv[1]}: no answer within its time limit")
     os._exit(0)
 
 
@@ -227,6 +233,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
 
     row = AGENTS[agent]
     kind = row.events.get(event)
+    _raise_time_limit(kind)
     data = read_event(sys.stdin.buffer)
     deliver = _place_answer
     if row.courier:
@@ -252,11 +259,7 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     if kind == "stop":
         _lift_time_limit(niceness=0)
 
-    unheard: Sequence[hooks.FailedCall] = ()
-    if row.has_transcript and kind != "start":
-        from heedful.integrations.transcripts import failed_calls
-
-        unheard = failed_calls(data.get("transcript_path"))
+    unheard = _unheard_calls(row, kind, data)
     reply = asyncio.run(
         hooks.reply(
             event, data, host, agent=agent, settings=rules, failed_calls=unheard
@@ -275,6 +278,18 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     _print_answer(answer)
     if reply.work:
         detach(reply.work, reply.session, folder)
+
+
+def _unheard_calls(
+    row: Agent, kind: Kind | None, data: Mapping[str, Any]
+) -> Sequence[FailedCall]:
+    """Return failed calls in the agent's file of the session, if it keeps one."""
+    if not row.has_transcript or kind == "start":
+        return ()
+
+    from heedful.integrations.transcripts import failed_calls
+
+    return failed_calls(data.get("transcript_path"))
 
 
 def _place_answer(_: Kind, __: Mapping[str, Any], answer: Answer | None) -> Any:
@@ -328,6 +343,14 @@ def _import_asyncio() -> ModuleType:
         del modules["ssl"]
 
     return asyncio
+
+
+def _raise_time_limit(kind: Kind | None) -> None:
+    """Give a process that has a time limit more time, if no call waits for it."""
+    # Windows has no such timer.
+    with suppress(AttributeError):
+        if kind in IDLE_EVENTS and any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, IDLE_TIMEOUT_SECONDS)
 
 
 def _lift_time_limit(niceness: int) -> None:
