@@ -263,7 +263,9 @@ async def reply(
     run.room = MAX_MOMENT_CHARS if shows else 0
 
     failure = await host.guarded(
-        "keep calls that no event told", _keep_unheard(moment, failed_calls), None
+        "keep calls that no event told",
+        _keep_unheard(moment, failed_calls),
+        otherwise=None,
     )
     if failure is not None and kind in ("stop", "end"):
         await run.learn(failure[1])

@@ -304,10 +304,7 @@ class _SessionStudy:
 
         self.cases = list(self._find_mistakes())
         end = len(self.events)
-        bare_errors = {
-            n: [self._names_in(n, error).left_out(error) for error in errors]
-            for n, errors in self.errors.items()
-        }
+        bare_errors = {n: self._bare_errors_of(n) for n in self.errors}
         self.actions = tuple(
             replace(step, state=self.particulars.leave_out(step.state, end))
             for step in steps_of(
@@ -464,6 +461,11 @@ class _SessionStudy:
         files = {path.rpartition("/")[2] for path in _EDITED_FILE_PATTERN.findall(text)}
         in_error = {*_FILE_IN_ERROR.findall(self.failures[failed])}
         return bool(files) and files <= in_error
+
+    def _bare_errors_of(self, failed: int) -> list[str]:
+        """Return the errors of a step without the names that the session made."""
+        errors = self.errors[failed]
+        return [self._names_in(failed, error).left_out(error) for error in errors]
 
     def _names_in(self, failed: int, error: str) -> MadeNames:
         """Return the names in an error that the session itself made."""
