@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -178,7 +179,8 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
     """Run the hooks of an agent for a made-up session."""
     target = TARGETS[name]
     row = AGENTS[target.agent]
-    with tempfile.TemporaryDirectory() as folder:
+    folder = tempfile.mkdtemp(prefix="heedful-")
+    try:
         for kind, content in _TRIED_EVENTS:
             event = row.event_of(kind)
             if event not in commands:
@@ -188,6 +190,23 @@ def _try_agent(name: str, commands: Mapping[str, str]) -> Iterator[HookTrial]:
                 line = plans.hook_line(target, plans.command(True), event)
             data = event_of(row, event, {"session_id": "doctor", **content})
             yield _try_event(name, event, line=line, data=data, folder=folder)
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder in which a hook has left a process that still writes.
+
+    Raises OSError.
+    """
+    deadline = time.monotonic() + DOCTOR_LIMIT_SECONDS
+    while True:
+        try:
+            return shutil.rmtree(folder)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def event_of(row: Agent, event: str, content: Mapping[str, Any]) -> dict[str, Any]:
