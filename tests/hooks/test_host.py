@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from heedful import Again, Done, Finding, Memory
-from heedful.errors import StoreError
+from heedful.errors import InvalidInput, StoreError, UnknownName
 from heedful.integrations import Host, hook
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
@@ -121,6 +121,32 @@ async def test_advice_is_kept_by_call_and_its_outcome_is_counted(
     (proof,) = (await memory.prove()).lessons
     assert proof.shown == 1
     assert proof.recurrence.shown == 1.0
+
+
+async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
+    memory = Memory(in_file(str(tmp_path / "a.db")), trust=TRUST, holdout=0)
+    host = Host(memory=memory, strict=True)
+    first = host.run("one", "build")
+    for command, error in (("tar x", "tar: no such option"), ("npm run pads", ERROR)):
+        await first.before("sh", command, command)
+        await first.seen("sh", error, command)
+    await first.learn(ends="failure")
+    second = host.run("two", "build it again")
+    advice = await second.before("sh", "npm run pads", "c1")
+    assert advice.lessons == {2}
+    assert "<lesson-2 " in advice.text
+
+
+def test_an_option_that_no_host_has_is_refused_with_the_names_of_all() -> None:
+    with pytest.raises(
+        UnknownName, match=r"'check' \(did you mean 'checks'\?\).*goals"
+    ):
+        Host(check=severity)  # type: ignore[call-arg]
+
+
+def test_what_is_no_host_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"host is 'heedful\.db'; it must be a Host"):
+        Host.checked("heedful.db")
 
 
 EVENT = {

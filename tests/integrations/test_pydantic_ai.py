@@ -9,7 +9,7 @@ from pydantic_ai import Agent, ModelRetry, TextPart, ToolOutput, UnexpectedModel
 from pydantic_ai.models.test import TestModel
 
 from heedful import Done, policy
-from heedful.errors import Conflict
+from heedful.errors import Conflict, InvalidInput
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.double_pydantic_ai import shell_agent
@@ -49,6 +49,12 @@ async def test_the_policy_decides_and_retries_send_one_rejected_answer(
     chat = result.all_messages_json().decode()
     assert [f"{word} {word}" in chat for word in words] == [False] * 4
     assert '"ls"' in chat
+
+
+async def test_the_class_in_place_of_an_object_is_refused() -> None:
+    agent = Agent(TestModel(), capabilities=[Heedful])  # type: ignore[list-item]
+    with pytest.raises(InvalidInput, match="it must be a Host"):
+        await agent.run(TASK)
 
 
 async def test_the_best_answer_when_retries_of_the_agent_end_first(

@@ -208,6 +208,18 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
 
 
 @over_http
+async def test_an_evaluation_of_another_kind_is_refused_with_what_to_write(
+    place, client
+):
+    await client.open("pears", TASK)
+    findings = [heedful.Finding("unit", "no unit")]
+    with pytest.raises(
+        errors.InvalidInput, match=r"evaluation is \[Finding.*Evaluation\("
+    ):
+        await client.report("pears", 1, output="7", evaluation=findings)
+
+
+@over_http
 async def test_proof_has_what_each_rung_answered_and_spent(place, client):
     await client.open(
         "pears", TASK, rungs=("small", "large"), policy="default, attempts.limit=1"

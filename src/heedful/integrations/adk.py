@@ -58,7 +58,7 @@ class HeedfulAdkPlugin(BasePlugin):
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()
     ) -> None:
         super().__init__(RESULT_KEY)
-        self.host = host
+        self.host = Host.checked(host)
         self.hold_back = hold_back
         self.agents = frozenset(agents)
         self.runs: dict[str, _InvocationRun] = {}

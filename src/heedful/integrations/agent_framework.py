@@ -56,7 +56,7 @@ class HeedfulAgentMiddleware(AgentMiddleware):
     """
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = host
+        self.host = Host.checked(host)
         self.hold_back = hold_back
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:

@@ -40,7 +40,7 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     the model makes the same call again, it runs.
     """
     first_guardrail = task._guardrail
-    runs = _Runs(host=host, hold_back=hold_back)
+    runs = _Runs(host=Host.checked(host), hold_back=hold_back)
 
     def guardrail(output: Any) -> tuple[bool, Any]:
         """Return True and the best output, or False and what is wrong with the last."""

@@ -77,7 +77,7 @@ class _Watch:
     """What the hooks do at each point of a run."""
 
     def __init__(self, host: Host, hold_back: bool) -> None:
-        self.host = host
+        self.host = Host.checked(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[State, _AgentRun] = WeakKeyDictionary()
 

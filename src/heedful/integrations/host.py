@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
@@ -50,7 +50,7 @@ from heedful.store import (
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event
-from heedful.validation import check_number
+from heedful.validation import check_number, check_options, require
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
@@ -123,6 +123,10 @@ class Host:
     everywhere: str = ""
     foreign: Mapping[str, str] = field(default_factory=dict)
 
+    def __new__(cls, *_: Any, **options: Any) -> Host:
+        check_options("Host", options, list(cls.__dataclass_fields__))
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
         self.own_memory: Memory | None = None
@@ -133,6 +137,12 @@ class Host:
 
         memory = self.own_memory
         self.store: Store = memory.store if memory else open_store(":memory:")
+
+    @staticmethod
+    def checked(host: Any) -> Host:
+        """Return `host`; raises InvalidInput if it is no host."""
+        require(isinstance(host, Host), "host", host, "a Host: Host(checks=[…])")
+        return cast("Host", host)
 
     def run(self, id: str = "", task: Any = "") -> HostRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.
@@ -254,7 +264,7 @@ class HostRun:
             return Advice(
                 silence=WITHHELD_SILENCE if is_withheld else "nothing is known"
             )
-        return Advice(text=facts([text], label="brief"), lessons=announced)
+        return Advice(text=facts({1: text}, label="brief"), lessons=announced)
 
     async def rules(self) -> str:
         """Return the rules of the user that hold in this run, as text; "" without any.
@@ -911,7 +921,7 @@ def _announced_facts(
     """
     announced_ids = [id for id in lessons if id in announced]
     if announced_ids:
-        text = facts([lessons[id] for id in announced_ids])
+        text = facts({id: lessons[id] for id in announced_ids})
         return Advice(text=text, lessons=frozenset(announced_ids))
 
     if release:
@@ -942,13 +952,14 @@ def _fitting_texts(texts: Mapping[int, str], room: int) -> dict[int, str]:
 
 
 def facts(
-    texts: Sequence[str], label: str = "lesson", room: int = MAX_MOMENT_CHARS
+    texts: Mapping[int, str], label: str = "lesson", room: int = MAX_MOMENT_CHARS
 ) -> str:
     """Return the first texts as facts between delimiters: as many as have room, whole.
 
-    Only the first is cut, in its middle, if it alone has more than `room` characters.
+    A delimiter has the label and the id of its text, such as that of a lesson. Only the
+    first is cut, in its middle, if it alone has more than `room` characters.
     """
-    fit = _fitting_texts(dict(enumerate(texts)), room).values()
-    texts_by_name = {f"{label}-{number}": text for number, text in enumerate(fit, 1)}
+    fit = _fitting_texts(texts, room)
+    texts_by_name = {f"{label}-{id}": text for id, text in fit.items()}
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

@@ -83,7 +83,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         super().__init__()
-        self.host = host
+        self.host = Host.checked(host)
         self.hold_back = hold_back
         self.tools = ()
         # A run is opened once: to open its loop again before its first attempt would
@@ -353,7 +353,7 @@ def judge_node(
     task.
     """
     node = _JudgeNode(
-        host=host,
+        host=Host.checked(host),
         again=again,
         done=done,
         task=task,

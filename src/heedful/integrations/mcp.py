@@ -184,7 +184,11 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     answer = await _ask_route(
         "POST", "/v1/seen", {"error_type": error_type, "text": error}
     )
-    texts = [lesson["text"] for lesson in answer["lessons"] if not lesson.get("entry")]
+    texts = {
+        lesson["id"]: lesson["text"]
+        for lesson in answer["lessons"]
+        if not lesson.get("entry")
+    }
     return SeenAnswer(
         count=answer["count"],
         signature=answer["signature"],
@@ -332,7 +336,7 @@ async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, its text is not shown."""
     lesson = await _ask_route("GET", f"/v1/reflections/{id}")
     if lesson["state"] != "quarantined":
-        return _as_document("lesson", lesson)
+        return _as_document("lesson", lesson, lesson["id"])
 
     command = _operator_command("heedful quarantine list")
     return (
@@ -347,10 +351,10 @@ async def read_proof() -> str:
     return _as_document("proof", await _ask_route("GET", "/v1/proof"))
 
 
-def _as_document(label: str, data: Any) -> str:
+def _as_document(label: str, data: Any, id: int = 1) -> str:
     """Return data as JSON text between delimiters."""
     text = json.dumps(data, ensure_ascii=False, indent=1)
-    return facts([text], label, MAX_RESOURCE_CHARS)
+    return facts({id: text}, label, MAX_RESOURCE_CHARS)
 
 
 def reflect_on_failure(task: str, error: str, attempted: str = "") -> str:

@@ -153,6 +153,7 @@ async def _begin(
     agent: Agent, prompt: Input, host: Host, id: str, options: dict[str, Any]
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
+    Host.checked(host)
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)

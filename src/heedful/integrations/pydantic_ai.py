@@ -50,6 +50,9 @@ class Heedful(AbstractCapability[Any]):
     host: Host
     hold_back: bool = field(default=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        Host.checked(self.host)
+
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""
         id = ctx.run_id or ""

@@ -64,7 +64,7 @@ class HeedfulPlugin(Plugin):
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = host
+        self.host = Host.checked(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
         super().__init__()

@@ -232,6 +232,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt
         exists, UsageError for an empty report.
         """
+        require(
+            evaluation is None or isinstance(evaluation, Evaluation | Mapping),
+            "evaluation",
+            evaluation,
+            "an Evaluation: Evaluation(findings=(…,))",
+        )
         body = {
             "output": output,
             "digest": digest,

@@ -25,7 +25,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.pages.report import counted
-from heedful.store import ladders, reminders
+from heedful.store import ladders, lessons, reminders
 from heedful.store import loops as loop_store
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
@@ -99,6 +99,7 @@ async def home(visit: Visit) -> Document:
         "reminders": asdict(reminder_figures),
         "reminded": str(reminder_figures.total),
         "overhead": str(ladder_figures.overhead),
+        "lessons": await read(lessons.count),
         **await read(figures.home),
     }
 
