@@ -187,7 +187,8 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("recall_lessons", {}, "Field required"),
+    ("recall_lessons", {}, "recall_lessons: task is missing"),
+    ("recall_lessons", {"task": 5}, "recall_lessons: task: Input should be a valid"),
     ("seen_error", {"error": "x" * 1_000_001}, "1000000"),
     ("explain", {"loop": "nothing"}, "no loop 'nothing'"),
     ("remember", {"error": ERROR, "lesson": "x", "tags": [1]}, "tags"),
@@ -214,7 +215,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {**ATTEMPT, **CHECKED, "golas": ["q >= 1"]},
         "did you mean 'goals'",
     ),
-    ("report_attempt", {**ATTEMPT, **FINE, "attempt": 3}, "attempt_out_of_order"),
+    (
+        "report_attempt",
+        {**ATTEMPT, **FINE, "attempt": 3},
+        "attempt_out_of_order: attempt",
+    ),
     (
         "report_attempt",
         {**ATTEMPT, **FINE, "loop": "2", "goals": ["x >= 1"]},

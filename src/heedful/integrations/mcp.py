@@ -19,7 +19,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, WrapValidator
+from pydantic import Field, ValidationError, WrapValidator
+from pydantic_core import ErrorDetails
 
 from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
 from heedful.integrations.host import facts
@@ -483,7 +484,7 @@ def server() -> Any:
     logging.root.removeHandler(quiet)
 
     mcp_server.call_tool = _refuse_with(
-        _refuse_unknown_arguments(mcp_server.call_tool), ToolError
+        _refuse_wrong_arguments(mcp_server.call_tool, ToolError), ToolError
     )
     for function, (title, only_reads, is_idempotent) in MCP_TOOLS.items():
         annotations = ToolAnnotations(
@@ -511,16 +512,37 @@ def server() -> Any:
     return mcp_server
 
 
-def _refuse_unknown_arguments(call_tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `call_tool`, which refuses unknown arguments: the package drops them."""
+def _refuse_wrong_arguments(
+    call_tool: Callable[..., Any], refusal: type[Exception]
+) -> Callable[..., Any]:
+    """Return `call_tool`, which refuses unknown arguments: the package drops them.
+
+    `refusal` is the error of the package for a wrong value, whose words are for those
+    who write Python; this says in a line what is wrong with each argument.
+    """
     options = {tool.__name__: signature(tool).parameters for tool in MCP_TOOLS}
 
     async def exact(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool. Raises InvalidInput for an argument that it does not have."""
+        """Call a tool. Raises UsageError for an argument that it cannot take."""
         check_options(name, arguments, list(options.get(name, arguments)))
-        return await call_tool(name, arguments, context)
+        try:
+            return await call_tool(name, arguments, context)
+        except refusal as error:
+            faults = error.__cause__
+            if not isinstance(faults, ValidationError):
+                raise
+            lines = [_fault_line(fault) for fault in faults.errors(include_url=False)]
+            raise UsageError(f"{name}: {'; '.join(lines)}") from error
 
     return exact
+
+
+def _fault_line(fault: ErrorDetails) -> str:
+    """Return what is wrong with an argument of a tool."""
+    argument = "/".join(map(str, fault["loc"]))
+    if fault["type"] == "missing":
+        return f"{argument} is missing"
+    return f"{argument}: {fault['msg']}"
 
 
 def _refuse_with(
@@ -548,12 +570,19 @@ def _refuse_with(
     return refusing
 
 
+class _RouteRefusal(Refused):
+    """A route refused; whoever calls a tool may know of no service."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.args[0].partition(': ')[2]}"
+
+
 async def _ask_route(method: str, path: str, body: Any = None) -> Any:
     """Return the JSON answer of a route of the service. Raises Refused."""
     app, caller = _app_and_caller.get()
     status, answer = await caller.ask(app, method, path, body=body)
     if status >= 400:
-        raise Refused(status, answer["code"], answer["detail"])
+        raise _RouteRefusal(status, answer["code"], answer["detail"])
     return answer
 
 
