@@ -17,6 +17,7 @@ import pytest
 from heedful import Again, Done, Finding, Memory
 from heedful.errors import InvalidInput, StoreError, UnknownName
 from heedful.integrations import Host, hook
+from heedful.integrations.attempts import checked_host
 from heedful.store.sqlite import in_file
 from heedful.traces.episode import Event
 from tests.hooks.support import approve_all
@@ -146,7 +147,7 @@ def test_an_option_that_no_host_has_is_refused_with_the_names_of_all() -> None:
 
 def test_what_is_no_host_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"host is 'heedful\.db'; it must be a Host"):
-        Host.checked("heedful.db")
+        checked_host("heedful.db")
 
 
 EVENT = {

@@ -29,7 +29,7 @@ from google.genai import types
 from pydantic import TypeAdapter, ValidationError
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
@@ -58,7 +58,7 @@ class HeedfulAdkPlugin(BasePlugin):
         self, host: Host, *, hold_back: bool = False, agents: Collection[str] = ()
     ) -> None:
         super().__init__(RESULT_KEY)
-        self.host = Host.checked(host)
+        self.host = checked_host(host)
         self.hold_back = hold_back
         self.agents = frozenset(agents)
         self.runs: dict[str, _InvocationRun] = {}

@@ -36,7 +36,7 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import Attempts
+from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import begin_run
 from heedful.integrations.host import Host
 from heedful.loop.record import Candidate, Usage
@@ -56,7 +56,7 @@ class HeedfulAgentMiddleware(AgentMiddleware):
     """
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = Host.checked(host)
+        self.host = checked_host(host)
         self.hold_back = hold_back
 
     async def process(self, context: AgentContext, call_next: CallNext) -> None:

@@ -13,20 +13,27 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from heedful.drive.portal import run_sync
 from heedful.integrations import PASSED_OUTCOMES
-from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, HostRun
+from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Ended, Event
+from heedful.validation import require
 
 T = TypeVar("T")
 # Where the caller of an agent gives the id of a run.
 ID_KEY = "heedful_id"
 # Providers refuse a message without a text.
 EMPTY_ANSWER = "(an empty answer)"
+
+
+def checked_host(host: Any) -> Host:
+    """Return `host`. Raises InvalidInput if it is no host."""
+    require(isinstance(host, Host), "host", host, "a Host: Host(checks=[…])")
+    return cast("Host", host)
 
 
 @dataclass(eq=False, kw_only=True)

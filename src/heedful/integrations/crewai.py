@@ -20,7 +20,7 @@ from crewai.hooks.dispatch import InterceptionPoint, get_global_hook_list, on
 from pydantic import ValidationError
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, run_now
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.host import Host
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
@@ -40,7 +40,7 @@ def watch(task: T, host: Host, *, hold_back: bool = False) -> T:
     the model makes the same call again, it runs.
     """
     first_guardrail = task._guardrail
-    runs = _Runs(host=Host.checked(host), hold_back=hold_back)
+    runs = _Runs(host=checked_host(host), hold_back=hold_back)
 
     def guardrail(output: Any) -> tuple[bool, Any]:
         """Return True and the best output, or False and what is wrong with the last."""

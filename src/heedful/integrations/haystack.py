@@ -26,7 +26,7 @@ from haystack.dataclasses.chat_message import ToolCallResultContentT
 from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts, run_now
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.host import Host
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
@@ -77,7 +77,7 @@ class _Watch:
     """What the hooks do at each point of a run."""
 
     def __init__(self, host: Host, hold_back: bool) -> None:
-        self.host = Host.checked(host)
+        self.host = checked_host(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[State, _AgentRun] = WeakKeyDictionary()
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
 from heedful.integrations.reminders import (
@@ -50,7 +50,7 @@ from heedful.store import (
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event
-from heedful.validation import check_number, check_options, require
+from heedful.validation import check_number, check_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
@@ -137,12 +137,6 @@ class Host:
 
         memory = self.own_memory
         self.store: Store = memory.store if memory else open_store(":memory:")
-
-    @staticmethod
-    def checked(host: Any) -> Host:
-        """Return `host`; raises InvalidInput if it is no host."""
-        require(isinstance(host, Host), "host", host, "a Host: Host(checks=[…])")
-        return cast("Host", host)
 
     def run(self, id: str = "", task: Any = "") -> HostRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.
@@ -921,8 +915,10 @@ def _announced_facts(
     """
     announced_ids = [id for id in lessons if id in announced]
     if announced_ids:
-        text = facts({id: lessons[id] for id in announced_ids})
-        return Advice(text=text, lessons=frozenset(announced_ids))
+        return Advice(
+            text=facts({id: lessons[id] for id in announced_ids}),
+            lessons=frozenset(announced_ids),
+        )
 
     if release:
         return Advice(silence=f"waits in quarantine: {release}")
@@ -959,7 +955,8 @@ def facts(
     A delimiter has the label and the id of its text, such as that of a lesson. Only the
     first is cut, in its middle, if it alone has more than `room` characters.
     """
-    fit = _fitting_texts(texts, room)
-    texts_by_name = {f"{label}-{id}": text for id, text in fit.items()}
+    texts_by_name = {
+        f"{label}-{id}": text for id, text in _fitting_texts(texts, room).items()
+    }
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

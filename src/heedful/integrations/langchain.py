@@ -33,7 +33,7 @@ from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
-from heedful.integrations.attempts import run_now
+from heedful.integrations.attempts import checked_host, run_now
 from heedful.integrations.begin import begin_run
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.codec import verdict_to
@@ -83,7 +83,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
         super().__init__()
-        self.host = Host.checked(host)
+        self.host = checked_host(host)
         self.hold_back = hold_back
         self.tools = ()
         # A run is opened once: to open its loop again before its first attempt would
@@ -353,7 +353,7 @@ def judge_node(
     task.
     """
     node = _JudgeNode(
-        host=Host.checked(host),
+        host=checked_host(host),
         again=again,
         done=done,
         task=task,

@@ -24,6 +24,7 @@ from agents.tool_context import ToolContext
 
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations.attempts import checked_host
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
@@ -153,7 +154,7 @@ async def _begin(
     agent: Agent, prompt: Input, host: Host, id: str, options: dict[str, Any]
 ) -> _Attempts:
     """Return the attempts of a run, with the input of the first one."""
-    Host.checked(host)
+    checked_host(host)
     config = options.get("run_config") or agents.RunConfig()
     if isinstance(config, dict):
         config = agents.RunConfig(**config)

@@ -30,6 +30,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
+from heedful.integrations.attempts import checked_host
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
@@ -51,7 +52,7 @@ class Heedful(AbstractCapability[Any]):
     hold_back: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        Host.checked(self.host)
+        checked_host(self.host)
 
     async def for_run(self, ctx: RunContext[Any]) -> Heedful:
         """Return the capability of one run."""

@@ -42,7 +42,7 @@ from strands.types.content import Message, Messages
 from strands.types.tools import ToolResult
 
 from heedful.integrations import RESULT_KEY
-from heedful.integrations.attempts import ID_KEY, Attempts
+from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.host import Host
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
@@ -64,7 +64,7 @@ class HeedfulPlugin(Plugin):
     name = RESULT_KEY
 
     def __init__(self, host: Host, *, hold_back: bool = False) -> None:
-        self.host = Host.checked(host)
+        self.host = checked_host(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
         super().__init__()
