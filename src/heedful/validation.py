@@ -8,12 +8,15 @@ such as the goals of a loop, are in the room of that record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from functools import wraps
 from numbers import Integral, Number
-from typing import Any
+from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
 
+T = TypeVar("T")
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 # The largest score or threshold: up to it, two floats can differ by a thousandth.
 MAX_SCORE = 1e12
@@ -109,3 +112,22 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
     for name in options:
         if name not in known:
             raise UnknownName(f"option of {owner}", name, known)
+
+
+def refuses_unknown_options(record: type[T]) -> type[T]:
+    """Return a dataclass, which now raises UnknownName for an option it does not have.
+
+    Python's own TypeError does not say which options there are.
+    """
+    dataclass: Any = record
+    init = dataclass.__init__
+    names = [field.name for field in fields(dataclass) if field.init]
+
+    @wraps(init)
+    def checked_init(self: Any, *arguments: Any, **options: Any) -> None:
+        """Make the record. Raises UnknownName."""
+        check_options(record.__name__, options, names)
+        init(self, *arguments, **options)
+
+    dataclass.__init__ = checked_init
+    return record

@@ -127,7 +127,7 @@ BAD = {
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
     "run tasks.jsonl --jobs 0": (
         2,
-        "--jobs is 0; it must be greater than or equal to 1",
+        "--jobs is 0; it must be at least 1",
     ),
     "worker --once --queues mail": (
         2,

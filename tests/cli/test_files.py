@@ -93,9 +93,15 @@ BAD_TASKS = {
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
     "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "tsak is an unknown key"),
-    "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a valid string"),
-    "an unprintable id": (json.dumps({"id": "x\x1b"}), "it must match pattern"),
-    "an empty task": ('{"id": "a", "task": " "}', "task is ' '; it must match"),
+    "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
+    "an unprintable id": (
+        json.dumps({"id": "x\x1b"}),
+        "it must be a text of printable",
+    ),
+    "an empty task": (
+        '{"id": "a", "task": " "}',
+        "task is ' '; it must be a text that is not",
+    ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
@@ -122,7 +128,7 @@ BAD_FILES = {
     "broken.yaml": (b"- id: a\n  task: [\n", 3, "not YAML"),
     "mapping.yaml": (b"# x\nid: a\n", 2, "it must be a list"),
     "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
-    "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
+    "itself.yaml": (b"- &a [*a]\n", 1, "it must be a JSON object"),
     "second.yaml": (
         b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n",
         4,
@@ -238,7 +244,7 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
     "an unknown key": (line(x=1), "x is an unknown key"),
     "attempts that are no list": (
         '{"attempts": {"a": 1}}',
-        "attempts is {'a': 1}; it must be a valid list",
+        "attempts is {'a': 1}; it must be a list",
     ),
     "no attempt": ('{"attempts": []}', "at least 1 item"),
     "a goal of another form": (
@@ -259,7 +265,7 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
     ),
     "a share over 1": (
         line({**ANSWER, "met": 1.5}),
-        "attempts.1.met is 1.5; it must be less than or equal to",
+        "attempts.1.met is 1.5; it must be at most 1",
     ),
     "a quality for one attempt of two": (
         line(ANSWER, {**ANSWER, "quality": 1}),

@@ -103,7 +103,7 @@ def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):
 
 
 WRONG_OPTIONS: dict[str, tuple[float, str]] = {
-    "jobs": (0, "--jobs is 0; it must be greater than or equal to 1"),
+    "jobs": (0, "--jobs is 0; it must be at least 1"),
     "holdout": (1.0, "--holdout is 1.0; it must be less than 1"),
 }
 WRONG_VARIABLES = {

@@ -187,8 +187,8 @@ async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("recall_lessons", {}, "recall_lessons: task is missing"),
-    ("recall_lessons", {"task": 5}, "recall_lessons: task: Input should be a valid"),
+    ("recall_lessons", {}, "recall_lessons: task: it must be given"),
+    ("recall_lessons", {"task": 5}, "recall_lessons: task: it must be a text"),
     ("seen_error", {"error": "x" * 1_000_001}, "1000000"),
     ("explain", {"loop": "nothing"}, "no loop 'nothing'"),
     ("remember", {"error": ERROR, "lesson": "x", "tags": [1]}, "tags"),

@@ -231,9 +231,9 @@ def change_field(name: str, value: Any, part: str = "") -> bytes:
     ("data", "line", "message"),
     [
         pytest.param(b"", 0, "the file ends before", id="empty"),
-        pytest.param(b"nonsense\n", 1, "Invalid JSON", id="no JSON"),
+        pytest.param(b"nonsense\n", 1, "it must be valid JSON", id="no JSON"),
         pytest.param(b'{"id": "x", "attempts": []}\n', 1, "'type'", id="no type"),
-        pytest.param(b"[1, 2]\n", 1, "an object", id="no object"),
+        pytest.param(b"[1, 2]\n", 1, "a JSON object", id="no object"),
         pytest.param(
             LINES[1] + DATA,
             1,
@@ -255,11 +255,14 @@ def change_field(name: str, value: Any, part: str = "") -> bytes:
         pytest.param(
             LINES[0] + b'{"type":"lesson","kind":"\xff"}\n',
             2,
-            "Invalid JSON",
+            "it must be valid JSON",
             id="bytes that are no text",
         ),
         pytest.param(
-            LINES[0] + b"[" * 100_000 + b"\n", 2, "Invalid JSON", id="nested too deep"
+            LINES[0] + b"[" * 100_000 + b"\n",
+            2,
+            "it must be valid JSON",
+            id="nested too deep",
         ),
         pytest.param(
             seal([{**HEADER, "version": 2}]), 1, "it must be 3", id="another version"
@@ -273,7 +276,7 @@ def change_field(name: str, value: Any, part: str = "") -> bytes:
         pytest.param(
             change_field("seen", -1),
             2,
-            "lesson.seen is -1; it must be greater than",
+            "lesson.seen is -1; it must be at least 0",
             id="a count below zero",
         ),
         pytest.param(

@@ -28,6 +28,7 @@ from typer import Option
 
 from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
+from heedful.faults import fault_text
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Scope, Trust
 from heedful.loop.ladder import MAX_RUNGS
@@ -367,7 +368,7 @@ def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
 def wrong_value(error: Any, allowed: str = "") -> str:
     """Return the wrong value of an error of pydantic, and what is allowed instead.
 
-    Without `allowed`, pydantic's message says it.
+    Without `allowed`, the kind of the error says it.
     """
     value = error["input"]
     if isinstance(value, str):
@@ -377,14 +378,7 @@ def wrong_value(error: Any, allowed: str = "") -> str:
     if len(value_text) > MAX_WRONG_VALUE_CHARS:
         value_text = f"{value_text[: MAX_WRONG_VALUE_CHARS - 1]}…"
 
-    if not allowed:
-        message = error["msg"].removeprefix("Value error, ")
-        # "Input should be less than 1" becomes "it must be less than 1".
-        message = re.sub(
-            r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message
-        )
-        allowed = f"{message[:1].lower()}{message[1:]}"
-    return f"{value_text}; {allowed}"
+    return f"{value_text}; {allowed or fault_text(error)}"
 
 
 def seconds(option: str, text: str) -> float:

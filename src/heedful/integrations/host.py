@@ -50,7 +50,7 @@ from heedful.store import (
 from heedful.store.connection import Db, resumable
 from heedful.store.store import Store
 from heedful.traces.episode import Ended, Event
-from heedful.validation import check_number, check_options
+from heedful.validation import check_number, refuses_unknown_options
 
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
@@ -95,6 +95,7 @@ class Advice:
         return bool(self.text)
 
 
+@refuses_unknown_options
 @dataclass(eq=False, kw_only=True)
 class Host:
     """heedful for the runs of one agent: its memory, its checks, and when it must stop.
@@ -122,10 +123,6 @@ class Host:
     root: str = ""
     everywhere: str = ""
     foreign: Mapping[str, str] = field(default_factory=dict)
-
-    def __new__(cls, *_: Any, **options: Any) -> Host:
-        check_options("Host", options, list(cls.__dataclass_fields__))
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)
@@ -915,10 +912,8 @@ def _announced_facts(
     """
     announced_ids = [id for id in lessons if id in announced]
     if announced_ids:
-        return Advice(
-            text=facts({id: lessons[id] for id in announced_ids}),
-            lessons=frozenset(announced_ids),
-        )
+        text = facts({id: lessons[id] for id in announced_ids})
+        return Advice(text=text, lessons=frozenset(announced_ids))
 
     if release:
         return Advice(silence=f"waits in quarantine: {release}")
@@ -955,8 +950,7 @@ def facts(
     A delimiter has the label and the id of its text, such as that of a lesson. Only the
     first is cut, in its middle, if it alone has more than `room` characters.
     """
-    texts_by_name = {
-        f"{label}-{id}": text for id, text in _fitting_texts(texts, room).items()
-    }
+    fit = _fitting_texts(texts, room)
+    texts_by_name = {f"{label}-{id}": text for id, text in fit.items()}
     delimited = delimit(delimiter("facts", texts_by_name), texts_by_name)
     return "\n".join([FACTS_HEADING, *delimited])

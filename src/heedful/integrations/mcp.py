@@ -20,9 +20,9 @@ from shlex import quote
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, ValidationError, WrapValidator
-from pydantic_core import ErrorDetails
 
-from heedful.errors import HeedfulError, PackageMissing, Refused, UsageError
+from heedful.errors import HeedfulError, PackageMissing, UsageError
+from heedful.faults import fault_line
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered, state_from_older
 from heedful.loop.codec import verdict_from
@@ -531,18 +531,10 @@ def _refuse_wrong_arguments(
             faults = error.__cause__
             if not isinstance(faults, ValidationError):
                 raise
-            lines = [_fault_line(fault) for fault in faults.errors(include_url=False)]
+            lines = [fault_line(fault) for fault in faults.errors(include_url=False)]
             raise UsageError(f"{name}: {'; '.join(lines)}") from error
 
     return exact
-
-
-def _fault_line(fault: ErrorDetails) -> str:
-    """Return what is wrong with an argument of a tool."""
-    argument = "/".join(map(str, fault["loc"]))
-    if fault["type"] == "missing":
-        return f"{argument} is missing"
-    return f"{argument}: {fault['msg']}"
 
 
 def _refuse_with(
@@ -570,15 +562,19 @@ def _refuse_with(
     return refusing
 
 
-class _RouteRefusal(Refused):
-    """A route refused; whoever calls a tool may know of no service."""
+class _RouteRefusal(HeedfulError):
+    """A route refused a call of a tool.
 
-    def __str__(self) -> str:
-        return f"{self.code}: {self.args[0].partition(': ')[2]}"
+    It is not `Refused`, which speaks of a service: who calls a tool may run none.
+    """
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        self.status: int = status
+        super().__init__(f"{code}: {detail}")
 
 
 async def _ask_route(method: str, path: str, body: Any = None) -> Any:
-    """Return the JSON answer of a route of the service. Raises Refused."""
+    """Return the JSON answer of a route of the service. Raises _RouteRefusal."""
     app, caller = _app_and_caller.get()
     status, answer = await caller.ask(app, method, path, body=body)
     if status >= 400:

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful import errors
 from heedful.errors import InvalidInput, Refused
+from heedful.faults import fault_line
 from heedful.lessons import lesson as records
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.lesson_check import LessonCheck
@@ -613,11 +614,7 @@ def _read(kind: type[T], document: Any) -> T:
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(document))
     except ValidationError as error:
-        faults = []
-        for fault in error.errors()[:3]:
-            place = ".".join(map(str, fault["loc"]))
-            faults.append(f"{place}: {fault['msg']}")
-        wrong = "; ".join(faults)
+        wrong = "; ".join(map(fault_line, error.errors(include_url=False)[:3]))
         raise Refused(200, "", f"not a valid {kind.__name__}: {wrong}") from error
 
 

@@ -10,7 +10,6 @@ unexpected error says.
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from heedful import errors
+from heedful.faults import fault_place, fault_text
 from heedful.redact import redact, redact_data
 from heedful.service.wire import ERROR_RESPONSES, lesson_to_wire
 from heedful.telemetry import LogThrottle
@@ -143,11 +143,6 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
 
 # Errors of the service whose text says all; anybody may cause them again and again.
 KNOWN_ERRORS = (errors.StoreUnavailable, errors.StoreCorrupt, errors.PackageMissing)
-# In a union, pydantic adds the name of a type to the location, such as `dict[str,any]`,
-# which is not a part of the body.
-_UNION_TYPE_PATTERN = re.compile(
-    r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$"
-)
 # Pydantic's types of the fault that a body is missing, or is not a JSON object.
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
 
@@ -156,9 +151,8 @@ def _of_invalid_request(error: RequestValidationError) -> Problem:
     """Return a problem with a JSON pointer to each wrong field, without its value."""
     faults = []
     for fault in error.errors():
-        part, *location = map(str, fault["loc"])
-        names = [name for name in location if not _UNION_TYPE_PATTERN.match(name)]
-        detail = redact(str(fault["msg"]).removeprefix("Value error, "))
+        part, *names = fault_place(fault)
+        detail = redact(fault_text(fault))
         if fault["loc"] == ("body",) and fault["type"] in _NO_OBJECT_FAULTS:
             detail = "a JSON object is needed"
 

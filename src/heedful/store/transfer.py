@@ -21,6 +21,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused
+from heedful.faults import allowed_value
 from heedful.lessons.lesson import (
     Example,
     Lesson,
@@ -184,8 +185,7 @@ def decode(line: bytes) -> Record:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"])) or "line"
-        allowed = problem["msg"].removeprefix("Input should be ")
-        raise InvalidInput(place, problem["input"], allowed) from None
+        raise InvalidInput(place, problem["input"], allowed_value(problem)) from None
 
 
 @cache
