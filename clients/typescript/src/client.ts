@@ -94,7 +94,7 @@ export interface OpenOptions {
   goals?: NewLoop["goals"];
   /** As text, such as `default, attempts.limit=3`, or as an object. */
   policy?: NewLoop["policy"];
-  /** Loops with the same key are told the rules that they broke. */
+  /** What loops of one key got wrong is told to the later ones, whatever their tasks. */
   memoryKey?: string;
   model?: string;
   rungs?: string[];
@@ -123,9 +123,11 @@ const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 const MAX_TASK_CHARS = 100_000;
 const FIRST_PAUSE_MS = 100;
 const LOCAL_HOST = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+// What these refuse, they refuse again.
+const MISTAKES: ReadonlySet<number> = new Set([400, 404, 405, 415, 422]);
 const CURES: Record<string, string> = {
   unreachable: "start it with `heedful serve`, or correct the url",
-  timeout: "look at its load and at /readyz, or give more timeoutMs",
+  timeout: "look at its load and at /readyz, or give more time: waitMs of a Watch, timeoutMs of a client",
   not_heedful: "look at what answers at this url, such as a proxy",
   invalid_url: "give one such as http://127.0.0.1:8765",
   insecure_url: "use https, or give insecure: true",
@@ -153,7 +155,7 @@ export class HeedfulError extends Error {
 
 /** The service refused a call; `problem` is its answer. */
 export class Refused extends HeedfulError {
-  override readonly name = "Refused";
+  override readonly name: string = "Refused";
   readonly problem: Problem;
   readonly requestId: string;
   /** How many seconds to wait before the next try, if the service says so. */
@@ -166,6 +168,11 @@ export class Refused extends HeedfulError {
     const seconds = Number(headers.get("retry-after") ?? Number.NaN);
     this.retryAfter = Number.isFinite(seconds) ? seconds : undefined;
   }
+}
+
+/** The service cannot use what the call gave, such as an unknown policy: correct the program. */
+export class UsageError extends Refused {
+  override readonly name: string = "UsageError";
 }
 
 /** Nobody answered in time, or what answered is no heedful service. */
@@ -200,7 +207,7 @@ function isProblem(value: any): value is Problem {
   return typeof value?.code === "string" && typeof value?.detail === "string";
 }
 
-/** The answer as JSON data. Throws Refused, and Unreachable if it is something else. */
+/** The answer as JSON data. Throws Refused or UsageError, and Unreachable if it is something else. */
 async function readAnswer(answer: Response): Promise<any> {
   const text = await readText(answer, answer.status);
   let data: any;
@@ -210,7 +217,10 @@ async function readAnswer(answer: Response): Promise<any> {
     data = undefined;
   }
   if (answer.ok && typeof data === "object" && data !== null) return data;
-  if (!answer.ok && isProblem(data)) throw new Refused(data, answer.headers);
+  if (!answer.ok && isProblem(data)) {
+    const kind = MISTAKES.has(answer.status) ? UsageError : Refused;
+    throw new kind(data, answer.headers);
+  }
   const start = text.slice(0, 80).replaceAll(/\s+/g, " ");
   throw new Unreachable(
     "not_heedful",
@@ -258,13 +268,21 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
+/** A value as JSON text. The service takes no half characters and no null characters. */
+function jsonOf(data: unknown): string {
+  return JSON.stringify(data, (_name, value) => {
+    if (typeof value !== "string") return value;
+    return value.replaceAll("\0", "\ufffd").replaceAll(/\p{Surrogate}/gu, "\ufffd");
+  });
+}
+
 /** A task as memory takes it. */
 export function taskText(task: unknown): string {
   const text = typeof task === "string" ? task : (JSON.stringify(task) ?? String(task));
   return text.slice(0, MAX_TASK_CHARS);
 }
 
-/** The client of a heedful service. Its methods throw `Refused` and `Unreachable`. */
+/** The client of a heedful service. Its methods throw `UsageError`, `Refused` and `Unreachable`. */
 export class Heedful {
   readonly url: string;
   readonly #key: string;
@@ -303,12 +321,9 @@ export class Heedful {
     const { recall = true, memoryKey, ...fields } = options;
     const body = { task, memory_key: memoryKey, ...fields };
     const state = await this.call("PUT", `/v1/loops/${encodeURIComponent(id)}`, body, call);
-    let lessons = "";
-    if (recall && state.verdict?.decision !== "done") {
-      const recalled = await this.recall(taskText(task), { loop: id, form: "text" }, call);
-      lessons = recalled.text ?? "";
-    }
-    return new Loop(this, id, task, lessons, state);
+    const loop = new Loop(this, id, task, state);
+    if (recall && !loop.done) await loop.recall(call);
+    return loop;
   }
 
   /** Report an attempt of a loop, from 1; repeating a report changes nothing. */
@@ -387,7 +402,7 @@ export class Heedful {
     const request: RequestInit = { method, headers, signal, redirect: "manual" };
     if (body !== undefined) {
       headers["Content-Type"] = "application/json";
-      request.body = JSON.stringify(body);
+      request.body = jsonOf(body);
     }
     return request;
   }
@@ -420,22 +435,32 @@ function lost(url: string, error: unknown): Unreachable {
 export class Loop {
   readonly id: string;
   readonly task: unknown;
-  /** What memory says about the task, as text for a prompt. */
-  readonly lessons: string;
   /** The last verdict, null before the first attempt. */
   verdict: Verdict | null;
   readonly #client: Heedful;
   readonly #outputs = new Map<number, unknown>();
+  #lessons = "";
   /** How many attempts were reported. */
   attempts: number;
 
-  constructor(client: Heedful, id: string, task: unknown, lessons: string, state: any) {
+  constructor(client: Heedful, id: string, task: unknown, state: any) {
     this.id = id;
     this.task = task;
-    this.lessons = lessons;
     this.verdict = state.verdict ?? null;
     this.#client = client;
     this.attempts = state.attempts ?? 0;
+  }
+
+  /** What memory says about the task, as text for a prompt. */
+  get lessons(): string {
+    return this.#lessons;
+  }
+
+  /** Ask memory what fits the task; `open` does so. */
+  async recall(call: CallOptions = {}): Promise<string> {
+    const { text } = await this.#client.recall(taskText(this.task), { loop: this.id, form: "text" }, call);
+    this.#lessons = text ?? "";
+    return this.#lessons;
   }
 
   /** True if another attempt is not to be made. */

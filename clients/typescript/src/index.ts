@@ -1,4 +1,4 @@
-export { Heedful, HeedfulError, Loop, Refused, Unreachable } from "./client.ts";
+export { Heedful, HeedfulError, Loop, Refused, Unreachable, UsageError } from "./client.ts";
 export type {
   CallOptions,
   Finding,

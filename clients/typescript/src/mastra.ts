@@ -7,7 +7,7 @@ import type { Processor } from "@mastra/core/processors";
 
 import { Heedful } from "./client.ts";
 import type { Finding, Loop, OpenOptions, Verdict } from "./client.ts";
-import { openRun } from "./judged.ts";
+import { consult, feedbackOf, localFeedback, openRun } from "./judged.ts";
 import { Conversation, callIds, taskOf, taskPlace } from "./prompt.ts";
 import type { Prompt } from "./prompt.ts";
 import { Watch, watchOf } from "./run.ts";
@@ -17,8 +17,8 @@ export { judged } from "./judged.ts";
 export interface ProcessorOptions extends Omit<OpenOptions, "recall"> {
   /** What is wrong with an answer; then a rejected answer is tried again. */
   check?: (answer: string) => Finding[] | Promise<Finding[]>;
-  /** Is called with each verdict and the answer that it is about. */
-  onVerdict?: (verdict: Verdict, answer: string) => void;
+  /** Is called for each answer that was checked; null if the service gave no verdict. */
+  onVerdict?: (verdict: Verdict | null, answer: string) => void;
 }
 
 type Steps = "processInputStep" | "processLLMRequest" | "processOutputStep" | "processOutputResult";
@@ -29,7 +29,10 @@ export type HeedfulProcessor = Processor<"heedful"> & Required<Pick<Processor, S
 /** What a request of an agent has in the state of the processor. */
 interface Request {
   conversation?: Conversation;
+  /** The loop that judges the answers; null if the service gave none, so the check judges alone. */
   loop?: Loop | null;
+  attempts: number;
+  isDone: boolean;
   run?: string;
   tokens: { calls: number; prompt_tokens: number; completion_tokens: number };
 }
@@ -41,7 +44,7 @@ const MAX_OPEN_CALLS = 1_000;
 
 /** The state of a request, which Mastra keeps for all methods of a processor. */
 function requestOf(state: Record<string, unknown>): Request {
-  state.request ??= { tokens: { calls: 0, prompt_tokens: 0, completion_tokens: 0 } };
+  state.request ??= { attempts: 0, isDone: false, tokens: { calls: 0, prompt_tokens: 0, completion_tokens: 0 } };
   return state.request as Request;
 }
 
@@ -91,7 +94,7 @@ export function heedfulProcessor(
 
     async processOutputStep({ messages, toolCalls = [], text = "", usage, state, abort }) {
       const request = requestOf(state);
-      const { conversation, loop, tokens } = request;
+      const { conversation, tokens } = request;
       tokens.calls += 1;
       tokens.prompt_tokens += usage?.inputTokens ?? 0;
       tokens.completion_tokens += usage?.outputTokens ?? 0;
@@ -99,13 +102,24 @@ export function heedfulProcessor(
         conversation?.called({ ...call, input: call.args });
         keep(request, call.toolCallId);
       }
-      if (!loop || loop.done || check === undefined || toolCalls.length > 0) return messages;
+      const { loop } = request;
+      if (loop === undefined || request.isDone || check === undefined || toolCalls.length > 0) return messages;
 
-      const report = { findings: await check(text), usage: { ...tokens } };
+      const findings = await check(text);
+      const report = { findings, usage: { ...tokens } };
       Object.assign(tokens, { calls: 0, prompt_tokens: 0, completion_tokens: 0 });
-      const verdict = await watch.guarded<Verdict | null>((call) => loop.report(text, report, call), null);
-      if (verdict !== null) onVerdict?.(verdict, text);
-      if (verdict?.decision === "again") abort(verdict.feedback, { retry: true });
+      request.attempts += 1;
+      let verdict: Verdict | null = null;
+      if (loop !== null) {
+        verdict = await consult<Verdict | null>(watch, (call) => loop.report(text, report, call), null);
+      }
+      // Later reports would leave out this attempt.
+      if (verdict === null) request.loop = null;
+      const feedback =
+        verdict === null ? localFeedback(findings, request.attempts, options.policy) : feedbackOf(verdict);
+      request.isDone = feedback === null;
+      onVerdict?.(verdict, text);
+      if (feedback !== null) abort(feedback, { retry: true });
       return messages;
     },
 

@@ -59,6 +59,10 @@ export function errorText(error: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+function tooLate(waitMs: number): Unreachable {
+  return new Unreachable("timeout", `no answer within waitMs (${waitMs} ms); what comes later is not used`);
+}
+
 function warn(error: Error): void {
   console.warn(`heedful is silent: ${error.message}`);
 }
@@ -99,7 +103,7 @@ export class Watch {
     const now = Date.now();
     if (now < this.#silentUntil) return otherwise;
     const late = new AbortController();
-    const stop = () => late.abort(new Unreachable("timeout", `no answer in ${this.waitMs} ms`));
+    const stop = () => late.abort(tooLate(this.waitMs));
     if (now >= deadline) stop();
     const timer = setTimeout(stop, deadline - now);
     try {
@@ -128,7 +132,9 @@ export class Watch {
     const status = problem instanceof HeedfulError ? problem.status : 0;
     // Another call may be accepted, if it is only this one that the service refuses.
     const isOfCall = status === 404 || status === 409 || status === 413 || status === 422;
-    if (!isOfCall) {
+    // A first lookup may be slow alone: only the second late answer in a row is a pause.
+    const isFirstLate = code === "timeout" && this.#said !== code;
+    if (!isOfCall && !isFirstLate) {
       const asked = problem instanceof Refused ? (problem.retryAfter ?? 0) * 1_000 : 0;
       this.#silentUntil = Date.now() + Math.max(this.#pauseMs, asked);
     }

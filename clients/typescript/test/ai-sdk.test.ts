@@ -10,7 +10,7 @@ import { heedfulMiddleware, judged } from "../src/ai-sdk.ts";
 import { Heedful, Watch } from "../src/index.ts";
 import type { Finding } from "../src/index.ts";
 import { FAULTS, patience, urlOf } from "./faults.ts";
-import { ORDER_ERROR, callsOfRuns, startService, teachOrders, until } from "./service.ts";
+import { ORDER_ERROR, UNLIKE_TASKS, callsOfRuns, ratingOf, severity, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
 type Options = Parameters<MockLanguageModelV4["doGenerate"]>[0];
@@ -196,6 +196,22 @@ test("judged tries again with the feedback, and counts all steps of all attempts
   const loop = await service.client().call("GET", "/v1/loops/order-7");
   assert.deepEqual(loop.usage, { calls: 4, completion_tokens: 12, prompt_tokens: 28 });
   assert.deepEqual(model.doGenerateCalls.map((call) => call.providerOptions?.heedful), Array(4).fill(undefined));
+});
+
+test("a mistake of one task is not made in unlike ones", async () => {
+  const model = modelOf(({ prompt }) => ({ type: "text", text: ratingOf(prompt) }));
+  const watch = service.watch("unlike");
+  const wrapped = wrapLanguageModel({ model, middleware: heedfulMiddleware(watch) });
+  const numbers: number[] = [];
+  for (const task of UNLIKE_TASKS) {
+    const before = model.doGenerateCalls.length;
+    await judged(
+      { memory: watch, task, check: severity, memoryKey: "ai-sdk" },
+      ({ messages, providerOptions }) => generateText({ model: wrapped, messages, providerOptions }),
+    );
+    numbers.push(model.doGenerateCalls.length - before);
+  }
+  assert.deepEqual(numbers, [2, 1, 1, 1, 1]);
 });
 
 test("a stream passes as the model makes it", async () => {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { Refused, judged } from "../src/index.ts";
+import { Refused, UsageError, judged } from "../src/index.ts";
 import type { Finding } from "../src/index.ts";
-import { ORDER_ERROR, startService, teachOrders } from "./service.ts";
+import { ORDER_ERROR, UNLIKE_TASKS, ratingOf, severity, startService, teachOrders } from "./service.ts";
 import type { Service } from "./service.ts";
 
 let service: Service;
@@ -145,6 +145,77 @@ test("judged takes another id if its loop has ended", async () => {
   }
   assert.equal(ids[0], "again");
   assert.match(ids[1] ?? "", /^again-/);
+});
+
+for (const memoryKey of ["triage", ""]) {
+  const isTold = memoryKey !== "";
+  const expected = isTold ? [2, 1, 1, 1, 1] : [2, 2, 2, 2, 2];
+
+  test(`unlike tasks ${isTold ? "with a memory key are told the rule" : "without one are not"}: loop`, async () => {
+    const heedful = service.client({ project: `loop-${memoryKey}` });
+    const attempts: number[] = [];
+    for (const task of UNLIKE_TASKS) {
+      const loop = await heedful.open(crypto.randomUUID(), task, { memoryKey });
+      while (!loop.done) {
+        const output = ratingOf(loop.prompt);
+        await loop.report(output, { findings: severity(output) });
+      }
+      attempts.push(loop.attempts);
+    }
+    assert.deepEqual(attempts, expected);
+  });
+
+  test(`unlike tasks ${isTold ? "with a memory key are told the rule" : "without one are not"}: judged`, async () => {
+    const numbers: number[] = [];
+    for (const task of UNLIKE_TASKS) {
+      const { passed, verdict, attempts } = await judged(
+        { memory: service.watch(`judged-${memoryKey}`), task, check: severity, memoryKey },
+        async ({ prompt }) => ({ text: ratingOf(prompt) }),
+      );
+      assert.equal(passed, true);
+      assert.equal(verdict?.passed, true);
+      numbers.push(attempts);
+    }
+    assert.deepEqual(numbers, expected);
+  });
+}
+
+for (const [name, options] of Object.entries({
+  "an unknown policy": { policy: "nonsense" },
+  "a wrong setting": { policy: "default, attempts.limit=many" },
+  "a goal that is none": { goals: ["good"] },
+  "a memory key that is too long": { memoryKey: "k".repeat(300) },
+  "an unknown option": { key: "triage" } as object,
+  "no task": { task: "" },
+})) {
+  test(`judged throws what its caller has to correct: ${name}`, async () => {
+    let calls = 0;
+    const run = judged({ memory: service.watch(), task: "Say it.", check: () => [], ...options }, async () => {
+      calls += 1;
+      return { text: "it" };
+    });
+    await assert.rejects(run, (error: UsageError) => {
+      assert.ok(error instanceof UsageError);
+      assert.ok(error instanceof Refused);
+      assert.equal(error.status, 422);
+      return true;
+    });
+    assert.equal(calls, 0);
+  });
+}
+
+test("judged throws if the findings of its check are none", async () => {
+  const check = () => [{ check: "", message: "no name" }];
+  const run = judged({ memory: service.watch(), task: "Say it.", check }, async () => ({ text: "it" }));
+  await assert.rejects(run, { name: "UsageError", code: "invalid_request" });
+});
+
+test("half characters and null characters of a model do not break a run", async () => {
+  const text = "a \ud83d b \0 c";
+  const check = () => [{ check: "form", message: text, level: "warning" as const }];
+  const { result, verdict } = await judged({ memory: service.watch(), task: text, check }, async () => ({ text }));
+  assert.equal(result.text, text);
+  assert.equal(verdict?.passed, true);
 });
 
 test("a project has its own memory", async () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Heedful, HeedfulError, Watch, judged } from "../src/index.ts";
+import { Heedful, HeedfulError, UsageError, Watch, judged } from "../src/index.ts";
 import { FAULTS, LONG, advice, patience, problem, send, serve, urlOf } from "./faults.ts";
 
 for (const [name, code, kind, answer] of FAULTS) {
@@ -27,13 +27,104 @@ for (const [name, code, kind, answer] of FAULTS) {
     assert.equal(await run.recall("a task"), "");
     assert.equal(await run.before("Bash", { command: "ls" }, "c1"), "");
     assert.equal(await run.seen("Bash", { command: "ls" }, "c1", new Error("no")), "");
-    const { result, verdict } = await judged(
+    const { result, passed, verdict, attempts } = await judged(
       { memory: watch, task: "a task", check: () => [{ check: "a", message: "no" }] },
-      async () => ({ text: "an answer" }),
+      async ({ number }) => ({ text: `answer ${number}` }),
     );
-    assert.equal(result.text, "an answer");
+    assert.equal(result.text, "answer 1");
+    assert.equal(passed, false);
     assert.equal(verdict, null);
+    assert.equal(attempts, 4);
     assert.deepEqual(problems, [code]);
+  });
+}
+
+const silent = () => new Watch(new Heedful({ url: "http://127.0.0.1:9" }), { onProblem: () => {} });
+const CURRENCY = { check: "currency", message: "no currency", fix: "write EUR" };
+const currency = (answer: string) => (answer.endsWith("EUR") ? [] : [CURRENCY]);
+
+test("without a service the check alone judges, and the model is told what was wrong", async () => {
+  const prompts: string[] = [];
+  const { result, passed, verdict, attempts } = await judged(
+    { memory: silent(), task: "The price?", check: currency },
+    async ({ prompt, messages }) => {
+      prompts.push(prompt);
+      assert.equal(messages.length, 2 * prompts.length - 1);
+      return { text: prompt.includes("write EUR") ? "12 EUR" : "12" };
+    },
+  );
+  assert.deepEqual([result.text, passed, verdict, attempts], ["12 EUR", true, null, 2]);
+  const feedback = "The last answer was not accepted:\n- currency: no currency. write EUR";
+  assert.deepEqual(prompts, ["The price?", `The price?\n\nYour last answer:\n12\n\n${feedback}`]);
+});
+
+test("without a service the limit of the policy holds, and warnings pass", async () => {
+  const attempt = async () => ({ text: "12" });
+  const limited = { memory: silent(), task: "The price?", check: currency, policy: "default, attempts.limit=1" };
+  assert.equal((await judged(limited, attempt)).attempts, 1);
+  const check = () => [{ ...CURRENCY, level: "warning" as const }];
+  const warned = await judged({ memory: silent(), task: "The price?", check }, attempt);
+  assert.deepEqual([warned.attempts, warned.passed], [1, true]);
+});
+
+test("a service that goes away in the middle of a run: the check judges the rest", async () => {
+  const reports: string[] = [];
+  const url = await serve((request, response) => {
+    const path = request.url ?? "";
+    if (path.includes("/attempts/")) reports.push(path);
+    const verdict = { decision: "again", feedback: "write the currency", best: 1 };
+    const answer = reports.length > 1 ? send(503, problem(503, "busy")) : send(200, reports.length ? verdict : {});
+    answer(request, response);
+  });
+  const memory = new Watch(new Heedful({ url }), { pauseMs: 0, onProblem: () => {} });
+  const feedbacks: (string | undefined)[] = [];
+  const { result, passed, verdict, attempts } = await judged(
+    { memory, task: "The price?", check: currency },
+    async ({ number, messages }) => {
+      feedbacks.push(messages.at(-1)?.content);
+      return { text: number === 3 ? "12 EUR" : "12" };
+    },
+  );
+  assert.deepEqual([result.text, passed, verdict, attempts], ["12 EUR", true, null, 3]);
+  assert.equal(feedbacks[1], "write the currency");
+  assert.match(feedbacks[2] ?? "", /write EUR/);
+  assert.equal(reports.length, 2);
+});
+
+test("lessons that come too late are said with waitMs, and the run is judged", async () => {
+  const problems: string[] = [];
+  const url = await serve((request, response) => {
+    if (request.url?.includes("/recall")) return;
+    send(200, { decision: "done", passed: true, best: 1 })(request, response);
+  });
+  const onProblem = (error: Error) => problems.push(error.message);
+  const memory = new Watch(new Heedful({ url }), { waitMs: 200, onProblem });
+  const judge = () => judged({ memory, task: "a task", check: () => [] }, async () => ({ text: "an answer" }));
+  for (let run = 0; run < 2; run++) assert.equal((await judge()).verdict?.passed, true);
+  assert.equal(problems.length, 2);
+  assert.match(problems[0] ?? "", /^timeout: .*waitMs \(200 ms\)/);
+});
+
+test("the second late answer in a row is a pause", async () => {
+  let calls = 0;
+  const url = await serve(() => {
+    calls += 1;
+  });
+  const memory = new Watch(new Heedful({ url }), { waitMs: 200, onProblem: () => {} });
+  for (const task of ["one", "two", "three", "four"]) assert.equal(await memory.run().recall(task), "");
+  assert.equal(calls, 2);
+});
+
+for (const status of [400, 404, 422]) {
+  test(`a refusal that the caller has to correct is thrown, and is no pause: ${status}`, async () => {
+    const problems: Error[] = [];
+    const url = await serve(send(status, problem(status, "invalid_request")));
+    const memory = new Watch(new Heedful({ url }), { onProblem: (error) => problems.push(error) });
+    const options = { memory, task: "a task", check: () => [] };
+    for (let run = 0; run < 2; run++) {
+      await assert.rejects(judged(options, async () => ({ text: "an answer" })), UsageError);
+    }
+    assert.equal(problems.length, 0);
   });
 }
 

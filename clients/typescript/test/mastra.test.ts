@@ -14,7 +14,7 @@ import { Heedful, Watch } from "../src/index.ts";
 import type { Finding, Verdict } from "../src/index.ts";
 import { heedfulProcessor, judged, withHeedful } from "../src/mastra.ts";
 import { FAULTS, patience, urlOf } from "./faults.ts";
-import { ORDER_ERROR, callsOfRuns, startService, teachOrders, until } from "./service.ts";
+import { ORDER_ERROR, UNLIKE_TASKS, callsOfRuns, ratingOf, severity, startService, teachOrders, until } from "./service.ts";
 import type { Service } from "./service.ts";
 
 type Options = Parameters<MastraLanguageModelV2Mock["doGenerate"]>[0];
@@ -156,14 +156,14 @@ function dayPart({ prompt }: Options): Part {
 
 for (const way of ["generate", "stream"] as const) {
   test(`an answer is judged and tried again, and its usage is counted: ${way}`, async () => {
-    const verdicts: Verdict[] = [];
+    const verdicts: (Verdict | null)[] = [];
     const model = modelOf(dayPart);
-    const onVerdict = (verdict: Verdict) => verdicts.push(verdict);
+    const onVerdict = (verdict: Verdict | null) => verdicts.push(verdict);
     const agent = agentOf(model, withHeedful(service.watch(), { check, onVerdict, memoryKey: way }));
     const task = `When was order 7 sent? (${way})`;
     const result = way === "stream" ? await agent.stream(task) : await agent.generate(task);
     assert.equal(await result.text, "Sent on Monday.");
-    assert.deepEqual(verdicts.map((verdict) => verdict.decision), ["again", "done"]);
+    assert.deepEqual(verdicts.map((verdict) => verdict?.decision), ["again", "done"]);
     assert.equal(verdicts[1]?.passed, true);
     assert.equal(prompts(model).length, 3);
     const { items } = await service.client().call("GET", `/v1/loops?memory_key=${way}`);
@@ -172,10 +172,36 @@ for (const way of ["generate", "stream"] as const) {
   });
 }
 
-test("the policy of a loop ends the tries, and the last answer is the result", async () => {
-  const verdicts: Verdict[] = [];
+test("a mistake of one task is not made in unlike ones", async () => {
+  const numbers: number[] = [];
+  const watch = service.watch("unlike");
+  for (const task of UNLIKE_TASKS) {
+    const model = modelOf(({ prompt }) => ({ type: "text", text: ratingOf(prompt) }));
+    await agentOf(model, withHeedful(watch, { check: severity, memoryKey: "mastra" })).generate(task);
+    numbers.push(prompts(model).length);
+  }
+  assert.deepEqual(numbers, [2, 1, 1, 1, 1]);
+});
+
+test("an option that the service cannot use, and a finding that is none, are thrown", async () => {
+  const ask = (options: object) =>
+    agentOf(modelOf(dayPart), withHeedful(service.watch(), { check, ...options })).generate("When was order 1 sent?");
+  await assert.rejects(ask({ policy: "nonsense" }), { name: "UsageError", message: /^unknown_name/ });
+  await assert.rejects(ask({ check: () => [{ check: "", message: "" }] }), /invalid_request/);
+});
+
+test("without a service the check alone judges, four times at most", async () => {
   const model = modelOf(() => ({ type: "text", text: ANSWER }));
-  const onVerdict = (verdict: Verdict) => verdicts.push(verdict);
+  const memory = new Watch(new Heedful({ url: "http://127.0.0.1:9" }), { onProblem: () => {} });
+  const { text } = await agentOf(model, withHeedful(memory, { check })).generate("When was it sent?");
+  assert.equal(text, ANSWER);
+  assert.equal(prompts(model).length, 4);
+});
+
+test("the policy of a loop ends the tries, and the last answer is the result", async () => {
+  const verdicts: (Verdict | null)[] = [];
+  const model = modelOf(() => ({ type: "text", text: ANSWER }));
+  const onVerdict = (verdict: Verdict | null) => verdicts.push(verdict);
   const options = { check, onVerdict, policy: "default, attempts.limit=3" };
   const agent = agentOf(model, withHeedful(service.watch(), options));
   const result = await agent.generate("When was order 9 sent, exactly?");
@@ -228,8 +254,8 @@ test("a processor stands among others, and runs at the same time do not mix", as
 
 test("a run that waits for a person goes on as the same run, and is judged", async () => {
   const { watch, events } = service.heard();
-  const verdicts: Verdict[] = [];
-  const onVerdict = (verdict: Verdict) => verdicts.push(verdict);
+  const verdicts: (Verdict | null)[] = [];
+  const onVerdict = (verdict: Verdict | null) => verdicts.push(verdict);
   const told = withHeedful(watch, { check, onVerdict });
   const slow = createTool({
     id: "find_order",
@@ -245,7 +271,7 @@ test("a run that waits for a person goes on as the same run, and is judged", asy
   const { toolCallId } = waiting.suspendPayload as { toolCallId: string };
   const { text } = await agent.approveToolCallGenerate({ runId: waiting.runId ?? "", toolCallId });
   assert.equal(text, "Sent on Monday.");
-  assert.deepEqual(verdicts.map((verdict) => verdict.attempt), [1, 2]);
+  assert.deepEqual(verdicts.map((verdict) => verdict?.attempt), [1, 2]);
   await watch.settled();
   const names = events.map((event) => event.name).filter(Boolean);
   assert.deepEqual(names, ["PreToolUse", "PostToolUse", "SessionEnd"]);
@@ -289,7 +315,7 @@ for (const [name, code, , answer] of FAULTS) {
     const watch = new Watch(client, { waitMs: patience(code), onProblem });
     for (const ask of [answerOf.generate, answerOf.stream]) {
       const told: string[][] = [];
-      for (const options of [{}, withHeedful(watch, { check })]) {
+      for (const options of [{}, withHeedful(watch)]) {
         calls = 0;
         const model = modelOf(nextPart);
         assert.equal(await ask(agentOf(model, options)), ANSWER);
@@ -297,6 +323,11 @@ for (const [name, code, , answer] of FAULTS) {
       }
       assert.deepEqual(told[1], told[0]);
     }
+    const verdicts: unknown[] = [];
+    const onVerdict = (verdict: Verdict | null) => verdicts.push(verdict);
+    const checked = agentOf(modelOf(dayPart), withHeedful(watch, { check, onVerdict }));
+    assert.equal((await checked.generate("When was order 2 sent?")).text, "Sent on Monday.");
+    assert.deepEqual(verdicts, [null, null]);
     await watch.settled();
     assert.equal(problems.length, 1);
   });

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import { Heedful, Watch } from "../src/index.ts";
-import type { HeedfulOptions } from "../src/index.ts";
+import type { Finding, HeedfulOptions } from "../src/index.ts";
 
 // The command line of heedful, such as `python -m heedful`.
 const [PROGRAM = "heedful", ...WORDS] = (process.env.HEEDFUL_COMMAND ?? "heedful").split(" ");
@@ -32,7 +32,7 @@ export interface Service {
   url: string;
   client(options?: Partial<HeedfulOptions>): Heedful;
   /** A watch that waits as long as a busy machine needs, and throws on a problem. */
-  watch(): Watch;
+  watch(project?: string): Watch;
   /** Such a watch, and the events that it sends: run, name, id of the call. */
   heard(): { watch: Watch; events: HeardEvent[] };
   /** What a command of heedful prints. */
@@ -61,7 +61,7 @@ export async function startService(): Promise<Service> {
   return {
     url,
     client: (options = {}) => new Heedful({ url, timeoutMs: 30_000, ...options }),
-    watch: () => new Watch(new Heedful({ url }), { waitMs: 30_000, onProblem: fail }),
+    watch: (project = "") => new Watch(new Heedful({ url, project }), { waitMs: 30_000, onProblem: fail }),
     heard() {
       const events: HeardEvent[] = [];
       const fetch: typeof globalThis.fetch = (address, init) => {
@@ -102,6 +102,26 @@ function fail(error: Error): void {
 /** Wait until something is true. */
 export async function until(isTrue: () => Promise<boolean>): Promise<void> {
   while (!(await isTrue())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+/** Five tasks that share no words. */
+export const UNLIKE_TASKS = [
+  "Checkout answers 500 since noon",
+  "A typo on the pricing page",
+  "Login loops forever in Safari",
+  "Dark mode flickers once",
+  "Backups have not run for two days",
+];
+
+/** What is wrong with an answer to one of them. */
+export function severity(answer: string): Finding[] {
+  if (/^P[0-3]$/.test(answer)) return [];
+  return [{ check: "severity", message: "no severity", fix: "Answer with one of P0 to P3" }];
+}
+
+/** The answer of a model that follows the rule if its prompt has it. */
+export function ratingOf(prompt: unknown): string {
+  return JSON.stringify(prompt).includes("one of P0 to P3") ? "P1" : "high";
 }
 
 export const ORDER_ERROR = "Error: id must have the form A-7";
