@@ -268,7 +268,10 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** A value as JSON text. The service takes no half characters and no null characters. */
+/** A value as JSON text, in a form that the service takes.
+ *
+ * Texts of models may have null characters, and half a character where they were cut.
+ */
 function jsonOf(data: unknown): string {
   return JSON.stringify(data, (_name, value) => {
     if (typeof value !== "string") return value;

@@ -176,9 +176,14 @@ export async function judged<R extends { text: string }>(
     const next = verdict === null ? localFeedback(findings, number, fields.policy) : feedbackOf(verdict);
     if (next === null) {
       void run.end();
-      const best = verdict === null ? fewestErrors(trials, trial) : trials.find((other) => other.number === verdict.best);
-      const passed = verdict === null ? best?.errors === 0 : verdict.passed;
-      return { result: best?.result ?? result, passed, verdict, attempts: trials.length };
+      const attempts = trials.length;
+      if (verdict === null) {
+        const best = fewestErrors(trials, trial);
+        return { result: best.result, passed: best.errors === 0, verdict, attempts };
+      }
+      // The best attempt may be one of an earlier process.
+      const best = trials.find((other) => other.number === verdict.best) ?? trial;
+      return { result: best.result, passed: verdict.passed, verdict, attempts };
     }
     rejected = text;
     feedback = next;
