@@ -61,6 +61,33 @@ def mine(loop: heedful.Loop) -> str | None:
     return None
 
 
+def no_wrong_word(candidate: Any, _: Any) -> list[Finding]:
+    return [Finding("word", "wrong word")] if candidate == "wrong" else []
+
+
+@pytest.mark.parametrize(
+    ("checks", "key"),
+    [
+        pytest.param([no_wrong_word], f"{__name__}.no_wrong_word", id="of a module"),
+        pytest.param([no_wrong_word, lambda *_: []], "", id="with a lambda"),
+        pytest.param([], "", id="none"),
+    ],
+)
+async def test_the_memory_key_of_a_new_loop_is_by_default_the_names_of_its_checks(
+    store, checks, key
+):
+    await open_reported(store, checks=checks)
+    assert (await reread(store)).head.memory_key == key
+
+
+async def test_a_loop_keeps_its_memory_key_when_its_checks_change(store):
+    await open_reported(store, checks=[no_wrong_word])
+    await open_reported(store, checks=[])
+    assert (await reread(store)).head.memory_key == f"{__name__}.no_wrong_word"
+    with pytest.raises(errors.Conflict, match="another memory_key"):
+        await open_reported(store, memory_key="words")
+
+
 # -- attempts are reported
 
 

@@ -4,6 +4,7 @@ one.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -19,7 +20,9 @@ from heedful import Again, Done, Finding, Memory
 from heedful.errors import InvalidInput, StoreError, UnknownName
 from heedful.integrations import Host, hook
 from heedful.integrations.attempts import checked_host
+from heedful.models.embedder import MiniLM
 from heedful.store.sqlite import in_file
+from heedful.testing import FixedEmbedder
 from heedful.traces.episode import Event
 from tests.hooks.support import approve_all
 from tests.trusted import OWN
@@ -97,6 +100,42 @@ async def test_without_memory_checks_or_a_store(tmp_path: Path, caplog: Any) -> 
     assert not await run.before("sh", "ls")
     assert await run.verdict("high") is None
     assert await run.learn(ends="error") is None
+
+
+class LateEmbedder(MiniLM):
+    """An embedder that is loaded in 3 s, and whose calls take `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def load(self) -> Any:
+        await asyncio.sleep(3)
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        await asyncio.sleep(self.seconds)
+        return await FixedEmbedder(MiniLM.dimensions).embed(texts)
+
+
+async def test_the_first_lookup_does_not_count_the_time_to_load_the_embedder(
+    tmp_path: Path,
+) -> None:
+    store = in_file(str(tmp_path / "late.db"))
+    host = Host(memory=Memory(store, embedder=LateEmbedder(0)), seconds=2.9)
+    advice = await host.run("a", "grade it").recall()
+    assert advice.silence == "no lesson is about a similar task"
+
+
+async def test_a_late_lookup_says_nothing_and_logs_which_limit_to_raise(
+    tmp_path: Path, caplog: Any
+) -> None:
+    store = in_file(str(tmp_path / "late.db"))
+    host = Host(memory=Memory(store, embedder=LateEmbedder(60)), seconds=0.2)
+    assert not await host.run("a", "grade it").recall()
+    assert (
+        "heedful could not recall: it takes more than 0.2 s: Host(seconds=…)"
+        in caplog.text
+    )
 
 
 async def test_advice_is_kept_by_call_and_its_outcome_is_counted(

@@ -210,6 +210,27 @@ async def test_a_withheld_lesson_is_not_shown(double: Any, tmp_path: Path) -> No
     assert not any(exposure.shown for exposure in exposures_of_run)
 
 
+@pytest.mark.parametrize(
+    ("memory_key", "is_shown"),
+    [
+        pytest.param(None, True, id="by default"),
+        pytest.param("", False, id="without a key"),
+    ],
+)
+async def test_an_unlike_task_gets_the_rule_of_the_check(
+    double: Any, tmp_path: Path, memory_key: str | None, is_shown: bool
+) -> None:
+    host = Host(
+        memory=memory_in(tmp_path),
+        checks=[severity],
+        memory_key=memory_key,
+        strict=True,
+    )
+    await double.drive(host, TASK, [Say("high"), Say("P1")], id="one")
+    driven = await double.drive(host, "Rate: lift 3 hums", [Say("P2")], id="two")
+    assert ("P0 to P3" in driven.prompts[0]) is is_shown
+
+
 async def test_a_rejected_output_is_never_learnt_as_a_success(
     double: Any, tmp_path: Path
 ) -> None:

@@ -32,12 +32,13 @@ from heedful.cli.resources import (
     opened_store,
 )
 from heedful.cli.settings import Settings, scope_of, settings
-from heedful.errors import PackageMissing, UsageError
+from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.loop.limits import LoopLimits
 from heedful.loop.policies import policy
 from heedful.memory.arrivals import Patience
+from heedful.memory.memory import MAX_EMBEDDER_LOAD_SECONDS, log_failure
 from heedful.pipeline.pipeline import read_settings
 from heedful.service.jobs import LocalQueue, Tools, Work
 from heedful.service.setup import RequestLimits, Setup
@@ -159,9 +160,18 @@ async def _serve(values: Settings) -> None:
                 log_to_stderr()
 
                 hello = await _hello(values, setup, url, has_key)
+                await _load_embedder(setup)
                 _rest_garbage_collection()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
                 await listen(app, listener, values.drain, lambda: show(hello))
+
+
+async def _load_embedder(setup: Setup) -> None:
+    """Load the embedder, so that no request waits for it; log it if this fails."""
+    try:
+        await setup.memory(setup.scope).load_embedder(seconds=MAX_EMBEDDER_LOAD_SECONDS)
+    except ModelError as error:
+        log_failure("heedful could not load the embedder", error)
 
 
 def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) -> None:

@@ -564,12 +564,16 @@ def as_objects(
 def default_memory_key(first: Producer, checks: Sequence[Check]) -> str:
     """Return the memory key of the function; for a model, that of the checks.
 
-    It is "" if any of the checks has no lasting name. Of several generators it is that
-    of the first, so that a loop keeps its memory when it gets another rung.
+    Of several generators it is that of the first, so that a loop keeps its memory when
+    it gets another rung.
     """
     if not first.writes:
         return key_of(first.generate)
+    return key_of_checks(checks)
 
+
+def key_of_checks(checks: Sequence[Check]) -> str:
+    """Return the names of the checks; "" if any of them has no lasting name."""
     keys = []
     for check in checks:
         key = key_of(check) if inspect.isfunction(check) else ""

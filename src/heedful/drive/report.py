@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import journal
-from heedful.drive.generate import whole_hint
+from heedful.drive.generate import key_of_checks, whole_hint
 from heedful.drive.options import validate_options
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
@@ -444,7 +444,7 @@ async def open_loop(
     policy: decide.Policy | str = policies.default,
     context: Any = None,
     memory: Memory | Store | str | None = None,
-    memory_key: str = "",
+    memory_key: str | None = None,
     model: str = "",
     rungs: Sequence[str] = (),
     store: Store | str = "heedful.db",
@@ -455,11 +455,13 @@ async def open_loop(
     Your program reports its attempts with `ReportedLoop.report`; heedful checks them
     and decides. With a `memory`, the loop is in its store and scope, gets what earlier
     loops learnt, and teaches when it ends; loops with the same `memory_key` tell each
-    other the rules that they broke. `model` names the model that makes the attempts, if
-    their reports do not. `rungs` name several, cheapest first: then `Again.rung` says
-    which of them, counted from 1, makes the next attempt. Checks find `context` as
-    `Context.data`. Raises InvalidInput, StoreError, and Conflict if the loop exists
-    with another task, context, goals, policy, memory key or other rungs.
+    other the rules that they broke. By default the key of a new loop is the names of
+    its checks, if all are functions of a module or script. `model` names the model that
+    makes the attempts, if their reports do not. `rungs` name several, cheapest first:
+    then `Again.rung` says which of them, counted from 1, makes the next attempt. Checks
+    find `context` as `Context.data`. Raises InvalidInput, StoreError, and Conflict if
+    the loop exists with another task, context, goals, policy, memory key or other
+    rungs.
     """
     policy, loop_goals = validate_options(
         id=id,
@@ -492,6 +494,9 @@ async def open_loop(
     scope = scope or Scope()
     require(isinstance(scope, Scope), "scope", scope, "a Scope")
 
+    has_default_key = memory_key is None
+    if memory_key is None:
+        memory_key = key_of_checks(checks)
     if ladder is not None and memory_key:
         climbs = await store.read(scope, ladders.read_record, memory_key)
         seed = f"{scope.tenant}\0{scope.project}"
@@ -508,7 +513,9 @@ async def open_loop(
     )
     if may_be_large:
         head = replace(head, columns=await offload(loops.head_columns, head))
-    stored_loop = await store.write(scope, loops.begin, id, head)
+    stored_loop = await store.write(
+        scope, loops.begin, id, head, any_key=has_default_key
+    )
     created = stored_loop is not None
     if stored_loop is None:
         stored_loop = await store.read(scope, loops.read, id)
@@ -523,7 +530,7 @@ async def open_loop(
             journal.text_of(task),
             loop=id,
             begins=not loop.loop.attempts,
-            memory_key=memory_key,
+            memory_key=stored_loop.head.memory_key,
             checks=stop.check_names(checks),
             model=model,
             tosses=loop.loop.rung == 1,

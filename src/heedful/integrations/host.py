@@ -19,6 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
+from heedful.integrations.alarms import measure_checks
 from heedful.integrations.reminders import (
     list_failures,
     settle_reminders,
@@ -35,7 +36,11 @@ from heedful.lessons.action import MEND_HEADING, ActionHistory, action
 from heedful.lessons.holdout import HOLDOUT_REASON
 from heedful.lessons.scope import Scope
 from heedful.memory.files import aged_text
-from heedful.memory.memory import Memory, log_failure
+from heedful.memory.memory import (
+    MAX_EMBEDDER_LOAD_SECONDS,
+    Memory,
+    log_failure,
+)
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import (
@@ -56,7 +61,6 @@ if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.drive.report import ReportedLoop
     from heedful.lessons.lesson import Outcome
-    from heedful.lessons.lesson_check import Alarm, LessonCheck
     from heedful.lessons.patterns import Seen
     from heedful.lessons.stated_rule import StatedRule
     from heedful.loop.decide import Done, Policy, Verdict
@@ -102,8 +106,9 @@ class Host:
 
     `memory` is a Memory, a Store, its name, or None. `checks`, `goals`, `policy`,
     `memory_key`, `model` and `context` are those of `open_loop`; without checks and
-    goals no run gets a verdict. A lookup takes at most `seconds`. Errors of heedful are
-    logged and not raised, except with `strict`. `root` is the folder of the repository
+    goals no run gets a verdict. A lookup takes at most `seconds`, the first one also
+    the time in which the embedder is loaded. Errors of heedful are logged and not
+    raised, except with `strict`. `root` is the folder of the repository
     in which the runs work, if any: lessons name files relative to it. `everywhere` is
     the database of the user's own memory, whose rules hold in all projects, if it is
     not `memory`. `foreign` are texts that no person vouches for, by their sources: what
@@ -114,7 +119,7 @@ class Host:
     checks: Sequence[Check] = ()
     goals: Sequence[Goal | str] = ()
     policy: Policy | str = "default"
-    memory_key: str = ""
+    memory_key: str | None = None
     model: str = ""
     context: Any = None
     scope: Scope | None = None
@@ -134,6 +139,20 @@ class Host:
 
         memory = self.own_memory
         self.store: Store = memory.store if memory else open_store(":memory:")
+        self._is_started = False
+
+    async def start(self) -> None:
+        """Load the embedder, so that no lookup waits for it; the first one calls this.
+
+        Takes at most 10 s.
+        """
+        memory = self.own_memory
+        if memory is None or self._is_started:
+            return
+
+        self._is_started = True
+        work = memory.load_embedder(seconds=MAX_EMBEDDER_LOAD_SECONDS)
+        await self.guarded("load the embedder", work, None, limited=False)
 
     def run(self, id: str = "", task: Any = "") -> HostRun:
         """Return the run of an agent; the `id` of an earlier run continues that run.
@@ -165,17 +184,20 @@ class Host:
         Logs the error, as "heedful could not `what`", and calls `tell` with its text;
         raises it if `strict`. The limit is `seconds`, none if not `limited`.
         """
+        limit = asyncio.timeout(self.seconds if limited else None)
         try:
-            async with asyncio.timeout(self.seconds if limited else None):
+            async with limit:
                 return await work
         except Exception as error:  # the edge to the host, which must not fail by us
             if self.strict:
                 raise
 
             hint = ""
+            text = redact(f"{type(error).__name__}: {error}")
             if type(error) is Conflict:
                 hint = " (its id has another task or policy: use a new id)"
-            text = redact(f"{type(error).__name__}: {error}")
+            elif limit.expired():
+                text = f"it takes more than {self.seconds:g} s: Host(seconds=…)"
             line = " ".join(text.split())[:1_000]
 
             log_failure(f"heedful could not {what}{hint}: {line}", error)
@@ -308,6 +330,7 @@ class HostRun:
         If the run goes on after an end of its process, also return the last feedback.
         """
         self.task = self.task if task is None else task
+        await self.host.start()
         silent = Advice(silence="no answer")
         advice = await self.host.guarded("recall", self._recall(call), silent)
         self.room = min(self.room, MAX_MOMENT_CHARS - len(advice.text))
@@ -810,7 +833,7 @@ class HostRun:
         """Store what the run taught and whether lessons helped; forget its events."""
         await self.settle()
         await settle_reminders(memory, self.id, self.events, self.host.root)
-        await self._measure_checks(memory)
+        await measure_checks(memory, await self.events())
         await count_broken_rules(
             memory,
             self.id,
@@ -821,43 +844,6 @@ class HostRun:
         learned = await self.study(ends=True)
         await memory.store.write(memory.scope, episodes.forget_session, self.id)
         return learned
-
-    async def _measure_checks(self, memory: Memory) -> None:
-        """Count what checks of lessons found in the calls of the run.
-
-        A call that worked although a check warned of it is a false alarm.
-        """
-        checks = await memory.store.read(
-            memory.scope, exposures.active_checks, calls=True
-        )
-        alarms = _list_alarms(await self.events(), checks) if checks else ()
-        if alarms:
-            await memory.checks.record(alarms)
-
-
-def _list_alarms(
-    events: Sequence[Mapping[str, Any]], checks: Sequence[LessonCheck]
-) -> tuple[Alarm, ...]:
-    """Return what the checks of lessons find in the calls of a run."""
-    from heedful.lessons.lesson_check import Alarm
-
-    worked = {
-        (event["agent"], event["call"])
-        for event in events
-        if event["type"] == "tool_response" and event["call"] and not event["error"]
-    }
-    alarms = []
-    for event in events:
-        if event["type"] != "tool_call":
-            continue
-        called_action = action(event["tool"], event["arguments"] or {})
-        is_false = (event["agent"], event["call"]) in worked
-        alarms += [
-            Alarm(check.lesson, is_false=is_false)
-            for check in checks
-            if check.judges_tool(called_action.tool) and check.judge(called_action.text)
-        ]
-    return tuple(alarms)
 
 
 @resumable(result=frozenset[int])

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.scope import (
     DEFAULT_HOLDOUT_SHARE,
@@ -70,6 +70,9 @@ if TYPE_CHECKING:  # imported when it is needed: a hook process starts for each 
     from heedful.models.contract import Embedder, Message
 
 _log = logging.getLogger("heedful")
+# The embedder of a process is loaded in 0.5 s, or 3 s on a busy machine; the rest is
+# for fetching its weights.
+MAX_EMBEDDER_LOAD_SECONDS = 10.0
 EMBEDDER_FORMS = "an embedder such as heedful.models.open_embedder(), or None"
 # How many candidates a search by words and one by vectors find each: 10 lose 0.01 of
 # recall@5, 50 gain nothing and cost a third more.
@@ -1003,6 +1006,27 @@ class Memory:
         return await self.store.read(
             self.scope, search.hidden, text, space=space, vector=vector
         )
+
+    async def load_embedder(self, seconds: float) -> None:
+        """Load the embedder if it runs in this process: its first call does otherwise.
+
+        Raises WeightsError, and ModelUnavailable if it takes more than `seconds`.
+        """
+        if self.embedder is None:
+            return
+
+        from heedful.models.embedder import MiniLM
+
+        if not isinstance(self.embedder, MiniLM):
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self.embedder.load()
+        except TimeoutError as error:
+            raise ModelUnavailable(
+                f"{self.embedder.name} was not loaded within {seconds:g} s; fetch its "
+                "weights before: heedful model fetch"
+            ) from error
 
     async def _embed(self, text: str) -> tuple[str, Sequence[float] | None]:
         """Return the space and the vector of a text; ("", None) without an embedder."""

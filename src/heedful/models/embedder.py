@@ -64,15 +64,7 @@ class MiniLM:
 
         Raises ModelUnavailable, WeightsError.
         """
-        if self._loaded is None:
-            await in_thread(_import_packages)  # fails early, before a download
-            fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
-            model_file = await fetch("minilm-int8")
-            tokenizer_file = await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(
-                partial(_load_model, model_file, tokenizer_file)
-            )
-        tokenizer, session = self._loaded
+        tokenizer, session = await self.load()
 
         import numpy as np
 
@@ -92,6 +84,22 @@ class MiniLM:
 
         # An array of numpy behaves like a sequence of sequences.
         return cast("Sequence[Sequence[float]]", vectors)
+
+    async def load(self) -> tuple[Any, Any]:
+        """Return the tokenizer, and the session that runs the model.
+
+        The first call takes about half a second, and fetches the weights if they are
+        not there. Raises ModelUnavailable, WeightsError.
+        """
+        if self._loaded is None:
+            await in_thread(_import_packages)  # fails early, before a download
+            fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
+            model_file = await fetch("minilm-int8")
+            tokenizer_file = await fetch("minilm-tokenizer")
+            self._loaded = await in_thread(
+                partial(_load_model, model_file, tokenizer_file)
+            )
+        return self._loaded
 
     def _remember(self, text: str, vector: "NDArray[np.float32]") -> None:
         """Keep the vector of a short text; drop the oldest if there is no room."""

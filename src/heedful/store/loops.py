@@ -173,12 +173,14 @@ def _locks_of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str,
 
 
 @holds(by=_locks_of_loop)
-def begin(db: Db, scope: Scope, id: str, head: Head) -> StoredLoop | None:
+def begin(
+    db: Db, scope: Scope, id: str, head: Head, *, any_key: bool = False
+) -> StoredLoop | None:
     """Create the loop and return it; return None if it exists.
 
     A new loop has no driver. An existing loop may be large, so nothing else of it is
     read while other writers wait. Raises Conflict if it has another task, context,
-    goals, policy or memory key.
+    goals, policy or, unless `any_key`, memory key.
     """
     key = _loop_key(scope, id)
     new_loop = _new_loop_values(db, key, head=head, owner="", now=time.time())
@@ -187,7 +189,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> StoredLoop | None:
     row = loop.fetchall()[0]
     if is_new:
         return _stored_loop(row, [])
-    _check_same(row, head, (*HEAD_FIELDS, "memory_key"))
+    _check_same(row, head, HEAD_FIELDS if any_key else (*HEAD_FIELDS, "memory_key"))
     return None
 
 
