@@ -178,6 +178,41 @@ async def test_advice_names_a_lesson_by_its_id(tmp_path: Path) -> None:
     assert "<lesson-2 " in advice.text
 
 
+@pytest.mark.parametrize(
+    ("error", "later"),
+    [
+        pytest.param(
+            "no such ticket 42; ids look like T-42",
+            "no such ticket 51; ids look like T-51",
+            id="the error shows the value",
+        ),
+        pytest.param(
+            "no such ticket; ids look like T-1001",
+            "no such ticket; ids look like T-1001",
+            id="the error shows the form",
+        ),
+    ],
+)
+async def test_the_wrong_value_inside_a_longer_one_is_put_right(
+    tmp_path: Path, error: str, later: str
+) -> None:
+    memory = Memory(
+        in_file(str(tmp_path / "a.db")), trust={"tool:get": "measured"}, holdout=0
+    )
+    host = Host(memory=memory, strict=True)
+    first = host.run("one", "look at the ticket")
+    await first.before("get", {"ticket": "42"}, "c1")
+    await first.seen("get", error, "c1")
+    await first.before("get", {"ticket": "T-42"}, "c2")
+    result = Event("tool_response", "open", tool="get", call="c2")
+    await first.learn(result, ends="success")
+
+    second = host.run("two", "another ticket")
+    await second.before("get", {"ticket": "51"}, "c1")
+    advice = await second.seen("get", later, "c1")
+    assert 'what put it right:\nget `{"ticket":"T-42"}`' in advice.text
+
+
 def test_an_option_that_no_host_has_is_refused_with_the_names_of_all() -> None:
     with pytest.raises(
         UnknownName, match=r"'check' \(did you mean 'checks'\?\).*goals"

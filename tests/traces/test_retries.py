@@ -75,6 +75,30 @@ SHAPES = [
     ),
     pytest.param(
         [
+            step("open", {"ticket": "42"}, "Error: no ticket 42; one is like T-42."),
+            step("open", {"ticket": "T-42"}),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="the wrong value inside a longer one that the error shows",
+    ),
+    pytest.param(
+        [
+            step("open", {"ticket": "42"}, "Error: ids look like 'T-1001'"),
+            step("open", {"ticket": "T-42"}),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="the wrong value in the form that the error shows",
+    ),
+    pytest.param(
+        [
+            step("open", {"ticket": "42"}, "Error: no such ticket; use 57"),
+            step("open", {"ticket": "57"}),
+        ],
+        Retry(tries=(0,), between=(), works=2),
+        id="a value that the error shows",
+    ),
+    pytest.param(
+        [
             step("play", {"song": "blue-moon.ogg"}, BROKEN),
             step("weather", {"city": "Rome"}, "sunny"),
             step("convert", {"song": "blue-moon.ogg"}),
@@ -220,6 +244,22 @@ def test_what_made_the_difference_is_found(steps, expected):
 
 
 NO_RETRIES = [
+    pytest.param(
+        [
+            step("open", {"path": "src"}, "Error: src is a directory"),
+            step("open", {"path": "src/app.py"}),
+        ],
+        "",
+        id="the wrong value inside a longer one that the error does not show",
+    ),
+    pytest.param(
+        [
+            step("open", {"ticket": "42"}, "Error: 7 tickets are hidden"),
+            step("open", {"ticket": "7"}),
+        ],
+        "",
+        id="a digit that the error has by chance",
+    ),
     pytest.param(
         [
             step("lint", "notes/plan.md", BROKEN),

@@ -45,7 +45,7 @@ from heedful.store.aging import FILES_META, REMEDY_META
 from heedful.store.store import Store
 from heedful.traces import course as trace
 from heedful.traces import sources as origins
-from heedful.traces.comparison import likeness
+from heedful.traces.comparison import begin_alike, likeness, shows_new_values
 from heedful.traces.episode import Episode, Event, failure
 from heedful.traces.error_lines import is_of_work, named_errors
 from heedful.traces.retries import MAX_RETRY_DISTANCE_CALLS
@@ -618,8 +618,8 @@ class _SessionStudy:
         """Return True if a call is another form of a failed one.
 
         It is one if it has more words, at its end only options; if it has another
-        program, which the error names; or if it is similar and differs in a word that
-        all errors of this signature have.
+        program, which the error names, or new values that the error shows; or if it is
+        similar and differs in a word that all errors of this signature have.
         """
         if self._actor(failed) != self._actor(other):
             return False
@@ -637,6 +637,9 @@ class _SessionStudy:
             return len(new.split()) > len(old.split())
         names_program = _names_program(error, before, replaced[0], after)
         if names_program or _adds_to_argument(old, new):
+            return True
+        calls = (self.events[failed], self.events[other])
+        if begin_alike(*calls) and shows_new_values(error, *calls):
             return True
 
         pattern = _MESSAGE_LABEL_PATTERN.sub("", signature("", error).pattern)

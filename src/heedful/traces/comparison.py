@@ -37,6 +37,8 @@ _PATCH_PATTERN = re.compile(r"(?:\A|\\n)(?:@@|\*\*\* (?:Update|Add|Delete) File)
 _PATCH_CHANGE_PATTERN = re.compile(r"\+(?!\+\+ )|-(?!-- )|\*\*\* \w+ File|\+\+\+ ")
 # The number of a line before its text, as tools that read files write it.
 _LINE_NUMBER_PATTERN = re.compile(r"(?m)^ *\d+(?:→|\t|\||:? {2,})")
+# A word of an error without the marks around it.
+_ERROR_WORD_PATTERN = re.compile(r"[^\s'\"`“”‘’(),;<>\[\]{}]+(?<![.:!?])")
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -104,6 +106,37 @@ def begin_alike(old: Event, new: Event) -> bool:
         return True
     share = _share_of_words(text_of_call(old), text_of_call(new))
     return old_words[0] == new_words[0] and share >= MIN_SHARED_WORDS
+
+
+def shows_new_values(error: str, old: Event, new: Event) -> bool:
+    """Return whether an error shows all new values of a call, or the form they have.
+
+    "Ids look like T-1001" shows the form of T-42 after a call with 42.
+    """
+    words = _ERROR_WORD_PATTERN.findall(error.lower())
+    changes = differences(old, new)
+    return bool(changes) and all(
+        value is not None and _is_shown(words, (was or "").lower(), value.lower())
+        for _, was, value in changes
+    )
+
+
+def _is_shown(words: Sequence[str], old: str, new: str) -> bool:
+    """Return whether one of the words of an error is a new value, or has its form.
+
+    A new value that contains the old one has the form of what surrounds the old one.
+    """
+    if len(new) > 1 and new in words:
+        return True
+
+    inner = re.search(rf"(?<!\w){re.escape(old)}(?!\w)", new) if old else None
+    if inner is None:
+        return False
+    start = new[: inner.start()]
+    end = new[inner.end() :]
+    return any(
+        word.startswith(start) and word.endswith(end) and word != old for word in words
+    )
 
 
 def tokens_of(text: str) -> set[str]:

@@ -1,7 +1,7 @@
 """Retries: which call worked after another had failed, and what made the difference.
 
 A retry is a call of the same tool that is like the failed one, that differs from it in
-few arguments, or whose new values another call had shown in between. Without such a
+few arguments, or whose new values the error or another call had shown. Without such a
 call, it is one of another tool or program for the same thing. The steps in between are
 kept if they can have made the difference: what showed a new value, a wait, or a step
 about something that the failed call or its error names. A look changes nothing, so it
@@ -22,6 +22,7 @@ from heedful.traces.comparison import (
     differences,
     leaves,
     likeness,
+    shows_new_values,
     text_of_call,
     tokens_of,
     without_quotations,
@@ -228,9 +229,12 @@ def _likeness_of_calls(run: Course, failed: int, other: int) -> float:
         return FEW_ARGUMENTS_LIKENESS
     if _replaces_missing_program(run, failed, other):
         return FEW_ARGUMENTS_LIKENESS
-    if begin_alike(old, new) and _find_shown(run, failed, other):
+    if not begin_alike(old, new):
+        return 0.0
+    if _find_shown(run, failed, other):
         return FOUND_VALUE_LIKENESS
-    return 0.0
+    is_shown = shows_new_values(_result_text(run, failed), old, new)
+    return FOUND_VALUE_LIKENESS if is_shown else 0.0
 
 
 def _replaces_missing_program(run: Course, failed: int, other: int) -> bool:
