@@ -38,7 +38,7 @@ _PATCH_CHANGE_PATTERN = re.compile(r"\+(?!\+\+ )|-(?!-- )|\*\*\* \w+ File|\+\+\+
 # The number of a line before its text, as tools that read files write it.
 _LINE_NUMBER_PATTERN = re.compile(r"(?m)^ *\d+(?:→|\t|\||:? {2,})")
 # A word of an error without the marks around it.
-_ERROR_WORD_PATTERN = re.compile(r"[^\s'\"`“”‘’(),;<>\[\]{}]+(?<![.:!?])")
+_SHOWN_WORD_PATTERN = re.compile(r"[^\s'\"`“”‘’(),;<>\[\]{}]+(?<![.:!?])")
 # A word, or a value such as "2026-03-27", "x.y" or "882134".
 TOKEN_PATTERN = re.compile(r"\w(?:[\w.@+-]*\w)?")
 
@@ -113,7 +113,7 @@ def shows_new_values(error: str, old: Event, new: Event) -> bool:
 
     "Ids look like T-1001" shows the form of T-42 after a call with 42.
     """
-    words = _ERROR_WORD_PATTERN.findall(error.lower())
+    words = _SHOWN_WORD_PATTERN.findall(error.lower())
     changes = differences(old, new)
     return bool(changes) and all(
         value is not None and _is_shown(words, (was or "").lower(), value.lower())
