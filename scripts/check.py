@@ -31,9 +31,9 @@ def script(name: str) -> tuple[str, ...]:
 CHECKS: dict[str, tuple[str, ...]] = {
     "docs": script("run_docs"),
     "types": (PYTHON, "-m", "mypy", *CODE),
-    "public-types": script("public_types"),
+    "public-types": (PYTHON, "-m", "scripts.public_types"),
     "imports": (str(BIN / "lint-imports"), "--no-logo"),
-    "coverage": script("room_coverage"),
+    "coverage": (PYTHON, "-m", "scripts.room_coverage"),
     "style": (PYTHON, "-m", "ruff", "check", "."),
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
     "budgets": (PYTHON, "-m", "scripts.budgets"),

