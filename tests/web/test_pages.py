@@ -629,7 +629,7 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         answer = read_data(api.get("/v1/proof"))
 
         assert HARMFUL_MEMORY.reason.capitalize() in page
-        assert "Right in all: 0 of 30 with memory, about 30 without: net -30" in page
+        assert "Right in all: 0 of 30 with memory, about 30 without: net −30" in page
         assert answer["verdict"] == "hurts"
         assert answer["balance"]["net"]["gain"] == -30
 

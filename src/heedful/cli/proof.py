@@ -15,7 +15,7 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, MAX_POOLED_LOOPS
+from heedful.lessons.holdout import MAX_POOLED_LOOPS, why_nothing_withheld
 from heedful.lessons.lesson import LoopExposures
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial
@@ -127,7 +127,7 @@ def proof(
         found=evidence.proof,
         model=model,
         pairs=pairs,
-        first=FIRST_LOOPS_WITHOUT_HOLDOUT,
+        unwithheld=why_nothing_withheld(evidence.holdout, evidence.past.ended),
         last=MAX_POOLED_LOOPS,
         ended=evidence.past.ended,
         verdict=evidence.past.verdict,

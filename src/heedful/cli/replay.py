@@ -5,8 +5,7 @@ Recorded loops come from a database, or from a file with one loop per line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,18 +22,16 @@ from heedful.errors import InvalidInput, LineError, NotFound, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
 from heedful.loop import replay as replays
-from heedful.loop.decide import Policy
 from heedful.loop.ladder import MAX_RUNGS, Ladder
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
+    Comparable,
     Figures,
     RecordedLoop,
-    count_unscored,
-    with_policy_goals,
 )
-from heedful.loop.stop import counts_scope, find_near_repeat
+from heedful.loop.stop import find_near_repeat
 from heedful.loop.ways import RecordedClimb, compare_ways, parse_prices
 from heedful.pages.report import Point, draw_front
 from heedful.store import loops, shown
@@ -86,31 +83,10 @@ def replay(
         return _replay_ways(source, parse_prices(prices))
 
     chosen = [presets.policy(text) for text in policy or ()]
-    records = read_records(source)
+    compared = replays.comparable(read_records(source), chosen, PRESETS.values())
+    notes = list(compared.notes)
 
-    notes: list[str] = []
-    if not chosen:
-        for preset in PRESETS.values():
-            if count_unscored(records, preset):
-                notes.append(
-                    f"{preset.name} is left out: no scores for its goals are recorded"
-                )
-            else:
-                chosen.append(preset)
-    notes += _caveats(records, chosen)
-
-    # A loop that was recorded without goals is judged by those of the policies.
-    judged_loops = with_policy_goals(records, chosen)
-    loops_without_goals = [
-        recorded_loop
-        for recorded_loop, judged_loop in zip(records, judged_loops, strict=True)
-        if judged_loop is not recorded_loop
-    ]
-    if loops_without_goals:
-        number = counted(len(loops_without_goals), "loop")
-        notes.append(f"{number} without goals: judged by the policies' goals")
-
-    recorded, figures = _compare(judged_loops, chosen)
+    recorded, figures = _compare(compared)
     if plot is not None:
         _draw(plot, recorded, figures)
 
@@ -122,7 +98,7 @@ def replay(
     if any(row.beyond for row in figures):
         notes = [UNKNOWN_OUTCOME_LEGEND, *notes]
 
-    attempts = sum(len(judged_loop.loop.attempts) for judged_loop in judged_loops)
+    attempts = sum(len(record.loop.attempts) for record in compared.loops)
     return answer(
         document,
         f"{counted(recorded.loops, 'loop')}, {counted(attempts, 'attempt')}; "
@@ -175,20 +151,16 @@ WAY_COLUMNS = columns(
 )
 
 
-def _compare(
-    judged_loops: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> tuple[Figures, list[Figures]]:
+def _compare(compared: Comparable) -> tuple[Figures, list[Figures]]:
     """Return the figures of the loops as recorded, and those of each policy."""
     figures: list[Figures] = []
-    all_policies = [RECORDED_POLICY, *policies]
-    total = len(all_policies) * len(judged_loops)
+    loops = compared.loops
+    all_policies = [RECORDED_POLICY, *compared.policies]
+    total = len(all_policies) * len(loops)
     for place, policy in enumerate(all_policies):
-        output.progress().counted("replaying", place * len(judged_loops), total)
-        figures += replays.compare(judged_loops, [policy])
-
-    # How the recorded loops ended is known.
-    recorded = replace(figures[0], beyond=0)
-    return recorded, figures[1:]
+        output.progress().counted("replaying", place * len(loops), total)
+        figures += replays.compare(loops, [policy])
+    return figures[0], figures[1:]
 
 
 def _draw(file: Path, recorded: Figures, figures: Sequence[Figures]) -> None:
@@ -220,28 +192,6 @@ FIGURE_COLUMNS = columns(
     quality=lambda figures: f"{figures.quality:.3f}",
     cannot_tell="beyond",
 )
-
-
-def _caveats(
-    records: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> Iterator[str]:
-    """Yield the reasons why the figures may differ from the figures of live runs."""
-    for policy in policies:
-        unjudged = count_unscored(records, policy)
-        if unjudged:
-            number = counted(len(records), "loop")
-            goals = ", ".join(map(str, policy.goals))
-            yield (
-                f"{policy.name}: {unjudged} of {number} cannot be judged by its goals: "
-                f"{goals}"
-            )
-
-    names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
-    if names:
-        yield (
-            f"{', '.join(names)}: the rule echo counts within each loop, not over "
-            "earlier loops"
-        )
 
 
 policies: Typer = group()

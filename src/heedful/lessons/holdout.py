@@ -92,6 +92,22 @@ def plan_holdout(share: float, past: LoopExposures) -> Holdout:
     return Holdout(share)
 
 
+def why_nothing_withheld(share: float, ended: int) -> str:
+    """Return why no loop of a scope went without lessons, of which so many ended.
+
+    `share` is the holdout that was asked for.
+    """
+    if share == 0:
+        return (
+            "the holdout is off (the setting holdout is 0), so there is nothing to "
+            "compare with"
+        )
+    if ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
+        first = FIRST_LOOPS_WITHOUT_HOLDOUT
+        return f"the first {first} loops are shown everything; {ended} have ended"
+    return "nothing was withheld so far"
+
+
 def is_pooled(
     seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
 ) -> bool:

@@ -18,6 +18,7 @@ from math import exp, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
 from heedful.loop.rungs import LadderFigures
+from heedful.loop.share import percent, points
 
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).
@@ -185,14 +186,14 @@ class Comparison:
     def __str__(self) -> str:
         """Return one sentence: shares in percent, the uplift in percentage points."""
         uplift = self.uplift
-        with_lesson = _percent(uplift.shown)
-        without = _percent(uplift.withheld)
-        shares = f"right at the first try {with_lesson} % against {without} %"
+        with_lesson = percent(uplift.shown or 0.0)
+        without = percent(uplift.withheld or 0.0)
+        shares = f"right at the first try {with_lesson} against {without}"
 
-        ends = f"{_percent(uplift.low):+d} and {_percent(uplift.high):+d}"
-        points = f"{_percent(uplift.gain):+d} points, between {ends}".replace("-", "−")
+        ends = f"{points(uplift.low)} and {points(uplift.high)}"
+        gain = f"{points(uplift.gain or 0.0)} points, between {ends}"
         counts = f"shown {self.shown}, withheld {self.withheld}"
-        return f"{counts}: {shares}; {points}; {self.conclusion}"
+        return f"{counts}: {shares}; {gain}; {self.conclusion}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,11 +618,6 @@ def _effect(
 def _scaled(value: float | None, unit: float) -> float | None:
     """Return a value in this unit; None if there is no value."""
     return None if value is None else unit * value
-
-
-def _percent(share: float | None) -> int:
-    """Return a share in whole percent; 0 for None."""
-    return round(100 * (share or 0.0))
 
 
 def _difference(cells: Cells) -> float | None:

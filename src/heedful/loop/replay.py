@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.record import NO_USAGE, Loop, Usage
-from heedful.loop.stop import Budget, MaxAttempts
+from heedful.loop.stop import Budget, MaxAttempts, counts_scope
 from heedful.validation import MAX_SCORE, check_number
 
 # A replay of this policy repeats each loop as it was recorded.
@@ -89,7 +89,8 @@ class Figures:
     which any attempt has quality 1. `quality` is the mean over the kept attempts
     (0..1). `oracle` is the sum of `RecordedLoop.oracle`, `regret` the number of
     attempts that the policy makes after the oracle stops. `beyond` counts loops whose
-    replay is not exact; their cost and quality are lower bounds.
+    replay is not exact; their cost and quality are lower bounds. `unscored` counts
+    loops that lack a score for a goal of the policy: it cannot judge them.
     """
 
     policy: str
@@ -103,6 +104,7 @@ class Figures:
     oracle: int
     regret: int
     beyond: int
+    unscored: int = 0
 
     @property
     def lost(self) -> int:
@@ -188,6 +190,7 @@ class LoopScore:
     quality: float
     oracle: int
     solvable: bool
+    unscored: bool = False
 
 
 def compare(
@@ -211,6 +214,7 @@ def score(record: RecordedLoop, policy: Policy) -> LoopScore:
         quality=record.worth(result.kept),
         oracle=record.oracle,
         solvable=record.solvable,
+        unscored=count_unscored([record], policy) > 0,
     )
 
 
@@ -219,6 +223,11 @@ def figures_of(policy: Policy, scores: Sequence[LoopScore]) -> Figures:
     quality = 0.0
     if scores:
         quality = sum(score.quality for score in scores) / len(scores)
+
+    # How the recorded loops ended is known.
+    beyond = 0
+    if policy is not RECORDED_POLICY:
+        beyond = sum(not score.exact for score in scores)
 
     return Figures(
         policy=policy.name,
@@ -230,8 +239,77 @@ def figures_of(policy: Policy, scores: Sequence[LoopScore]) -> Figures:
         quality=quality,
         oracle=sum(score.oracle for score in scores),
         regret=sum(max(0, score.attempts - score.oracle) for score in scores),
-        beyond=sum(not score.exact for score in scores),
+        beyond=beyond,
+        unscored=sum(score.unscored for score in scores),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparable:
+    """Policies that can be compared on recorded loops, and the loops as they judge
+    them.
+
+    `notes` says which policies are left out, and why figures may differ from those of
+    live runs.
+    """
+
+    policies: tuple[Policy, ...]
+    loops: tuple[RecordedLoop, ...]
+    notes: tuple[str, ...]
+
+
+def comparable(
+    recorded: Sequence[RecordedLoop],
+    policies: Sequence[Policy],
+    presets: Iterable[Policy] = (),
+) -> Comparable:
+    """Choose what to compare on recorded loops.
+
+    Without `policies`, those of the `presets` are compared that can judge all loops.
+    """
+    chosen = list(policies)
+    notes: list[str] = []
+    if not chosen:
+        for preset in presets:
+            if count_unscored(recorded, preset):
+                notes.append(
+                    f"{preset.name} is left out: no scores for its goals are recorded"
+                )
+            else:
+                chosen.append(preset)
+    notes += _caveats(recorded, chosen)
+
+    # A loop that was recorded without goals is judged by those of the policies.
+    loops = with_policy_goals(recorded, chosen)
+    changed = sum(loop is not old for loop, old in zip(loops, recorded, strict=True))
+    if changed:
+        notes.append(f"{_loops(changed)} without goals: judged by the policies' goals")
+    return Comparable(policies=tuple(chosen), loops=tuple(loops), notes=tuple(notes))
+
+
+def _caveats(
+    recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
+) -> Iterator[str]:
+    """Yield the reasons why the figures may differ from the figures of live runs."""
+    for policy in policies:
+        unscored = count_unscored(recorded, policy)
+        if unscored:
+            goals = ", ".join(map(str, policy.goals))
+            yield (
+                f"{policy.name}: {unscored} of {_loops(len(recorded))} cannot be "
+                f"judged by its goals: {goals}"
+            )
+
+    names = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
+    if names:
+        yield (
+            f"{', '.join(names)}: the rule echo counts within each loop, not over "
+            "earlier loops"
+        )
+
+
+def _loops(number: int) -> str:
+    return f"{number:,} loop" if number == 1 else f"{number:,} loops"
 
 
 def with_policy_goals(

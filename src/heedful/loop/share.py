@@ -1,4 +1,8 @@
-"""A share with an interval that is valid however often somebody looks."""
+"""A share with an interval that is valid however often somebody looks.
+
+`percent`, `points` and `signed` round every share and gain that a person reads, on the
+command line, on pages and in reports, so that all of them say the same.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,33 @@ from math import lgamma, log
 from typing import Any
 
 SHARE_ERROR_LEVEL = 0.05
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a percentage, or a dash if there is none.
+
+    >>> percent(0.875), percent(None)
+    ('88 %', '–')
+    """
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def points(gain: float) -> str:
+    """Return a gain of a share in percentage points, with its sign.
+
+    >>> points(0.596), points(-0.129)
+    ('+60', '−13')
+    """
+    return signed(100 * gain)
+
+
+def signed(value: float, digits: int = 0) -> str:
+    """Return a rounded number with its sign; 0 is positive.
+
+    >>> signed(-0.2), signed(-1.25, 1)
+    ('+0', '−1.2')
+    """
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
 @dataclass(frozen=True, slots=True)

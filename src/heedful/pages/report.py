@@ -29,6 +29,7 @@ from heedful.errors import StoreUnavailable
 from heedful.loop.ladder import Ladder
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
+from heedful.loop.share import percent, points, signed
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 
@@ -348,7 +349,16 @@ def environment(escape: bool) -> Environment:
         "FEEDBACK": MAX_PAGE_FEEDBACK_CHARS,
     }
 
-    filters: tuple[Callable[..., Any], ...] = (clean, counted, cut, iso, text)
+    filters: tuple[Callable[..., Any], ...] = (
+        clean,
+        counted,
+        cut,
+        iso,
+        percent,
+        points,
+        signed,
+        text,
+    )
     environment.filters |= {function.__name__: function for function in filters}
     environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
     environment.tests["quiet"] = _is_quiet
@@ -576,25 +586,28 @@ class Point(NamedTuple):
     """A policy in a drawing of quality over cost.
 
     `cost` is its attempts ÷ those of the oracle, which stops at the best attempt.
-    `solved` is solved ÷ solvable loops.
+    `solved` is solved ÷ solvable loops. A policy that cannot judge some of the loops is
+    not `judged`, and on no front.
     """
 
     name: str
     cost: float
     solved: float
+    judged: bool = True
 
     @classmethod
     def of(cls, figures: Figures) -> Point:
         """Return the point for the figures of a policy."""
         cost = figures.attempts / figures.oracle if figures.oracle else 1.0
         solved = figures.solved / figures.solvable if figures.solvable else 1.0
-        return cls(figures.policy, cost, solved)
+        return cls(figures.policy, cost, solved, judged=not figures.unscored)
 
 
 def front(points: Iterable[Point]) -> list[Point]:
     """Return the Pareto front by rising cost: each solves more than cheaper ones."""
     best: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.cost, -point.solved)):
+    judged = [point for point in points if point.judged]
+    for point in sorted(judged, key=lambda point: (point.cost, -point.solved)):
         if not best or point.solved > best[-1].solved:
             best.append(point)
     return best
@@ -616,7 +629,8 @@ def frontier(
     dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
     marks_by_place = defaultdict[tuple[float, float], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
-        kind = "front" if (point.cost, point.solved) in best else "dot"
+        is_best = point.judged and (point.cost, point.solved) in best
+        kind = "front" if is_best else "dot"
         dots.append((kind, point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -21,14 +22,16 @@ from typing import Any, NamedTuple
 
 from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
+from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.lesson import Scope
+from heedful.lessons.proof import Total, compare_pooled
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.share import Share
-from heedful.store import editions
+from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, key_of, token
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
@@ -211,6 +214,32 @@ def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
         group = loops[first : first + size]
         groups[group[-1]["created"]] += group
     return groups
+
+
+@bulk
+def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
+    """Return the model calls that memory saved, by its proof, and their interval.
+
+    `missing` says what that needs if it is not known, else it is "".
+    """
+    cases = exposures.evidence(db, scope).cases_of()
+    pooled = compare_pooled(cases)
+    saved = Total.of(pooled.calls, pooled.shown)
+
+    missing = ""
+    if not pooled.withheld:
+        ended = exposures.past(db, scope, "").ended
+        missing = why_nothing_withheld(holdout, ended)
+    elif saved.gain is None:
+        missing = "no loop was shown lessons"
+    elif not (pooled.calls.shown or pooled.calls.withheld):
+        missing = "the loops report no model calls"
+    return {
+        **asdict(saved),
+        "shown": pooled.shown,
+        "withheld": pooled.withheld,
+        "missing": missing,
+    }
 
 
 @bulk

@@ -100,6 +100,7 @@ async def home(visit: Visit) -> Document:
         "reminded": str(reminder_figures.total),
         "overhead": str(ladder_figures.overhead),
         "lessons": await read(lessons.count),
+        "saved": await read(figures.saved_calls, visit.caller.memory.holdout),
         **await read(figures.home),
     }
 

@@ -35,18 +35,9 @@ def _pages() -> Environment:
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
     pages = environment(True).overlay(undefined=Undefined, loader=templates)
-    pages.filters |= {"ago": ago, "number": number, "percent": percent}
+    pages.filters |= {"ago": ago, "number": number}
     pages.globals["address"] = address
     return pages
-
-
-def percent(share: float | None) -> str:
-    """Return a share as a percentage, or a dash if there is none.
-
-    >>> percent(0.875), percent(None)
-    ('88 %', '–')
-    """
-    return "–" if share is None else f"{share:.0%}".replace("%", " %")
 
 
 def number(value: float) -> str:

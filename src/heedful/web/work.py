@@ -11,8 +11,10 @@ from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
+    Comparable,
     Figures,
     RecordedLoop,
+    comparable,
     compare,
     replay,
     with_policy_goals,
@@ -46,8 +48,6 @@ MAX_WORK_ROWS = 50
 DEFAULT_REPLAY_LOOPS = 200
 MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
-# The page of health compares what was recorded with this policy, which stops late.
-LAX_POLICY = "default, attempts.limit=8"
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 MAX_NAMED_FAILURES = 10  # the newest failures that are named
 # Signs of a mistake are looked for in this many characters of each text of an episode.
@@ -59,18 +59,21 @@ MAX_UNEMBEDDED_TEXTS = 5_000
 async def policies(visit: Visit) -> Document:
     """Replay policies on recorded loops: what each would have cost and lost."""
     lines = visit.query.get("policy", "").splitlines()
-    notations = [line for line in lines if line.strip()] or sorted(PRESETS)
-    notations = notations[:MAX_REPLAY_POLICIES]
+    notations = [line for line in lines if line.strip()][:MAX_REPLAY_POLICIES]
 
     filters = _filters(visit)
-    facts: Document = {"asked": "\n".join(notations), "filters": filters, "rows": []}
+    asked = "\n".join(notations or PRESETS)
+    facts: Document = {"asked": asked, "filters": filters, "rows": []}
     try:
         recorded, _, unread = await _read_recorded(visit)
-        replayed = await _replay_policies(recorded, notations)
+        chosen = [policy(notation) for notation in notations]
+        compared = await offload(comparable, recorded, chosen, PRESETS.values())
         reachable = await offload(_reach, visit.query.get("reach", ""))
     except UsageError as error:
         return {**facts, "wrong": str(error)}
 
+    names = notations or [preset.name for preset in compared.policies]
+    replayed = await _replay_policies(compared, names)
     # The policies are numbered from 1, as in the table below the chart.
     marks = ["recorded", *map(str, range(1, len(replayed)))]
     chart = frontier([Point.of(result) for result in replayed], marks=marks)
@@ -78,7 +81,7 @@ async def policies(visit: Visit) -> Document:
 
     rows = []
     # The first row is what was recorded, which has no notation.
-    for result, dot, notation in zip(replayed, dots, ["", *notations], strict=False):
+    for result, dot, notation in zip(replayed, dots, ["", *names], strict=False):
         row = result.plain()
         row["notation"] = notation
         row["front"] = dot[0] == "front"
@@ -87,6 +90,8 @@ async def policies(visit: Visit) -> Document:
 
     return {
         **facts,
+        "asked": "\n".join(names),
+        "notes": list(compared.notes),
         "chart": chart,
         "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
         "long": figures.MAX_REDECIDED_ATTEMPTS,
@@ -113,23 +118,20 @@ async def _read_recorded(visit: Visit) -> figures.Replayable:
     )
 
 
-async def _replay_policies(
-    recorded: Sequence[RecordedLoop], notations: Sequence[str]
-) -> list[Figures]:
-    """Return the figures of loops as recorded, then under each policy.
+async def _replay_policies(compared: Comparable, names: Sequence[str]) -> list[Figures]:
+    """Return the figures of loops as recorded, then under each policy, by its name.
 
-    A policy is named by its notation. Returns [] if there is no loop. Raises UsageError
-    for a notation that is not a policy.
+    Returns [] if there is no loop.
     """
-    policies = [policy(notation) for notation in notations]
-    loops = with_policy_goals(recorded, policies)
-    compared = await offload(compare, loops, [RECORDED_POLICY, *policies])
-    if not recorded:
+    if not compared.loops:
         return []
 
-    names = [RECORDED_POLICY.name, *notations]
+    figures = await offload(
+        compare, compared.loops, [RECORDED_POLICY, *compared.policies]
+    )
+    titles = [RECORDED_POLICY.name, *names]
     return [
-        replace(row, policy=name) for row, name in zip(compared, names, strict=True)
+        replace(row, policy=title) for row, title in zip(figures, titles, strict=True)
     ]
 
 
@@ -320,7 +322,7 @@ async def reflect_now(visit: Visit) -> str:
 
 
 async def health(visit: Visit) -> Document:
-    """Show calls and cost, what waits, what failed, and what stopping saved."""
+    """Show calls and cost, what waits, what failed, and the calls that memory saved."""
     read = visit.caller.read
     space = space_of(visit.caller.setup.embedder)
     (vectors,) = await read(
@@ -331,20 +333,13 @@ async def health(visit: Visit) -> Document:
         limit=MAX_UNEMBEDDED_TEXTS,
     )
 
-    recorded, _, unread = await read(figures.replayable, DEFAULT_REPLAY_LOOPS)
-    replayed = await _replay_policies(recorded, [LAX_POLICY])
-    saved = {}
-    if replayed:
-        saved = {"recorded": replayed[0].plain(), "lax": replayed[1].plain()}
-
     return {
         **await read(figures.home),
         "jobs": await queues(visit),
         "failed": await failed_episodes(visit, MAX_NAMED_FAILURES),
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "episodes": await read(episode_store.counts),
-        "saved": saved,
-        "undecided": unread,
+        "saved": await read(figures.saved_calls, visit.caller.memory.holdout),
     }
 
 

@@ -1,0 +1,268 @@
+"""Pages, their data, the command line and HTTP say the same of one database."""
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.memory.memory import Memory
+from heedful.store import exposures
+from heedful.store.store import Store
+from tests.cli.support import Desk
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, fill
+
+SCOPE = Scope("acme", "main")
+DIGESTS = ("0" * 15 + "1", "0" * 15 + "2")
+# One loop of a made-up database: whether it was shown lessons, whether its first answer
+# was right, its model calls.
+LOOP = st.tuples(st.booleans(), st.booleans(), st.integers(0, 12))
+Compared = tuple[bool, bool, int]
+LESSON = {
+    "error_type": "Bash",
+    "text": "npm is not used here",
+    "lesson": "Use pnpm.",
+    "example": {"task": "test", "rejected": "npm test", "accepted": "pnpm test"},
+}
+
+
+async def compare_loops(store: Store, loops: Sequence[Compared]) -> None:
+    """Store loops for which one coin decided over two lessons."""
+    for number, (is_shown, is_right, calls) in enumerate(loops):
+        coins = [
+            Exposure(
+                f"check/{digest}",
+                f"loop {number}",
+                shown=is_shown,
+                signature=digest,
+                share=0.5,
+                together=True,
+            )
+            for digest in DIGESTS
+        ]
+        errors = frozenset() if is_right else frozenset({DIGESTS[0]})
+        end = Outcome(f"loop {number}", is_right, calls=calls, signatures=errors)
+        await store.write(SCOPE, exposures.remember, (), exposures=coins, outcome=end)
+
+
+def signed(value: float) -> str:
+    """Return a number rounded to an integer, with its sign."""
+    return f"{round(value):+d}".replace("-", "−")
+
+
+def points(gain: float) -> str:
+    """Return a gain of a share in percentage points."""
+    return signed(100 * gain)
+
+
+@contextmanager
+def database(loops: Sequence[Compared] = ()) -> Iterator[tuple[Browser, Desk]]:
+    """Give a browser and a command line on the same made-up loops."""
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
+        asyncio.run(compare_loops(browser.api.setup.store, loops))
+        yield browser.open(browser.api._all), Desk(Path(folder))
+
+
+def words_of(page: str) -> str:
+    """Return the text of a page, with one blank where there was markup."""
+    words = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+    return re.sub(r" (?=[,.:;])", "", words)
+
+
+def type_command(desk: Desk, line: str) -> Any:
+    done = desk.heedful(
+        line,
+        HEEDFUL_DB="heedful.db",
+        HEEDFUL_TENANT=SCOPE.tenant,
+        HEEDFUL_PROJECT=SCOPE.project,
+        HEEDFUL_EMBEDDER="none",
+    )
+    assert done.code == 0, done.err
+    return done
+
+
+# To shrink would open hundreds of databases.
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(st.lists(LOOP, min_size=1, max_size=40))
+def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
+    with database(loops) as (browser, desk):
+        page = words_of(browser.get("/proof").text)
+        data = browser.get("/proof.json").json()
+        wire = read_data(browser.api.get("/v1/proof"))
+        told = type_command(desk, "proof").out
+        document = type_command(desk, "proof --json").json
+        proven = asyncio.run(Memory(browser.api.setup.store, SCOPE).prove())
+
+    assert data["pooled"] == wire["pooled"] == document["pooled"]
+    assert data["balance"] == wire["balance"] == document["balance"]
+    uplift = data["pooled"]["uplift"]
+    if uplift["gain"] is None:
+        assert "insufficient data" in page
+        return
+
+    net = data["balance"]["net"]
+    saved = data["balance"]["calls_saved"]
+    low = points(uplift["low"])
+    high = points(uplift["high"])
+    assert f"{points(uplift['gain'])} points, between {low} and {high}" in page
+    assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in told
+    assert f"{points(uplift['gain'])} points, between {low} and {high}" in str(
+        proven.pooled
+    )
+    net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
+    assert f"net {signed(net['gain'])}, between {net_ends}" in told
+    assert f"net {signed(net['gain'])}, between {net_ends}" in page
+    if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
+        saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
+        assert f"{signed(saved['gain'])}, between {saved_ends}" in page
+        assert f"{signed(saved['gain'])}, between {saved_ends}" in told
+
+
+@pytest.mark.both
+def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
+    loops = [(True, number % 3 > 0, 1) for number in range(17)]
+    loops += [(False, number % 7 > 3, 2) for number in range(13)]
+    with browsing(tmp_path) as browser:
+        api = browser.open(browser.api._all).api
+        read_data(api.post("/v1/reflections", json=LESSON), 201)
+        lesson = browser.get("/lessons.json").json()["lessons"][0]
+        name = f"{lesson['kind']}/{lesson['signature']}"
+        for number, (is_shown, is_right, calls) in enumerate(loops):
+            coin = Exposure(name, f"loop {number}", shown=is_shown, share=0.5)
+            end = Outcome(f"loop {number}", is_right, calls=calls)
+            api.run(
+                api.setup.store.write(
+                    SCOPE, exposures.remember, (), exposures=[coin], outcome=end
+                )
+            )
+
+        page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+        uplift = browser.get(f"/lessons/{lesson['id']}.json").json()["effect"]["uplift"]
+
+    low = points(uplift["low"])
+    assert f"{points(uplift['gain'])} points {low} to {points(uplift['high'])}" in page
+
+
+@pytest.mark.both
+def test_calls_that_memory_saved_stand_on_home_and_health(tmp_path):
+    loops = [
+        (number % 2 == 0, number % 2 == 0, 1 + 2 * (number % 2)) for number in range(60)
+    ]
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.api.run(compare_loops(browser.api.setup.store, loops))
+        browser.open(browser.api._all)
+        saved = browser.get("/proof.json").json()["balance"]["calls_saved"]
+        home = words_of(browser.get("/home").text)
+        health = words_of(browser.get("/health").text)
+
+    words = (
+        f"{signed(saved['gain'])} model calls saved by memory, "
+        f"{signed(saved['low'])} to {signed(saved['high'])}"
+    )
+    assert words in home
+    assert words in health
+    assert "attempts saved" not in health
+
+
+@pytest.mark.both
+def test_home_and_health_say_what_is_missing_for_calls_saved(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.open(browser.api._all)
+        for address in ("/home", "/health"):
+            page = words_of(browser.get(address).text)
+            assert "model calls saved by memory: not known" in page
+            assert "the first 20 loops are shown everything" in page
+
+
+def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        desk = Desk(tmp_path)
+        told = type_command(desk, "replay --json").json
+        browser.open(browser.api._all)
+        data = browser.get("/policies.json").json()
+        page = words_of(browser.get("/policies").text)
+
+    names = [row["policy"] for row in data["rows"]]
+    assert names == ["as recorded", *(row["policy"] for row in told["policies"])]
+    assert "orchestrator" not in names
+    assert data["notes"] == told["notes"]
+    assert told["notes"][0][1:] in page
+    for row, expected in zip(data["rows"][1:], told["policies"], strict=True):
+        for figure in ("attempts", "solved", "solvable", "lost", "regret", "beyond"):
+            assert row[figure] == expected[figure]
+    assert data["rows"][0]["beyond"] == told["recorded"]["beyond"] == 0
+    assert "cannot tell" in page
+
+
+def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        told = type_command(Desk(tmp_path), "replay --policy orchestrator --json").json
+        browser.open(browser.api._all)
+        data = browser.get("/policies.json?policy=orchestrator").json()
+
+    assert [row["policy"] for row in data["rows"]] == ["as recorded", "orchestrator"]
+    assert data["notes"] == told["notes"]
+    assert data["rows"][1]["beyond"] == told["policies"][0]["beyond"]
+    assert data["rows"][1]["unscored"] == 3
+    assert not data["rows"][1]["front"]
+
+
+@pytest.mark.both
+def test_the_best_of_failed_attempts_is_not_green(tmp_path):
+    with browsing(tmp_path) as browser:
+        fill(browser.api)
+        browser.open(browser.api._all)
+        assert (
+            '<span class="badge passed">best' not in browser.get("/loops/stopped").text
+        )
+        assert '<span class="badge passed">best' in browser.get("/loops/a/b").text
+
+
+@pytest.mark.both
+def test_no_meter_of_a_loop_that_passed_is_red(tmp_path):
+    with browsing(tmp_path) as browser:
+        policy = {"rules": [{"rule": "attempts", "limit": 2}]}
+        api = browser.api
+        body = {"task": "triage", "policy": policy}
+        read_data(api.put("/v1/loops/passed", json=body), 201)
+        wrong = {"findings": [{"check": "severity", "message": "none"}]}
+        for number, evaluation in ((1, wrong), (2, {})):
+            attempt = {"output": f"answer {number}", "evaluation": evaluation}
+            read_data(api.put(f"/v1/loops/passed/attempts/{number}", json=attempt))
+        browser.open(api._all)
+        page = browser.get("/loops/passed").text
+
+    assert "2 of 2" in page
+    assert '<rect class="full"' not in page
+
+
+@pytest.mark.both
+def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.api
+        fill(api)
+        browser.open(api._all)
+        read_data(api.post("/v1/reflections", json=LESSON), 201)
+        waiting = browser.get("/quarantine.json").json()["waiting"][0]["id"]
+        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
+        example = browser.get(f"/lessons/{lesson}.json").json()["examples"][0]["id"]
+        settled = browser.get(f"/quarantine/{example}").text
+        browser.do("release", id=str(waiting), why="read")
+        released = browser.get(f"/quarantine/{waiting}").text
+
+    assert "was ruled on" not in settled
+    assert "never waited" in settled
+    assert "was ruled on" in released
