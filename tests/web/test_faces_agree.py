@@ -98,7 +98,7 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         page = words_of(browser.get("/proof").text)
         data = browser.get("/proof.json").json()
         wire = read_data(browser.api.get("/v1/proof"))
-        told = type_command(desk, "proof").out
+        terminal = type_command(desk, "proof").out
         document = type_command(desk, "proof --json").json
         proven = asyncio.run(Memory(browser.api.setup.store, SCOPE).prove())
 
@@ -114,17 +114,17 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     low = points(uplift["low"])
     high = points(uplift["high"])
     assert f"{points(uplift['gain'])} points, between {low} and {high}" in page
-    assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in told
+    assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in terminal
     assert f"{points(uplift['gain'])} points, between {low} and {high}" in str(
         proven.pooled
     )
     net_ends = f"{signed(net['low'])} and {signed(net['high'])}"
-    assert f"net {signed(net['gain'])}, between {net_ends}" in told
+    assert f"net {signed(net['gain'])}, between {net_ends}" in terminal
     assert f"net {signed(net['gain'])}, between {net_ends}" in page
     if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
         saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
         assert f"{signed(saved['gain'])}, between {saved_ends}" in page
-        assert f"{signed(saved['gain'])}, between {saved_ends}" in told
+        assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
 
 
 @pytest.mark.both
@@ -189,33 +189,35 @@ def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
         desk = Desk(tmp_path)
-        told = type_command(desk, "replay --json").json
+        replayed = type_command(desk, "replay --json").json
         browser.open(browser.api._all)
         data = browser.get("/policies.json").json()
         page = words_of(browser.get("/policies").text)
 
     names = [row["policy"] for row in data["rows"]]
-    assert names == ["as recorded", *(row["policy"] for row in told["policies"])]
+    assert names == ["as recorded", *(row["policy"] for row in replayed["policies"])]
     assert "orchestrator" not in names
-    assert data["notes"] == told["notes"]
-    assert told["notes"][0][1:] in page
-    for row, expected in zip(data["rows"][1:], told["policies"], strict=True):
+    assert data["notes"] == replayed["notes"]
+    assert replayed["notes"][0][1:] in page
+    for row, expected in zip(data["rows"][1:], replayed["policies"], strict=True):
         for figure in ("attempts", "solved", "solvable", "lost", "regret", "beyond"):
             assert row[figure] == expected[figure]
-    assert data["rows"][0]["beyond"] == told["recorded"]["beyond"] == 0
+    assert data["rows"][0]["beyond"] == replayed["recorded"]["beyond"] == 0
     assert "cannot tell" in page
 
 
 def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
-        told = type_command(Desk(tmp_path), "replay --policy orchestrator --json").json
+        replayed = type_command(
+            Desk(tmp_path), "replay --policy orchestrator --json"
+        ).json
         browser.open(browser.api._all)
         data = browser.get("/policies.json?policy=orchestrator").json()
 
     assert [row["policy"] for row in data["rows"]] == ["as recorded", "orchestrator"]
-    assert data["notes"] == told["notes"]
-    assert data["rows"][1]["beyond"] == told["policies"][0]["beyond"]
+    assert data["notes"] == replayed["notes"]
+    assert data["rows"][1]["beyond"] == replayed["policies"][0]["beyond"]
     assert data["rows"][1]["unscored"] == 3
     assert not data["rows"][1]["front"]
 

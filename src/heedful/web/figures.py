@@ -222,13 +222,13 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
 
     `missing` says what that needs if it is not known, else it is "".
     """
+    ended = exposures.past(db, scope, "").ended
     cases = exposures.evidence(db, scope).cases_of()
     pooled = compare_pooled(cases)
     saved = Total.of(pooled.calls, pooled.shown)
 
     missing = ""
     if not pooled.withheld:
-        ended = exposures.past(db, scope, "").ended
         missing = why_nothing_withheld(holdout, ended)
     elif saved.gain is None:
         missing = "no loop was shown lessons"
@@ -238,6 +238,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
         **asdict(saved),
         "shown": pooled.shown,
         "withheld": pooled.withheld,
+        "ended": ended,
         "missing": missing,
     }
 

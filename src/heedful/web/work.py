@@ -32,7 +32,7 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures
-from heedful.web.loops import failed_episodes, queues, since
+from heedful.web.loops import failed_episodes, queues, saved_calls, since
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -339,7 +339,7 @@ async def health(visit: Visit) -> Document:
         "failed": await failed_episodes(visit, MAX_NAMED_FAILURES),
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "episodes": await read(episode_store.counts),
-        "saved": await read(figures.saved_calls, visit.caller.memory.holdout),
+        "saved": await saved_calls(visit),
     }
 
 
