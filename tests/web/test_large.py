@@ -86,7 +86,7 @@ def test_a_long_output_is_cut_and_what_is_left_is_counted(browser: Browser):
     report(browser.api, "long", 1, findings=0, output=100_000 * "y")
     (attempt,) = browser.get("/loops/long.json").json()["made"]
     assert len(attempt["output"]) + attempt["left_out"]["output"] == 100_001
-    assert "more</p>" in browser.get("/loops/long").text
+    assert "more; <code>GET /v1/loops/long" in browser.get("/loops/long").text
 
 
 def test_findings_beyond_the_first_are_counted(browser: Browser):

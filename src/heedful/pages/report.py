@@ -17,9 +17,9 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from difflib import SequenceMatcher, unified_diff
+from difflib import unified_diff
 from functools import cache, partial
-from itertools import count, pairwise
+from itertools import count
 from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
@@ -30,6 +30,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, signed
+from heedful.pages.difference import Part, difference, marked
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 
@@ -74,14 +75,6 @@ MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
 # The longest output that is compared word by word; this takes less than 10 ms.
 MAX_WORD_DIFF_CHARS = 600
-# Words of a text that are compared; the rest counts as unchanged.
-MAX_WORD_DIFF_WORDS = 800
-# A part of a text that was compared: "same", "gone" or "new", or "place" for the head
-# of a section of a diff; what is wrong with the part, or ""; and its text.
-Part = tuple[str, str, str]
-
-# A word such as `high` or `1,200.5`, white space, or one sign.
-_DIFF_WORD_PATTERN = re.compile(r"\w+(?:[.,]\w+)*|\s+|[^\w\s]")
 # A text up to a sign that ends a sentence and white space after it: "Stop. ". The signs
 # of Chinese and Japanese need no space.
 _SENTENCE_PATTERN = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
@@ -269,47 +262,6 @@ def changes(
     return marked(old, new, spans), note
 
 
-def marked(
-    before: str, after: str, spans: Sequence[tuple[int, int, str]] = ()
-) -> list[Part]:
-    """Return the parts of two texts: what is gone, what is new, and what is the same.
-
-    The texts are compared word by word. Each of the `spans` is a faulty place in
-    `after`: its first character, the first behind it, and what is wrong.
-
-    >>> marked("high", "P1"), marked("a b", "a b", [(2, 3, "late")])
-    ([('gone', '', 'high'), ('new', '', 'P1')], [('same', '', 'a '), ('same', 'late',
-    'b')])
-    """
-    old = _DIFF_WORD_PATTERN.findall(before)[:MAX_WORD_DIFF_WORDS]
-    new = _DIFF_WORD_PATTERN.findall(after)[:MAX_WORD_DIFF_WORDS]
-    steps = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    # The words that were not compared are one more step, in which nothing changed.
-    new.append(after[len("".join(new)) :])
-    steps.append(("equal", 0, 0, len(new) - 1, len(new)))
-
-    parts = list[Part]()
-    begin = 0  # the first character of a step in `after`
-    for kind, old_first, old_end, new_first, new_end in steps:
-        if kind != "equal" and old_first < old_end:
-            parts.append(("gone", "", "".join(old[old_first:old_end])))
-
-        # The text of the step is cut where a faulty place begins or ends.
-        end = begin + len("".join(new[new_first:new_end]))
-        cuts = {begin, end}
-        for first, behind, _ in spans:
-            cuts |= {place for place in (first, behind) if begin < place < end}
-
-        for low, high in pairwise(sorted(cuts)):
-            faults = [why for first, behind, why in spans if first <= low < behind]
-            part_kind = "same" if kind == "equal" else "new"
-            parts.append((part_kind, "; ".join(faults), after[low:high]))
-
-        begin = end
-
-    return parts
-
-
 @cache
 def environment(escape: bool) -> Environment:
     """Return the environment of templates; `escape` also escapes names in Markdown."""
@@ -331,6 +283,7 @@ def environment(escape: bool) -> Environment:
         changes,
         cost,
         counted,
+        difference,
         failures,
         happened,
         iso,

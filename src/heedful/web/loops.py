@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
-from heedful.errors import HeedfulError, StoreError
+from heedful.errors import HeedfulError, InvalidInput, StoreError
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, decide
 from heedful.loop.record import Loop
@@ -26,6 +26,7 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.memory.memory import Memory
+from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted
 from heedful.store import ladders, lessons, reminders
 from heedful.store import loops as loop_store
@@ -165,7 +166,18 @@ async def loops(visit: Visit) -> Document:
 async def loop(visit: Visit, id: str) -> Document:
     """Show a loop: its attempts, each decision with its reasons, and other endings."""
     read = visit.caller.read
-    facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    mode = visit.query.get("diff") or "lines"
+    if mode not in get_args(DiffMode):
+        raise InvalidInput("diff", mode, ", ".join(get_args(DiffMode)))
+
+    facts = await read(
+        figures.window,
+        id,
+        visit.number("from"),
+        MAX_PAGE_ATTEMPTS,
+        against=visit.number("against"),
+    )
+    facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS

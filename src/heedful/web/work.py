@@ -62,8 +62,8 @@ async def policies(visit: Visit) -> Document:
     notations = [line for line in lines if line.strip()][:MAX_REPLAY_POLICIES]
 
     filters = _filters(visit)
-    asked = "\n".join(notations or PRESETS)
-    facts: Document = {"asked": asked, "filters": filters, "rows": []}
+    text = "\n".join(notations or PRESETS)
+    facts: Document = {"asked": text, "filters": filters, "rows": []}
     try:
         recorded, _, unread = await _read_recorded(visit)
         chosen = [policy(notation) for notation in notations]

@@ -1,0 +1,182 @@
+"""The page of a loop shows what each attempt changed, wherever the change stands."""
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing
+
+pytestmark = pytest.mark.both
+LINES = [f"line {number} of an answer: value {number * 7}" for number in range(1, 303)]
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def report_outputs(browser: Browser, *outputs: Any, findings: Any = ()) -> None:
+    """Store a loop whose attempts have these outputs, all of them wrong."""
+    policy = {"rules": [{"rule": "attempts", "limit": 60}]}
+    body = {"task": "begin", "policy": policy}
+    read_data(browser.api.put("/v1/loops/changes", json=body), 201)
+    wrong = [{"check": "severity", "message": "none"}, *findings]
+    for number, output in enumerate(outputs, 1):
+        attempt = {"output": output, "evaluation": {"findings": wrong}}
+        read_data(browser.api.put(f"/v1/loops/changes/attempts/{number}", json=attempt))
+
+
+def attempt_of(browser: Browser, number: int, query: str = "") -> str:
+    """Return the HTML of an attempt on the page of the loop."""
+    page = browser.get(f"/loops/changes?{query}").text
+    begin = page.index(f'<article id="attempt-{number}"')
+    return page[begin : page.index("</article>", begin)]
+
+
+def changed(html: str, tag: str) -> list[str]:
+    """Return the texts of all elements with this tag."""
+    return [
+        unescape(text) for text in re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+    ]
+
+
+def test_a_change_of_the_last_line_is_marked_and_what_is_unchanged_is_folded(browser):
+    old = "\n".join(LINES)
+    report_outputs(browser, old, old.replace("value 2114", "value 9999"))
+    second = attempt_of(browser, 2)
+
+    assert changed(second, "del") == ["2114"]
+    assert changed(second, "ins") == ["9999"]
+    assert "… 300 unchanged lines …" in second
+    assert "line 301 of an answer" in second
+    assert "line 5 of an answer" not in second
+
+
+def test_a_new_line_and_a_line_that_is_gone_are_marked(browser):
+    report_outputs(
+        browser, "\n".join(LINES), "\n".join([*LINES[:150], *LINES[151:], "end"])
+    )
+    second = attempt_of(browser, 2)
+
+    assert LINES[150] in "".join(changed(second, "del"))
+    assert "end" in "".join(changed(second, "ins"))
+
+
+def test_a_change_far_into_one_long_line_is_marked(browser):
+    old = " ".join(LINES)
+    report_outputs(browser, old, old.replace("value 2100", "value 9999"))
+    second = attempt_of(browser, 2)
+
+    assert changed(second, "del") == ["2100"]
+    assert changed(second, "ins") == ["9999"]
+
+
+def test_words_are_marked_in_the_whole_answer_on_request(browser):
+    old = "\n".join(LINES)
+    report_outputs(browser, old, old.replace("value 2114", "value 9999"))
+    second = attempt_of(browser, 2, "diff=words")
+
+    assert changed(second, "ins") == ["9999"]
+    assert "line 5 of an answer" in second
+    assert "unchanged lines" not in second
+
+
+def test_an_answer_is_shown_without_marks_on_request(browser):
+    old = "\n".join(LINES)
+    report_outputs(browser, old, old.replace("value 2114", "value 9999"))
+    second = attempt_of(browser, 2, "diff=off")
+
+    assert not changed(second, "ins")
+    assert not changed(second, "del")
+    assert "value 9999" in second
+    assert "line 5 of an answer" in second
+
+
+def test_attempts_are_compared_with_the_one_that_the_address_names(browser):
+    report_outputs(browser, "severity P1", "severity P2", "severity P3")
+
+    assert changed(attempt_of(browser, 3), "del") == ["P2"]
+    assert changed(attempt_of(browser, 3, "against=1"), "del") == ["P1"]
+    assert changed(attempt_of(browser, 3, "against=1&from=3"), "del") == ["P1"]
+    assert browser.get("/loops/changes?against=4").status_code == 422
+    assert browser.get("/loops/changes?diff=no").status_code == 422
+
+
+def test_an_answer_that_is_repeated_is_one_line(browser):
+    report_outputs(browser, "severity P1", "severity P2", "severity P1")
+    third = attempt_of(browser, 3)
+
+    assert "The same answer as" in third
+    assert 'href="#attempt-1"' in third
+    assert 'aria-label="attempt 3"' not in third
+    assert "severity P1" in attempt_of(browser, 3, "diff=off")
+
+
+def test_a_faulty_place_is_not_folded(browser):
+    old = "\n".join(LINES)
+    place = old.index("value 700")
+    fault = {"check": "high", "message": "too high", "span": [place, place + 9]}
+    report_outputs(
+        browser, old, old.replace("value 2114", "value 9999"), findings=[fault]
+    )
+    second = attempt_of(browser, 2)
+
+    assert "high: too high" in second
+    assert "value 700</mark>" in second
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        pytest.param(
+            "\n".join(f"{number} {number % 7}" for number in range(6_000)),
+            "\n".join(f"{number} {number % 5}" for number in range(6_000)),
+            "too much for a comparison by line",
+            id="too many changed lines are shown whole",
+        ),
+        pytest.param(
+            "x" * 1_000_000,
+            "x" * 999_999 + "y",
+            "differs after the part that is shown here",
+            id="a change in what is not read",
+        ),
+    ],
+)
+def test_a_bound_of_the_comparison_is_said(browser, old: str, new: str, words: str):
+    report_outputs(browser, old, new)
+    second = attempt_of(browser, 2)
+
+    assert words in second
+    assert len(second) < 200_000
+
+
+def test_a_large_answer_that_is_repeated_is_said_to_be_the_same(browser):
+    report_outputs(browser, "x" * 1_000_000, "x" * 1_000_000)
+    second = attempt_of(browser, 2)
+
+    assert "The same answer as" in second
+    assert "differs after" not in second
+
+
+def test_a_changed_word_far_into_the_words_of_a_lesson_is_marked(browser):
+    api = browser.api
+    example = {"task": "t", "rejected": "npm test", "accepted": "pnpm test"}
+    body = {"error_type": "Bash", "text": "npm", "lesson": " ".join(LINES[:90])}
+    read_data(api.post("/v1/reflections", json={**body, "example": example}), 201)
+    lesson = browser.get("/lessons.json").json()["lessons"][0]
+    browser.do(
+        "amend",
+        id=str(lesson["id"]),
+        edition=lesson["edition"],
+        why="clearer",
+        change="edit",
+        text=" ".join([*LINES[:89], "end"]),
+    )
+
+    assert "630" in "".join(
+        changed(browser.get(f"/lessons/{lesson['id']}").text, "del")
+    )
