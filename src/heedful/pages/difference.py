@@ -229,17 +229,17 @@ def _folded(
     """
     # The first character of each line, and the end of the last one.
     begins = [0, *accumulate(map(len, lines))]
-    kept = set[int]()
+    numbers = set[int]()
     if not is_first:
-        kept |= set(range(CONTEXT_LINES))
+        numbers |= set(range(CONTEXT_LINES))
     if not is_last:
-        kept |= set(range(len(lines) - CONTEXT_LINES, len(lines)))
+        numbers |= set(range(len(lines) - CONTEXT_LINES, len(lines)))
     for first, behind, _ in spans:
         first_line = max(0, bisect_right(begins, first) - 1)
-        kept |= set(range(first_line, bisect_left(begins, behind)))
+        numbers |= set(range(first_line, bisect_left(begins, behind)))
 
     run_begin = 0
-    for number in sorted(kept & set(range(len(lines)))):
+    for number in sorted(numbers & set(range(len(lines)))):
         yield from _fold(lines[run_begin:number])
         begin = begins[number]
         inner = [(first - begin, behind - begin, why) for first, behind, why in spans]
