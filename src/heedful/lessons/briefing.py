@@ -140,7 +140,9 @@ class Choice:
             likeness = Likeness.of(match)
             score = likeness.value
             need = f" of {likeness.needed:.2f} needed"
-            if likeness.value >= likeness.needed:
+            if likeness.needed <= 0:
+                need = ", accepted under the same memory key"
+            elif likeness.value >= likeness.needed:
                 need = f", {likeness.needed:.2f} is enough"
             reason = f"{likeness.measure} {score:.2f}{need}"
         if obstacle is not None:
@@ -271,7 +273,7 @@ class Briefing:
             ]
         elif self.memory_key:
             reasons = [f"no rule was broken under the key {self.memory_key!r}"]
-        elif nearest is None:
+        else:
             reasons = [
                 "no memory key, so no rules: pass memory_key (command line: --key)"
             ]
