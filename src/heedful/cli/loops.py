@@ -7,7 +7,7 @@ that names a loop takes the beginning of its id, or `last`.
 from __future__ import annotations
 
 import json
-import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import chain
@@ -42,22 +42,20 @@ from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
 from heedful.pages import markdown, questions
-from heedful.sanitize import clean
+from heedful.sanitize import clean, sanitize
 from heedful.store import loops
+from heedful.store.loop_names import find_loop, short_id
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
+from heedful.web.render import ago
 
 LAST = "last"  # the name of the newest loop or run
-MAX_AMBIGUOUS_IDS = 10  # that an error lists
-MAX_LOOPS_OF_PREFIX = 200  # that are looked at if their ids begin with the given text
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
-MAX_TASK_CELL_CHARS = 80
+MAX_ID_CELL_CHARS = 32
+MAX_TASK_CELL_CHARS = 200
 MAX_SHOWN_ID_CHARS = 200
 MAX_CANDIDATE_CHARS = 400
-# An id that heedful made up has 32 hexadecimal digits; the first 8 are enough to name
-# the loop. An id that a caller gave, such as "tasks-1/add", does not match.
-MADE_UP_ID_PATTERN = re.compile(r"\A([0-9a-f]{8})[0-9a-f]{24}\Z")
 
 
 def why(
@@ -175,35 +173,18 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     `last` is the newest run; a run comes before its own stages. Raises NotFound,
     UsageError.
     """
+    store = memory.store
     try:
-        return await memory.store.read(memory.scope, loops.read, name)
+        id = await store.read(memory.scope, find_loop, name)
     except NotFound as error:
-        not_found = error
-
-    if name == LAST:
+        if name != LAST:
+            place = f"{error.where}; heedful loops and heedful runs list them"
+            raise NotFound("loop", name, place) from error
         runs = await newest_runs(memory, 1)
         if runs:
             return runs[0]
-        raise NotFound("run of a pipeline", name, where())
-
-    matches, _ = await memory.store.read(
-        memory.scope, loops.newest, limit=MAX_LOOPS_OF_PREFIX, prefix=name
-    )
-    if not matches:
-        place = f"{not_found.where}; heedful loops and heedful runs list them"
-        raise NotFound("loop", name, place)
-
-    # A stage of a run is a loop, too: its id is that of the run, a slash, and more.
-    stage_prefixes = tuple(f"{match.id}/" for match in matches if match.is_run)
-    ids = [match.id for match in matches if not match.id.startswith(stage_prefixes)]
-    if len(ids) == 1:
-        return await memory.store.read(memory.scope, loops.read, ids[0])
-
-    listed = ", ".join(sorted(ids)[:MAX_AMBIGUOUS_IDS])
-    more = ", …" if len(ids) > MAX_AMBIGUOUS_IDS else ""
-    raise UsageError(
-        f"several loops begin with {name!r}: {listed}{more}; give more of the id"
-    )
+        raise NotFound("run of a pipeline", name, where()) from error
+    return await store.read(memory.scope, loops.read, id)
 
 
 async def newest_runs(
@@ -328,24 +309,30 @@ def _run_row(report: Report) -> dict[str, Any]:
     }
 
 
-def _short_id(id: str) -> str:
-    """Return the first part of an id that heedful made up; another id stays whole."""
-    return MADE_UP_ID_PATTERN.sub(r"\1", id)
-
-
 def _task_cell(row: Mapping[str, Any]) -> str:
     """Return the task of a loop, or the name of the pipeline of a run."""
     task = row["task"]["pipeline"] if row["kind"] == "run" else row["task"]
     return clean(_shorten_value(task), MAX_TASK_CELL_CHARS)
 
 
+def _state_cell(row: Mapping[str, Any]) -> str:
+    """Return the state of a loop, and the first of the rules that stopped it."""
+    rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    return " ".join([row["state"], *rules])
+
+
+def _age_cell(row: Mapping[str, Any]) -> str:
+    """Return how long ago a loop changed, in one unit."""
+    return ago(row["updated"], time.time()).removesuffix(" ago")
+
+
 LOOP_COLUMNS = columns(
-    "loop task state rung stopped_by attempts best calls tokens cost updated",
-    loop=lambda row: _short_id(row["id"]),
-    task=_task_cell,
-    stopped_by=lambda row: ", ".join(row["stopped_by"][:1]),
-    best=lambda row: row["best"] or 0,
+    "loop state rung attempts cost age task",
+    loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
+    state=_state_cell,
     cost=lambda row: f"{row['cost']:.6g}",
+    age=_age_cell,
+    task=_task_cell,
 )
 
 
@@ -355,10 +342,10 @@ def list_loops(
         bool, Option("--practice", help="List the loops of practices, too.")
     ] = False,
 ) -> int:
-    """List the newest loops with their tasks. An open loop still runs, or was
-    interrupted.
+    """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
-    Of loops with several generators it shows the rung that answered.
+    Every command takes the 8 characters of an id that it shows. Of loops with several
+    generators it shows the rung that answered.
     """
 
     async def read(memory: Memory) -> list[StoredLoop]:
@@ -375,17 +362,14 @@ def list_loops(
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     shown_columns = dict(LOOP_COLUMNS)
-    text_columns = 5
     if not has_ladder:
         del shown_columns["rung"]
-        text_columns = 4
-    if not any(row["cost"] for row in rows):
-        del shown_columns["cost"]
     return emit(
         rows,
         shown_columns,
         key="loops",
-        text_columns=text_columns,
+        text_columns=len(shown_columns) - 4,
+        cut_column="task",
         empty=f"no loop in {where()}",
     )
 
@@ -422,7 +406,7 @@ def _echoes_cell(reasons: Reasoning) -> int:
 
 DECISION_COLUMNS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
-    loop=lambda reasons: _short_id(reasons.loop),
+    loop=lambda reasons: short_id(reasons.loop),
     why=_why_cell,
     overridden_by=_overrides_cell,
     fatigue=_fatigue_cell,

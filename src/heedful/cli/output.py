@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +33,9 @@ MEMORY_COMMAND_PATTERN = re.compile(
 )
 MAX_TABLE_ROWS = 50  # of a table that may be very long
 MAX_CELL_CHARS = 200
+# How a word at the start of a state is printed, on a terminal without NO_COLOR.
+STATE_STYLES = {"passed": "green", "stopped": "red", "halted": "red"}
+MIN_CUT_COLUMNS = 12  # characters of the column that is cut to fit a terminal
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 # The heads of columns that contain times, as seconds since 1970.
 TIME_COLUMNS = {
@@ -143,20 +146,22 @@ def emit(
     *,
     key: str,
     text_columns: int,
+    cut_column: str = "",
     empty: str = "",
     then: str = "",
     document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
     """Print `records` as a table, or with --json as the document `{key: [...]}`.
 
-    `columns` and `text_columns` are those of `TextTable`. `then` is printed below the
-    table, `empty` instead of a table without rows. `document` converts a record to JSON
-    data. Returns 0.
+    `columns`, `text_columns` and `cut_column` are those of `TextTable`. `then` is
+    printed below the table, `empty` instead of a table without rows. `document`
+    converts a record to JSON data. Returns 0.
     """
     documents = {key: [document(record) for record in records]}
     if not records:
         return answer(documents, empty)
-    return answer(documents, TextTable(columns, records, text_columns), then)
+    table = TextTable(columns, records, text_columns, cut_column=cut_column)
+    return answer(documents, table, then)
 
 
 def page(template: str, **values: object) -> str:
@@ -183,11 +188,16 @@ class TextTable:
     right. A narrow terminal folds words, never numbers. If `columns` is a mapping, each
     row is a record, and each column shows a field of the record or the result of a
     function; otherwise a row is a sequence of cells.
+
+    With a `cut_column`, each row is one line: this column contains words, too, and ends
+    with … where it is too wide. On a terminal, states are green and red.
     """
 
     columns: Columns | Sequence[str]
     rows: Sequence[Any]
     text_columns: int = 1
+    _: KW_ONLY
+    cut_column: str = ""
 
     def __str__(self) -> str:
         from rich import box  # slow to import
@@ -203,19 +213,30 @@ class TextTable:
         widths = [max(map(len, cells)) for cells in cells_by_column]
 
         # A column needs its widest cell, a blank at each side, and one between columns.
-        is_narrow = console.width < sum(widths) + 3 * len(widths)
+        free = console.width - sum(widths) - 3 * len(widths)
+        if self.cut_column:
+            place = list(self.columns).index(self.cut_column)
+            widths[place] = max(MIN_CUT_COLUMNS, widths[place] + min(0, free))
+        is_narrow = free < 0 and not self.cut_column
         left_padding = 0 if is_narrow else 1
         table = RichTable(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, left_padding)
         )
 
         for place, head in enumerate(self.columns):
-            if place < self.text_columns:
-                table.add_column(head, overflow="fold")
+            is_number = place >= self.text_columns and head != self.cut_column
+            if self.cut_column or is_number:
+                width = widths[place]
+                table.add_column(head, min_width=width, max_width=width, no_wrap=True)
+                table.columns[-1].justify = "right" if is_number else "left"
             else:
-                table.add_column(head, justify="right", min_width=widths[place])
+                table.add_column(head, overflow="fold")
         for line in lines:
-            table.add_row(*map(Text, line))
+            cells = [
+                Text(cell, _style_of(head, cell))
+                for head, cell in zip(self.columns, line, strict=True)
+            ]
+            table.add_row(*cells)
 
         with console.capture() as captured:
             console.print(table, crop=False)
@@ -232,6 +253,13 @@ class TextTable:
                 ]
             lines.append([clean(str(cell), MAX_CELL_CHARS) for cell in cells])
         return lines
+
+
+def _style_of(head: str, cell: str) -> str:
+    """Return how a terminal shows a cell below a head: green, red or as it is."""
+    if head != "state":
+        return ""
+    return STATE_STYLES.get(cell.partition(" ")[0], "")
 
 
 def _cell_of(record: Any, head: str, column: Column) -> Any:

@@ -30,6 +30,7 @@ from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted
 from heedful.store import ladders, lessons, reminders
 from heedful.store import loops as loop_store
+from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
@@ -170,6 +171,7 @@ async def loop(visit: Visit, id: str) -> Document:
     if mode not in get_args(DiffMode):
         raise InvalidInput("diff", mode, ", ".join(get_args(DiffMode)))
 
+    id = await read(find_loop, id)
     facts = await read(
         figures.window,
         id,

@@ -27,6 +27,7 @@ from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store import runs as run_store
 from heedful.store.connection import token
+from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -237,7 +238,9 @@ async def pipelines(visit: Visit) -> Document:
 
 async def pipeline(visit: Visit, id: str) -> Document:
     """Show a run: its stages on one line of time, its attempts, and their feedback."""
-    report = await run_store.report_of(visit.caller.setup.store, visit.caller.scope, id)
+    caller = visit.caller
+    id = await caller.read(find_loop, id)
+    report = await run_store.report_of(caller.setup.store, caller.scope, id)
     return {"report": report}
 
 

@@ -52,6 +52,13 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (:cursor = '' or n < (select n from loop where tenant = :tenant and project = :project and id = :cursor))
 order by n desc limit :limit;
 
+-- name: ids_of_prefix
+-- The newest loops whose id has the prefix, without the stages of a run that has it, too.
+select id from loop
+where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
+  and (run = '' or substr(run, 1, length(:prefix)) <> :prefix)
+order by n desc limit :limit;
+
 -- name: insert_attempt
 insert into attempt (loop, number, record, text, value, via, created)
 values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;

@@ -1,0 +1,37 @@
+"""Addresses of pages take the beginning of an id, as the commands do."""
+
+import pytest
+
+from heedful import Pipeline
+from heedful.lessons.lesson import Scope
+from tests.service.support import read_data
+from tests.web.support import browsing
+
+
+@pytest.mark.both
+def test_an_address_with_the_beginning_of_an_id_shows_its_loop(tmp_path):
+    ids = ("0cb7fbdbffce4d6a8a1f0d2b6f0c9e11", "0cb7fb00ffce4d6a8a1f0d2b6f0c9e11")
+    with browsing(tmp_path) as browser:
+        api = browser.open(browser.api._all).api
+        for id in ids:
+            read_data(api.put(f"/v1/loops/{id}", json={"task": "a task"}), 201)
+        assert browser.get("/loops/0cb7fbdb.json").json()["name"] == ids[0]
+        assert browser.get("/loops/0cb7fb00").status_code == 200
+
+        ambiguous = browser.get("/loops/0cb7fb")
+        assert ambiguous.status_code == 422
+        assert all(id in ambiguous.text for id in ids)
+        assert browser.get("/loops/0cb7fbd0").status_code == 404
+
+
+def test_an_address_with_the_beginning_of_an_id_shows_its_run(tmp_path):
+    with browsing(tmp_path) as browser:
+        store = browser.api.setup.store
+        pipeline = Pipeline(
+            "report", store=store, scope=Scope("acme", "main"), progress=False
+        )
+        pipeline.stage(name="load")(lambda state: {"a": 1})
+        report = browser.api.run(pipeline.run({}))
+        browser.open(browser.api._all)
+        page = browser.get(f"/pipelines/{report.run[:8]}.json")
+        assert page.json()["report"]["run"] == report.run
