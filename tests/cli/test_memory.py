@@ -664,8 +664,8 @@ def test_proof_counts_the_loops_that_run(desk, session):
             3,
             "0.1",
             (
-                f"the first {FIRST_LOOPS_WITHOUT_HOLDOUT} loops are shown everything; "
-                "3 have ended"
+                f"the first {FIRST_LOOPS_WITHOUT_HOLDOUT} loops for which memory has "
+                "something are shown all of it; 3 of them have ended"
             ),
         ),
         (3, "0", "the holdout is off (the setting holdout is 0)"),

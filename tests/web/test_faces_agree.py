@@ -182,7 +182,7 @@ def test_home_and_health_say_what_is_missing_for_calls_saved(tmp_path):
         for address in ("/home", "/health"):
             page = words_of(browser.get(address).text)
             assert "model calls saved by memory: not known" in page
-            assert "the first 20 loops are shown everything" in page
+            assert "are shown all of it; " in page
 
 
 def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):

@@ -104,7 +104,10 @@ def why_nothing_withheld(share: float, ended: int) -> str:
         )
     if ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         first = FIRST_LOOPS_WITHOUT_HOLDOUT
-        return f"the first {first} loops are shown everything; {ended} have ended"
+        return (
+            f"the first {first} loops for which memory has something are shown all of "
+            f"it; {ended} of them have ended"
+        )
     return "nothing was withheld so far"
 
 
