@@ -65,9 +65,14 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """No object has this name; the message lists the names that exist."""
+    """No object has this name; the message lists the names that exist.
 
-    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+    A `cure` says what to write instead of a name of another library.
+    """
+
+    def __init__(
+        self, kind: str, name: str, known: Sequence[str], cure: str = ""
+    ) -> None:
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
@@ -77,7 +82,8 @@ class UnknownName(UsageError):
         question = f" (did you mean {matches[0]!r}?)" if matches else ""
 
         names = ", ".join(known) or "none"
-        super().__init__(f"no {kind} is called {name!r}{question}; there are: {names}")
+        remedy = cure or f"there are: {names}"
+        super().__init__(f"no {kind} is called {name!r}{question}; {remedy}")
 
 
 class PackageMissing(UsageError, ImportError):

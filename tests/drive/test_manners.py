@@ -217,6 +217,26 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     ),
     (lambda: self_correcting(zzz=1), errors.UnknownName, "there are: checks"),
     (
+        lambda: self_correcting(retries=3),
+        errors.UnknownName,
+        r'policy="default, attempts\.limit=3"',
+    ),
+    (
+        lambda: once(max_attempts=3),
+        errors.UnknownName,
+        r'option of run is .*policy="default, attempts\.limit=3"',
+    ),
+    (
+        lambda: cast("Any", heedful.Run)("t", generate=lower, max_retries=3),
+        errors.UnknownName,
+        r'option of Run is .*policy="default, attempts\.limit=3"',
+    ),
+    (
+        lambda: once(check=[]),
+        errors.UnknownName,
+        r"did you mean 'checks'\?",
+    ),
+    (
         lambda: self_correcting(policy="thorogh"),
         errors.UnknownName,
         "did you mean 'thorough'",
@@ -291,6 +311,10 @@ REFUSED_NAMES = [
     "check for checks",
     "a misspelt on_exhausted",
     "an unknown option",
+    "retries in the place of a policy",
+    "a limit of attempts for run in the place of a policy",
+    "a limit of attempts for Run in the place of a policy",
+    "check for checks of run",
     "a misspelt policy",
     "no policy",
     "a number as evaluator",

@@ -95,6 +95,9 @@ def test_who_may_not_is_refused_before_the_body_is_checked(api, method, path):
     for body in (small, LARGE, DENSE, *broken):
         for key, status in callers:
             answer = ask(key=key, content=body)
+            is_json = body not in (b"{", b'"\xff"', LARGE[:-1])
+            if status == 422 and path.startswith("/v1/") and not is_json:
+                status = 400
             assert answer.status_code == status, (body[:9], answer.text)
             if path.startswith("/orchestrator") and status != 401:
                 assert answer.json()["loop_id"] == (

@@ -11,7 +11,7 @@ from heedful.errors import HeedfulError
 from heedful.service import problems
 from heedful.service.client import refused
 from heedful.service.wire import ERROR_RESPONSES
-from tests.service.support import problem
+from tests.service.support import TENANT, problem
 
 KINDS = [
     kind
@@ -97,7 +97,7 @@ def test_codes_are_told_apart_and_errors_know_what_they_knew():
             HTTPException(405, headers={"Allow": "GET"}),
             405,
             {"allow": "GET"},
-            "allows GET",
+            "methods of this path are: GET",
             id="an unknown method",
         ),
         pytest.param(
@@ -230,3 +230,61 @@ def test_true_and_false_are_no_counts(api, method, path, body, field):
     [error] = problem(answer, 422, "invalid_request")["errors"]
     assert error["pointer"].endswith(field)
     assert "a number, not true or false" in error["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        pytest.param(
+            "limt=1", "unknown_name", "did you mean 'limit'", id="a misspelt name"
+        ),
+        pytest.param(
+            "limit=x",
+            "invalid_request",
+            "query/limit: it must be an integer",
+            id="a word for a number",
+        ),
+        pytest.param(
+            "limit=0",
+            "invalid_request",
+            "query/limit: it must be at least 1",
+            id="too small",
+        ),
+    ],
+)
+def test_a_wrong_query_parameter_is_refused_in_words_of_ours(api, query, code, words):
+    answer = api.get(f"/v1/loops?{query}")
+    assert words in problem(answer, 422, code)["detail"]
+
+
+def test_the_tenant_of_the_key_may_be_named_in_any_query(api):
+    assert api.get(f"/v1/loops?tenant={TENANT}").status_code == 200
+
+
+def test_routes_of_earlier_systems_ignore_what_they_do_not_know(api):
+    answer = api.post("/api/v1/reflections/query?page=1", json={"query": "pears"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b'{"task": }', "line 1, column 10", id="a value is missing"),
+        pytest.param(b'{\n"task": "a"', "line 2, column 12", id="no end"),
+        pytest.param(b'{"task": "\xff"}', "UTF-8", id="bytes that are no text"),
+        pytest.param(b'{"task": NaN}', "NaN", id="not a number"),
+    ],
+)
+def test_a_body_that_is_no_json_is_a_bad_request(api, body, words):
+    headers = {"Content-Type": "application/json"}
+    answer = api.put("/v1/loops/pears", content=body, headers=headers)
+    detail = problem(answer, 400, "bad_request")["detail"]
+    assert words in detail
+    for foreign in ("Expecting", "codec", "float values"):
+        assert foreign not in detail
+
+
+def test_a_wrong_method_is_told_all_methods_of_the_path(api):
+    answer = api.delete("/v1/loops/pears")
+    assert "are: GET, PUT" in problem(answer, 405, "method_not_allowed")["detail"]
+    assert answer.headers["allow"] == "GET, PUT"

@@ -59,6 +59,7 @@ from heedful.redact import redact
 from heedful.store import ladders
 from heedful.store.records import Head, JournalEntry, PracticeUsage, StoredLoop
 from heedful.store.store import Store
+from heedful.validation import knows_options, refuses_unknown_options
 
 C = TypeVar("C")
 MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
@@ -93,6 +94,7 @@ class _State:
         return self.loop.rung
 
 
+@refuses_unknown_options
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
     """A loop that a program runs step by step; with a store it is resumed by its `id`.
@@ -845,6 +847,7 @@ RUN_OPTIONS = tuple(
 )
 
 
+@knows_options
 async def run(
     task: Any,
     *,

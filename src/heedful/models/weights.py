@@ -111,7 +111,7 @@ def find(name: str) -> Weights:
     by_name = {weights.name: weights for weights in known()}
     key = MODEL_SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:
-        raise UnknownName("weights", name, [*MODEL_SHORT_NAMES, *by_name])
+        raise UnknownName("set of weights", name, [*MODEL_SHORT_NAMES, *by_name])
     return by_name[key]
 
 

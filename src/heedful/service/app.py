@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
+from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from heedful import __version__
 from heedful.integrations import mcp
@@ -83,8 +85,24 @@ def _operation_id(route: APIRoute) -> str:
 
 
 async def _pass_on(request: Request, error: Exception) -> Response:
-    """Leave an error of FastAPI to `Entrance`, which answers all errors."""
+    """Leave an error of FastAPI to `Entrance`, which answers all errors.
+
+    Of a wrong method, Starlette tells the methods of one route of the path only.
+    """
+    if getattr(error, "status_code", 0) == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = ", ".join(sorted(_methods_of_path(request)))
+        raise HTTPException(405, headers={"Allow": methods}) from error
     raise error
+
+
+def _methods_of_path(request: Request) -> set[str]:
+    """Return the methods of all routes that have the path of a request."""
+    routes = chain(request.app.routes, *(router.routes for router in ROUTERS))
+    methods: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
+            methods.update(route.methods or ())
+    return methods
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

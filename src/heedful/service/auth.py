@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.models import HTTPBearer
 from fastapi.openapi.models import SecurityBase as SecurityScheme
@@ -32,10 +33,17 @@ from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.types import ASGIApp, Message
 
-from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
+from heedful.errors import (
+    Forbidden,
+    InvalidInput,
+    KeyRefused,
+    TenantMismatch,
+    UnknownName,
+)
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
 from heedful.memory.memory import Memory
+from heedful.service.problems import Problem, of_unreadable_json
 from heedful.service.schemas import TOO_DEEP, May, not_too_deep
 from heedful.service.setup import Setup
 from heedful.service.wire import MAX_ROW_ID
@@ -292,7 +300,7 @@ class JsonRequest(Request):
     None, and `unreadable` says why.
     """
 
-    unreadable: str = ""  # "" if the body is JSON
+    unreadable: Problem | None = None
 
     async def json(self) -> Any:
         """Return the body as JSON data, which is also kept in the state as `plain`."""
@@ -303,49 +311,70 @@ class JsonRequest(Request):
                 self.state.plain = await offload(_parse_body, body)
             else:
                 self.state.plain = _parse_body(body)
-        except ValueError as error:
-            self.unreadable = f"it cannot be parsed: {error}"
+        except Problem as problem:
+            self.unreadable = problem
         return self.state.plain
 
 
 def _parse_body(body: bytes) -> Any:
-    """Return the JSON data of a body.
-
-    Raises ValueError, also if it is nested too deeply.
-    """
+    """Return the JSON data of a body. Raises Problem."""
+    too_deep = Problem(status=422, code="invalid_request", detail=f"body: {TOO_DEEP}")
     try:
         data = json.loads(body)
     except RecursionError as error:
         # How deep the parser goes depends on the calls that led here.
-        raise ValueError(TOO_DEEP) from error
+        raise too_deep from error
+    except ValueError as error:
+        raise of_unreadable_json(error) from error
 
-    return not_too_deep(data)
+    try:
+        return not_too_deep(data)
+    except ValueError as error:
+        raise too_deep from error
 
 
 class Route(APIRoute):
-    """A route that reads its body as JsonRequest describes."""
+    """A route that reads its body as JsonRequest describes.
+
+    It refuses a query parameter that it does not have: a misspelt one would be ignored.
+    A lenient one ignores it.
+    """
+
+    is_lenient: ClassVar[bool] = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, called with a JsonRequest."""
         handler = super().get_route_handler()
+        # These name the caller; all routes compare them with the key.
+        names = sorted({*_query_names(self.dependant), "tenant", "tenant_id"})
 
         async def handle(request: Request) -> Response:
             """Handle a request; if its body is not JSON, say only that."""
+            for name in request.query_params:
+                if name not in names and not self.is_lenient:
+                    raise UnknownName("query parameter", name, names)
+
             json_request = JsonRequest(request.scope, request.receive)
             try:
                 return await handler(json_request)
             except RequestValidationError as error:
-                if not json_request.unreadable:
+                problem = json_request.unreadable
+                if problem is None:
                     raise
-
-                fault = {
-                    "loc": ("body",),
-                    "type": "json",
-                    "msg": json_request.unreadable,
-                }
-                raise RequestValidationError([fault]) from error
+                if self.is_lenient:
+                    # Earlier systems answer so to all that they cannot use.
+                    problem = replace(problem, status=422)
+                raise problem from error
 
         return handle
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """Yield the query parameters of a route, and those of what it depends on."""
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
 
 
 class CallerDependency(SecurityBase):

@@ -33,7 +33,13 @@ from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
-from heedful.service.problems import ERROR_THROTTLE, RETRY_SOON_HEADERS, Problem, answer
+from heedful.service.problems import (
+    ERROR_THROTTLE,
+    RETRY_SOON_HEADERS,
+    Problem,
+    answer,
+    of_unreadable_json,
+)
 from heedful.service.setup import Metrics, RequestLimits, Setup
 from heedful.store.connection import Db
 from heedful.store.idempotency import (
@@ -140,7 +146,7 @@ async def read_body(
             headers={"Connection": "close"},
         ) from None
     except zlib.error as error:
-        raise _bad_request(f"the body is not valid gzip: {error}") from error
+        raise _bad_request("the body is not valid gzip") from error
 
     if gzip is not None and (not gzip.eof or gzip.unused_data):
         raise _bad_request("the body must be one complete gzip stream")
@@ -189,7 +195,7 @@ def _check_form(body: bytes, media_type: str, max_containers: int) -> None:
     except UnicodeEncodeError as error:
         raise _bad_request("the body has an unpaired surrogate") from error
     except ValueError as error:
-        raise _bad_request(f"the body is not JSON: {error}") from error
+        raise of_unreadable_json(error) from error
 
 
 def _containers_outside_texts(body: bytes) -> int:

@@ -9,6 +9,7 @@ unexpected error says.
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def of(error: BaseException) -> Problem:
             headers = error.headers or {}
             detail = str(error.detail)
             if "Allow" in headers:
-                detail += f"; this path allows {headers['Allow']}"
+                detail = f"the methods of this path are: {headers['Allow']}"
 
             return Problem(status=status, code=code, detail=detail, headers=headers)
         case errors.HeedfulError():
@@ -145,6 +146,19 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
 KNOWN_ERRORS = (errors.StoreUnavailable, errors.StoreCorrupt, errors.PackageMissing)
 # Pydantic's types of the fault that a body is missing, or is not a JSON object.
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
+
+
+def of_unreadable_json(error: ValueError) -> Problem:
+    """Return the problem of a body that the parser of JSON refused."""
+    match error:
+        case json.JSONDecodeError():
+            place = f"line {error.lineno}, column {error.colno}"
+            detail = f"the body is not JSON: what is at {place} does not fit"
+        case UnicodeDecodeError():
+            detail = "the body is not text in UTF-8"
+        case _:
+            detail = "the body has NaN or Infinity, which JSON does not have"
+    return Problem(status=400, code="bad_request", detail=detail)
 
 
 def _of_invalid_request(error: RequestValidationError) -> Problem:

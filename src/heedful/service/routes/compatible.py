@@ -138,6 +138,8 @@ class ReflectionQuery(TenantBody):
 class LenientRoute(Route):
     """A route whose answer names the unknown fields of the body in `warnings`."""
 
+    is_lenient = True
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a route, followed by the search for unknown fields."""
         handle = super().get_route_handler()
