@@ -318,19 +318,14 @@ class JsonRequest(Request):
 
 def _parse_body(body: bytes) -> Any:
     """Return the JSON data of a body. Raises Problem."""
-    too_deep = Problem(status=422, code="invalid_request", detail=f"body: {TOO_DEEP}")
     try:
-        data = json.loads(body)
-    except RecursionError as error:
-        # How deep the parser goes depends on the calls that led here.
-        raise too_deep from error
-    except ValueError as error:
+        return not_too_deep(json.loads(body))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise of_unreadable_json(error) from error
-
-    try:
-        return not_too_deep(data)
-    except ValueError as error:
-        raise too_deep from error
+    except (RecursionError, ValueError) as error:
+        # How deep the parser itself goes depends on the calls that led here.
+        detail = f"body: {TOO_DEEP}"
+        raise Problem(status=422, code="invalid_request", detail=detail) from error
 
 
 class Route(APIRoute):
