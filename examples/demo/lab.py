@@ -39,7 +39,9 @@ from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 RESULT = "result.json"
 PICTURE = "learning_curve.png"
 REPORT = "report.html"
-SCOPE = Scope()
+# The arm with memory is the default project: its pages and commands need no name;
+# the other arm has a project of its own, so that no figure mixes them.
+SCOPES = {WITHOUT: Scope(project="without-memory"), MEMORY: Scope()}
 # The system prompt says nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
@@ -74,6 +76,7 @@ class Plan:
             SYSTEM,
             str(MAX_TOKENS),
             self.source,
+            *(scope.project for scope in SCOPES.values()),
             *(task.id for task in self.tasks),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:6]
@@ -134,7 +137,7 @@ class Lab:
                     row = await driver.drive(task)
                     rows[arm].append(row)
                     self.screen.arm(arm, rows[arm])
-                    stories.append(await story(self.store, SCOPE, row.loop))
+                    stories.append(await story(self.store, SCOPES[arm], row.loop))
                 without, with_memory = stories
                 self.screen.task(task.id, number, without, with_memory)
                 for kind, telling, other in kinds(without, with_memory):
@@ -151,7 +154,7 @@ class Lab:
     def _drivers(self) -> dict[str, TaskDriver]:
         """Return what runs the tasks of each arm."""
         # Without a holdout: memory is compared with the arm that has none.
-        learning = Memory(self.store, SCOPE, self.embedder, holdout=0)
+        learning = Memory(self.store, SCOPES[MEMORY], self.embedder, holdout=0)
         memories = {WITHOUT: None, MEMORY: learning}
         return {
             arm: TaskDriver(
@@ -159,7 +162,7 @@ class Lab:
                 policy=policies.default,
                 generate=Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS),
                 store=self.store,
-                scope=SCOPE,
+                scope=SCOPES[arm],
                 memory=memory,
             )
             for arm, memory in memories.items()
@@ -197,7 +200,7 @@ async def measure(
             screen=Screen(len(chosen.tasks)),
         )
         ran = await lab.run()
-        lessons = await store.read(SCOPE, lesson_store.top, TOP)
+        lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
         ran=ran,
@@ -288,15 +291,16 @@ def _settings(chosen: Plan) -> dict[str, str]:
 def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
+    # The commands work in the project of the arm with memory.
     loops = [
         stories[kind][0].loop
         for kind in ("corrected", "stopped", "knew")
-        if kind in stories
+        if kind in stories and stories[kind][0].loop.startswith(f"{RUNS[MEMORY]}-")
     ]
     loop = loops[0] if loops else ran.memory[0].loop
     task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
     lines = (
-        ("all of it in your browser: loops, lessons and proof", ["ui"]),
+        ("all of it in your browser, each arm as a project", ["ui"]),
         ("what it has learnt", ["lessons"]),
         ("why a loop went on and why it ended", ["why", loop]),
         ("what a task brings back", ["recall", task]),

@@ -17,8 +17,12 @@ from examples.demo.lab import fetch
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
 from heedful.models import weights
+from heedful.service.setup import Setup
 from tests.cli.support import Desk, await_end
+from tests.engines import opened
+from tests.service.support import Api
 from tests.store.support import rows
+from tests.web.support import Browser
 
 # Right where it was told how, or sees an answer in the right form; "stubborn" tasks
 # never are.
@@ -178,6 +182,34 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     ]
     assert [result.code for result in results] == [0, 0, 0]
     assert "red0!" in results[-1].out
+
+
+def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(finished):
+    desk, _ = finished
+    document = desk.heedful(f"{DEMO} --json").json
+    (db,) = (desk.folder / "out").glob("demo*.db")
+    with opened(db) as store:
+        api = Api(Setup(store=store))
+        try:
+            browser = Browser(api).open()
+            home = browser.get("/home.json").json()
+            other = browser.get("/home.json?project=without-memory").json()
+            proof = browser.get("/proof").text
+            compared = browser.get("/proof.json").json()["compared"]
+        finally:
+            api.close()
+
+    figures = figure(document, "all families")
+    for page, arm in ((home, "memory"), (other, "without")):
+        assert page["loops"] == figures[arm]["tasks"]
+        assert page["right"]["value"] == figures[arm]["at_once"]["value"]
+        assert page["calls"] == figures[arm]["calls"]
+    assert [row["project"] for row in compared] == ["default", "without-memory"]
+    assert [row["right"]["value"] for row in compared] == [
+        figures["memory"]["at_once"]["value"],
+        figures["without"]["at_once"]["value"],
+    ]
+    assert "the first 20 loops for which memory has something" in proof
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):

@@ -108,7 +108,7 @@ def why_nothing_withheld(share: float, ended: int) -> str:
             f"the first {first} loops for which memory has something are shown all of "
             f"it; {ended} of them have ended"
         )
-    return "nothing was withheld so far"
+    return "nothing was withheld so far, as where a program runs with a holdout of 0"
 
 
 def is_pooled(

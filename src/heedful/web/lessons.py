@@ -12,11 +12,13 @@ from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.lesson import (
     LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
     Match,
     Matches,
+    Scope,
     State,
 )
 from heedful.lessons.links import link_lesson
@@ -32,6 +34,7 @@ from heedful.store import links as link_store
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
+from heedful.web.loops import project_names
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -43,6 +46,7 @@ from heedful.web.site import (
 )
 
 MAX_PAGE_LESSONS = 50
+MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
 MAX_RELATED_LESSONS = 5
 MAX_ROW_LINKS = 3  # of each lesson in a list
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
@@ -381,8 +385,38 @@ async def proof(visit: Visit) -> Document:
     for comparison in answer["lessons"]:
         comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
 
+    # Without a coin, what is left to look at is how other projects went.
+    unwithheld = ""
+    compared: list[Document] = []
+    if not answer["pooled"]["withheld"]:
+        unwithheld = why_nothing_withheld(answer["holdout"], answer["ended"])
+        compared = await _compare_projects(visit)
+
     home = await visit.caller.read(figures.home)
-    return {**answer, **home, "harm": HARMFUL_MEMORY.reason.capitalize()}
+    return {
+        **answer,
+        **home,
+        "harm": HARMFUL_MEMORY.reason.capitalize(),
+        "unwithheld": unwithheld,
+        "compared": compared,
+    }
+
+
+async def _compare_projects(visit: Visit) -> list[Document]:
+    """Return the figures of this project and of others with loops, this one first.
+
+    Returns [] if no other project has any.
+    """
+    own = visit.caller.scope.project
+    names = [name for name in await project_names(visit) if name != own]
+    rows = []
+    for name in [own, *names[:MAX_COMPARED_PROJECTS]]:
+        scope = Scope(visit.caller.scope.tenant, name)
+        totals = await visit.caller.setup.store.read(scope, figures.home)
+        if totals["loops"]:
+            fields = ("loops", "calls", "right", "more", "unread")
+            rows.append({"project": name, **{name: totals[name] for name in fields}})
+    return rows if len(rows) > 1 else []
 
 
 async def recall(visit: Visit) -> Document:

@@ -93,6 +93,15 @@ async def saved_calls(visit: Visit) -> Document:
     return saved
 
 
+async def project_names(visit: Visit) -> list[str]:
+    """Return the names of the projects that the key may see."""
+    names = set(visit.caller.key.projects)
+    if not names:
+        scopes = await visit.caller.read(lessons.projects)
+        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
+    return sorted(names)
+
+
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read

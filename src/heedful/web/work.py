@@ -24,7 +24,6 @@ from heedful.pages.report import Point, frontier
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
-from heedful.store import lessons
 from heedful.store import runs as run_store
 from heedful.store.connection import token
 from heedful.store.loop_names import find_loop
@@ -33,7 +32,13 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures
-from heedful.web.loops import failed_episodes, queues, saved_calls, since
+from heedful.web.loops import (
+    failed_episodes,
+    project_names,
+    queues,
+    saved_calls,
+    since,
+)
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -211,11 +216,7 @@ def _differences(
 
 async def projects(visit: Visit) -> Document:
     """Show the projects that the key may see."""
-    names = set(visit.caller.key.projects)
-    if not names:
-        scopes = await visit.caller.read(lessons.projects)
-        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
-    return {"projects": sorted(names)}
+    return {"projects": await project_names(visit)}
 
 
 async def pipelines(visit: Visit) -> Document:
