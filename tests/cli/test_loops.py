@@ -40,17 +40,23 @@ def test_why_in_words(session_of_loops):
         ),
     )
     lines = done.out.splitlines()
-    assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say red"]
-    assert lines[2] == "memory, before each attempt:"
-    assert lines[3].startswith("  silent: no memory key")
-    assert lines[5] == "attempt 1: blue"
-    assert lines[7] == "  => again"
+    assert lines[0] == "loop r/passed: passed, policy default"
+    assert lines[1] == "Passed at attempt 2."
+    assert lines[2] == "task: Say red"
+    assert lines[3] == "memory, before each attempt:"
+    assert lines[4].startswith("  silent: no memory key")
+    assert lines[6] == "attempt 1: blue"
+    assert lines[8] == "  => again"
     document = session_of_loops(("why lifted --json", 0)).json
     assert [attempt["output"] for attempt in document["made"]] == [*"abcde"]
     assert document["made"][0]["evaluation"]["findings"][0]["check"] == "contains"
     assert "'red' is missing" in document["decisions"][0]["verdict"]["feedback"]
     assert document["lines"][-1]["decided"].startswith("stopped by attempts")
     assert document["would_change"][0].startswith("attempts.limit 6 instead of 4")
+    assert document["sentence"] == (
+        "Stopped after attempt 5: 5 of 4 attempts made. One more attempt would need a "
+        "limit of 6 attempts instead of 4."
+    )
 
 
 def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops):

@@ -1,5 +1,6 @@
 """An explanation is true: each line was decided so, each change turns the verdict."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,10 +8,10 @@ from hypothesis import given, settings
 
 from heedful.loop.decide import Again, Done, Policy, decide
 from heedful.loop.explain import changes, explain
-from heedful.loop.record import Loop, Override
-from heedful.loop.stop import Echo, MaxAttempts, Stop
+from heedful.loop.record import Evaluation, Loop, Override
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Repeat, Stop
 from tests.loop import support
-from tests.loop.support import QUALITY, evaluated, loop_of, scored
+from tests.loop.support import QUALITY, evaluated, loop_from, loop_of, scored
 
 X = evaluated("x")
 ADA = Override("attempts", "ada", used=1)
@@ -101,6 +102,70 @@ would have changed it: echo.times 6 instead of 4: again""",
     ),
     pytest.param(Loop("new"), support.NEVER, "", id="no attempt"),
 ]
+
+
+SENTENCES = [
+    pytest.param(
+        loop_of(X, X),
+        Policy((MaxAttempts(2),)),
+        "Stopped after attempt 2: all 2 attempts are made. One more attempt would need "
+        "a limit of 3 attempts instead of 2.",
+        id="attempts",
+    ),
+    pytest.param(
+        loop_from(
+            2 * [Evaluation(scores={"quality": 0.4})],
+            texts=("same", "same"),
+            goals=(QUALITY,),
+        ),
+        Policy((All(Repeat(1), MaxAttempts(2)),)),
+        "Stopped after attempt 2: it repeats attempt 1 and all 2 attempts are made. "
+        "One more attempt would need quality 0.45 instead of 0.4.",
+        id="a rule of two members",
+    ),
+    pytest.param(
+        loop_of(X, X, X),
+        Policy((Fatigue(0.3), MaxAttempts(3))),
+        "Stopped after attempt 3: all 3 attempts are made, and too many attempts "
+        "without improvement (fatigue 0.30, limit 0.30). One more attempt would need a "
+        "limit of fatigue of 0.301 instead of 0.3 and a limit of 4 attempts instead of "
+        "3.",
+        id="two rules",
+    ),
+    pytest.param(
+        loop_of(X, cancelled="by ada"),
+        support.NEVER,
+        "Stopped after attempt 1: it was cancelled: by ada. No single limit or score "
+        "would have changed that.",
+        id="cancelled",
+    ),
+    pytest.param(
+        loop_of(X), support.NEVER, "Open after attempt 1: x.", id="it goes on"
+    ),
+    pytest.param(
+        loop_of(evaluated()),
+        support.NEVER,
+        "Passed at the first attempt.",
+        id="right at once",
+    ),
+    pytest.param(
+        Loop("new"), support.NEVER, "Open: no attempt was made yet.", id="no attempt"
+    ),
+]
+
+
+@pytest.mark.parametrize(("loop", "policy", "sentence"), SENTENCES)
+def test_a_loop_is_explained_in_one_sentence(loop, policy, sentence):
+    assert explain(loop, policy).sentence == sentence
+
+
+@settings(max_examples=25)
+@given(support.loops(), support.policies)
+def test_the_sentence_of_a_loop_has_no_names_of_a_policy(loop, policy):
+    explanation = explain(loop, policy)
+    assert explanation.sentence.endswith(".")
+    assert explanation.sentence.isprintable()
+    assert not re.search(r"[a-z_]+\+[a-z_]+|[a-z]\.[a-z]", explanation.sentence)
 
 
 @pytest.mark.parametrize(("loop", "policy", "text"), TEXTS)

@@ -24,6 +24,7 @@ from heedful.loop.decide import (
     triggers,
 )
 from heedful.loop.record import Loop, format_score
+from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
 
@@ -237,6 +238,8 @@ class Explanation:
     `would_change` has, smallest first, the changes of one threshold or score that
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
+    If no single change allows another attempt because several rules stopped the loop,
+    `together` has one change for each of them.
     """
 
     lines: tuple[Line, ...]
@@ -245,6 +248,7 @@ class Explanation:
     would_change: tuple[Change, ...]
     otherwise: str = ""
     closed: tuple[str, ...] = ()
+    together: tuple[Change, ...] = ()
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -254,6 +258,46 @@ class Explanation:
 
         sentences = [*map(str, self.would_change), self.otherwise]
         return tuple(clean(sentence, 200) for sentence in sentences if sentence)
+
+    @property
+    def sentence(self) -> str:
+        """How the loop ended and why, and what the smallest change would have been.
+
+        The same words are on every face. For a loop that stopped, one change would have
+        allowed another attempt, and another, a better score, would have passed.
+        """
+        end = describe_end(self.verdict, len(self.lines))
+        if isinstance(self.verdict, Again) or self.verdict.passed:
+            return end
+
+        needs = []
+        for opening, outcome in (
+            ("one more attempt would need", "again"),
+            ("the next rung would need", "climbed"),
+            ("it would have passed with", "passed"),
+        ):
+            change = self._change_to(outcome)
+            values: tuple[Change, ...] = ()
+            if change is not None:
+                values = (change,)
+            elif outcome == "again":
+                values = self.together
+            if values:
+                needs.append(f"{opening} {' and '.join(map(_plain, values))}")
+
+        need = "; ".join(needs) or "no single limit or score would have changed that"
+        return f"{end} {need[0].upper()}{need[1:]}."
+
+    def _change_to(self, outcome: str) -> Change | None:
+        """Return the smallest change with this outcome, if there is one.
+
+        A loop passes with a better score, not with a lower goal.
+        """
+        for change in self.would_change:
+            is_goal = outcome == "passed" and not change.what.startswith("score ")
+            if change.outcome == outcome and not is_goal:
+                return change
+        return None
 
     def __str__(self) -> str:
         texts = []
@@ -305,13 +349,63 @@ def explain(
                 f"no single threshold or score: {' and '.join(names)} stopped it"
             )
 
+    together: tuple[Change, ...] = ()
+    if not would_change:
+        together = _changes_together(loop, policy, verdict)
+
     return Explanation(
         tuple(lines),
         verdict,
         would_change=would_change,
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
+        together=together,
     )
+
+
+def _plain(change: Change) -> str:
+    """Return a change in plain words."""
+    return describe_value(change.what, change.was, change.to)
+
+
+def _changes_together(
+    loop: Loop, policy: Policy, verdict: Verdict
+) -> tuple[Change, ...]:
+    """Return one change for each rule that stopped a loop, which allow an attempt.
+
+    Each is the smallest that quiets its rule, as if the others had not spoken. Returns
+    () if a rule cannot be quieted so.
+    """
+    if not isinstance(verdict, Done) or not gives(loop, policy, verdict):
+        return ()
+
+    stopped = {stop.rule for stop in verdict.stopped_by}
+    stopping = [rule for rule in policy.rules if rule_name(rule) in stopped]
+    if len(stopping) < 2 or len(stopping) < len(stopped):
+        return ()
+
+    quieting = []
+    changed = policy
+    for index, rule in enumerate(policy.rules):
+        if rule not in stopping:
+            continue
+        alone = replace(policy, rules=(rule,))
+        smallest = [
+            change
+            for change in changes(loop, alone, decide(loop, alone))
+            if change.outcome == "again" and change.policy.rules != alone.rules
+        ]
+        if not smallest:
+            return ()
+
+        quieting.append(smallest[0])
+        rules = list(changed.rules)
+        rules[index] = smallest[0].policy.rules[0]
+        changed = replace(changed, rules=tuple(rules))
+
+    if isinstance(decide(loop, changed), Done):
+        return ()
+    return tuple(quieting)
 
 
 def explain_recorded(

@@ -115,6 +115,22 @@ def difference(
     return _bounded(parts, unaligned)
 
 
+def count_changed_lines(before: str, after: str) -> tuple[int, int]:
+    """Return how many lines are new, and how many are gone; line ends do not count.
+
+    >>> count_changed_lines("a\\nb\\n", "a\\nc\\nd\\n")
+    (2, 1)
+    """
+    new = 0
+    gone = 0
+    steps = _steps(before.splitlines(), after.splitlines())
+    for kind, old_first, old_end, new_first, new_end in steps:
+        if kind != "equal":
+            gone += old_end - old_first
+            new += new_end - new_first
+    return new, gone
+
+
 def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Step]:
     """Yield the steps from one sequence to another.
 

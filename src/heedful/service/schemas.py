@@ -380,6 +380,7 @@ def _decision_rows(stored: StoredLoop) -> list[Document]:
 def explanation_record(why: Explanation) -> Document:
     """Return why a loop continued and why it stopped, as a text and in parts."""
     return {
+        "sentence": why.sentence,
         "text": str(why),
         "lines": why.lines,
         "would_change": list(map(str, why.would_change)),

@@ -26,10 +26,12 @@ from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.lesson import Scope
 from heedful.lessons.proof import Total, compare_pooled
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
-from heedful.loop.codec import from_document
+from heedful.loop.codec import from_document, verdict_from
+from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
+from heedful.loop.sentence import describe_end, describe_reason
 from heedful.loop.share import Share
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
@@ -475,6 +477,11 @@ def _rung_name(ladder: str, rung: int) -> str:
     return from_document(Ladder, json.loads(ladder)).name(rung)
 
 
+def _reason(decision: Plain) -> str:
+    """Return in plain words why the last decision was made; "" without a decision."""
+    return describe_reason(verdict_from(decision)) if decision else ""
+
+
 def _summary(row: Row) -> Plain:
     """Return what a list shows of a loop.
 
@@ -507,6 +514,7 @@ def _summary(row: Row) -> Plain:
         "created": row["created"],
         "updated": row["updated"],
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
+        "reason": _reason(decision),
         "failed": _failed_checks(row["last"] or "{}"),
         "rung": rung,
         "cost": row["cost"],
@@ -562,6 +570,9 @@ def window(
     rival = None
     if against:
         rival = _shown_attempt(db, scope, n, against)
+    latest_verdict: Verdict = Again()
+    if latest:
+        latest_verdict = verdict_from(latest)
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -589,6 +600,7 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
+        "sentence": describe_end(latest_verdict, head["attempts"]),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,

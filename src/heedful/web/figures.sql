@@ -224,3 +224,17 @@ where tenant = :tenant and project = :project and digest in (select value from j
 select digest, name, session, outcome, state, tries, error, at, length(record) as chars,
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
+
+-- name: matrix_head
+select n, goals, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
+from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: columns
+-- The first attempt of a loop, the best one with that before it, and the last ones.
+select number, case when length(record) <= :record_chars then record else '' end as record, length(value) as value_chars,
+       substr(value, 1, cast(:chars as integer)) as value
+from attempt where loop = :n and (number = 1 or number between :best - 1 and :best or number >= :last - 1) order by number;
+
+-- name: column_decisions
+select attempt, record from decision
+where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 from heedful.errors import HeedfulError, InvalidInput, StoreError
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import Again, decide
+from heedful.loop.decide import Again, Done, decide
+from heedful.loop.explain import Explanation
 from heedful.loop.record import Loop
 from heedful.loop.rungs import figure_loop
+from heedful.loop.sentence import describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -34,7 +36,7 @@ from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
-from heedful.web import figures
+from heedful.web import figures, matrix
 from heedful.web.site import (
     READING,
     Document,
@@ -195,11 +197,14 @@ async def loop(visit: Visit, id: str) -> Document:
 
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
-        return {**facts, "readings": _recorded_readings(facts["latest"])}
+        facts["readings"] = _recorded_readings(facts["latest"])
+        facts["best"] = facts["latest"].get("best")
+    else:
+        stored = await read(loop_store.read_decisions, id)
+        facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
 
-    stored = await read(loop_store.read_decisions, id)
-    decision_facts = await offload(_decided_facts, stored, facts["policy"], visit.query)
-    return {**facts, **decision_facts}
+    columns = await read(matrix.read_matrix, id, facts["best"])
+    return {**facts, "matrix": columns.plain}
 
 
 def _liftable(facts: Document) -> list[str]:
@@ -242,6 +247,12 @@ def _decided_facts(
 
     return {
         "best": loop.best,
+        "sentence": explanation.sentence,
+        "needs": needs(explanation),
+        "together": [
+            describe_value(change.what, change.was, change.to)
+            for change in explanation.together
+        ],
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
@@ -258,6 +269,19 @@ def _decided_facts(
         ],
         "again": _decide_again(loop, policy, tried),
     }
+
+
+def needs(explanation: Explanation) -> list[Document]:
+    """Return what would have changed a verdict, in plain words, smallest first."""
+    if isinstance(explanation.verdict, Done) and explanation.verdict.passed:
+        return []
+    return [
+        {
+            "outcome": change.outcome,
+            "value": describe_value(change.what, change.was, change.to),
+        }
+        for change in explanation.would_change
+    ]
 
 
 def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:

@@ -1,0 +1,123 @@
+"""Say in one sentence how a loop ended, and what would have changed that.
+
+The sentence is for people who know neither rules nor policies: it has no name of a rule
+that a policy could have otherwise. Every face shows the same sentence: the page of a
+loop, its data, `heedful why` and the list of loops.
+"""
+
+from __future__ import annotations
+
+import re
+
+from heedful.loop.decide import Again, Verdict
+from heedful.loop.record import format_score
+from heedful.loop.stop import Stop
+from heedful.sanitize import clean
+
+MAX_SENTENCE_REASON_CHARS = 240  # of all the rules that stopped a loop
+MAX_SENTENCE_NAME_CHARS = 60  # of a score
+# What a rule says of a loop, by pattern, and how a reader says it who has the loop in
+# view. A text that fits none of them stays as the rule wrote it.
+_PLAIN_REASONS = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"\battempt \d+ repeats attempt (\d+)", r"it repeats attempt \1"),
+        (r"\b(\d+) of \1 attempts made", r"all \1 attempts are made"),
+        (
+            r"\bfatigue ([\d.]+) has reached ([\d.]+)",
+            r"too many attempts without improvement (fatigue \1, limit \2)",
+        ),
+        (r"\bthe same finding again: ", "the same finding came back: "),
+        (r"^(\S+ of \S+ (?:tokens|cost|seconds|calls).*) spent$", r"it has spent \1"),
+    )
+)
+# How a limit that can change is called, by its name in a policy.
+_PLAIN_LIMITS = {
+    "attempts.limit": "a limit of {to} attempts instead of {was}",
+    "budget.tokens": "a budget of {to} tokens instead of {was}",
+    "budget.cost": "a budget of {to} $ instead of {was}",
+    "budget.seconds": "a budget of {to} seconds instead of {was}",
+    "budget.calls": "a budget of {to} calls instead of {was}",
+    "fatigue.limit": "a limit of fatigue of {to} instead of {was}",
+    "fatigue.increment": (
+        "a fatigue of {to} instead of {was} for an attempt without improvement"
+    ),
+    "fatigue.decay": "{to} less fatigue for an improvement instead of {was}",
+    "echo.times": "a limit of {to} attempts with the same finding instead of {was}",
+    "repeat.times": "a limit of {to} repeated answers instead of {was}",
+    "plateau.patience": "a patience of {to} attempts instead of {was}",
+    "plateau.floor": "a least severity of {to} instead of {was}",
+    "min_gain": "a least gain of {to} instead of {was}",
+}
+
+
+def describe_reason(verdict: Verdict) -> str:
+    """Return in plain words why a loop stopped, or why it goes on; "" if it passed."""
+    if isinstance(verdict, Again):
+        reasons = [trigger.detail for trigger in verdict.reasons[:1]]
+    else:
+        reasons = list(map(_plain_reason, verdict.stopped_by))
+    return clean(", and ".join(dict.fromkeys(reasons)), MAX_SENTENCE_REASON_CHARS)
+
+
+def describe_end(verdict: Verdict, attempts: int) -> str:
+    """Return in one sentence how a loop stands after so many attempts, and why.
+
+    >>> from heedful.loop.decide import Done
+    >>> from heedful.loop.stop import Stop
+    >>> stop = Stop("repeat", "attempt 4 repeats attempt 2")
+    >>> describe_end(Done(2, passed=False, stopped_by=(stop,)), 4)
+    'Stopped after attempt 4: it repeats attempt 2.'
+    """
+    reason = describe_reason(verdict)
+    if isinstance(verdict, Again):
+        if not attempts:
+            return "Open: no attempt was made yet."
+        opening = f"Open after attempt {attempts}"
+    elif verdict.passed:
+        opening = f"Passed at attempt {attempts}"
+        if attempts == 1:
+            opening = "Passed at the first attempt"
+    elif attempts:
+        opening = f"Stopped after attempt {attempts}"
+    else:
+        opening = "Stopped before the first attempt"
+
+    return f"{opening}: {reason}." if reason else f"{opening}."
+
+
+def describe_value(name: str, was: float, to: float) -> str:
+    """Return a change of one threshold or score in plain words.
+
+    `name` is that of a `Change`, such as `attempts.limit`.
+
+    >>> describe_value("repeat+nothing_met: repeat.times", 1, 2)
+    'a limit of 2 repeated answers instead of 1'
+    >>> describe_value("score alignment", 0.42, 0.75)
+    'alignment 0.75 instead of 0.42'
+    """
+    old = format_score(was)
+    new = format_score(to)
+    kind, _, score = name.partition(" ")
+    if kind == "score":
+        return f"{clean(score, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
+    if name.startswith("threshold of "):
+        score = clean(name.removeprefix("threshold of "), MAX_SENTENCE_NAME_CHARS)
+        return f"a goal of {new} for {score} instead of {old}"
+
+    # A member of several rules that must all stop has their names before its own.
+    limit = name.rpartition(": ")[2]
+    words = _PLAIN_LIMITS.get(limit)
+    if words is None:
+        return f"{clean(limit, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
+    return words.format(to=new, was=old)
+
+
+def _plain_reason(stop: Stop) -> str:
+    """Return what a rule says of a loop in the words of a reader."""
+    detail = stop.detail
+    if stop.rule == "cancelled":
+        return f"it was cancelled: {detail}"
+    for pattern, words in _PLAIN_REASONS:
+        detail = pattern.sub(words, detail)
+    return detail

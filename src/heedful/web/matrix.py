@@ -1,0 +1,415 @@
+"""The matrix of a loop: a column for each attempt, a row for each goal and each check.
+
+Below them are what the answer changed, what the attempt spent, and what was decided. A
+cell names the place on the page of the loop that it is about. A long loop has the
+columns of its first, its best and its last attempts, and says how many it leaves out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, takewhile
+from operator import eq
+from typing import Any
+
+from heedful.errors import NotFound
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import from_document
+from heedful.loop.record import Attempt, Finding, Goal, format_score
+from heedful.pages.difference import count_changed_lines
+from heedful.pages.report import text
+from heedful.store.connection import Db, Row, bulk
+from heedful.web import figures
+from heedful.web.render import number as number_text
+
+MAX_LAST_COLUMNS = 10  # the last attempts of a loop; the first and the best come before
+MAX_CHECK_ROWS = 10  # the checks that failed most
+MAX_RECORD_CHARS = 256 * 1024  # a larger record of an attempt is not read
+MAX_COMPARED_OUTPUT_CHARS = 64 * 1024  # a longer output is not compared
+MAX_SNIPPET_CHARS = 60  # of what an attempt changed
+# How a finding of a level is shown; a warning and a note ask for no other attempt.
+_LEVEL_SIGNS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "note": ("·", "")}
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixCell:
+    """What a row says of one attempt.
+
+    `text` is all that a reader needs; `title` has more. `kind` is "good", "bad", "warn"
+    or "". `to` is the place on the page of the loop, such as `f3-1` for the first
+    finding of attempt 3. `gone` and `new` are the first words that an answer changed.
+    """
+
+    text: str = ""
+    title: str = ""
+    kind: str = ""
+    to: str = ""
+    gone: str = ""
+    new: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRow:
+    """One row: what it is about, and a cell for each column."""
+
+    about: str
+    name: str
+    cells: tuple[MatrixCell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """The attempts of a loop beside each other.
+
+    `columns` are the numbers of the attempts. `attempts` counts all of the loop, and
+    `checks` those that have no row.
+    """
+
+    columns: tuple[int, ...] = ()
+    rows: tuple[MatrixRow, ...] = ()
+    best: int | None = None
+    attempts: int = 0
+    checks: int = 0
+
+    @property
+    def plain(self) -> Plain:
+        """The matrix as JSON data, without what is empty in a cell."""
+        rows = []
+        for row in self.rows:
+            cells = [
+                {name: value for name, value in asdict(cell).items() if value}
+                for cell in row.cells
+            ]
+            rows.append({"about": row.about, "name": row.name, "cells": cells})
+
+        return {
+            "columns": list(self.columns),
+            "rows": rows,
+            "best": self.best,
+            "left_out": {
+                "attempts": self.attempts - len(self.columns),
+                "checks": self.checks,
+            },
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixColumn:
+    """One attempt of the matrix; `attempt` is None if its record is too large.
+
+    `output` is None if only its digest is stored or if it is too long to be compared,
+    `before` likewise for the attempt before. The answer `repeats` that of the first
+    column with the same.
+    """
+
+    number: int
+    attempt: Attempt | None
+    decision: Plain = field(default_factory=dict)
+    output: str | None = None
+    before: str | None = None
+    repeats: int | None = None
+
+
+def column_numbers(attempts: int, best: int | None) -> list[int]:
+    """Return which attempts of a loop have a column: the first, the best, the last.
+
+    >>> column_numbers(3, 2), column_numbers(10_000, 7)[:4]
+    ([1, 2, 3], [1, 7, 9991, 9992])
+    """
+    last = max(1, attempts - MAX_LAST_COLUMNS + 1)
+    # A gap of one attempt would save no space.
+    if last <= 3:
+        last = 1
+    numbers = {1, best or 1, *range(last, attempts + 1)}
+    return sorted(number for number in numbers if 1 <= number <= attempts)
+
+
+@bulk
+def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
+    """Return the matrix of a loop whose `best` attempt is known. Raises NotFound."""
+    heads = figures.rows(db, scope, "matrix_head", id=id)
+    if not heads:
+        raise NotFound("loop", id, "the project")
+
+    head = heads[0]
+    numbers = column_numbers(head["attempts"], best)
+    last = head["attempts"]
+    while last - 1 in numbers:
+        last -= 1
+    place = {
+        "n": head["n"],
+        "best": best or 1,
+        "last": last,
+        "record_chars": MAX_RECORD_CHARS,
+    }
+    attempt_rows = figures.rows(
+        db, scope, "columns", chars=MAX_COMPARED_OUTPUT_CHARS, **place
+    )
+    decision_rows = figures.rows(db, scope, "column_decisions", **place)
+    decisions = {row["attempt"]: json.loads(row["record"]) for row in decision_rows}
+
+    columns = []
+    outputs: dict[int, str | None] = {}
+    first_of: dict[str, int] = {}  # the first column with an answer, by its digest
+    for row in attempt_rows:
+        number = row["number"]
+        outputs[number] = _output(row)
+        if number not in numbers:
+            continue
+
+        attempt = None
+        repeats = None
+        if row["record"]:
+            attempt = from_document(Attempt, json.loads(row["record"]))
+            repeats = first_of.setdefault(attempt.candidate.digest, number)
+        columns.append(
+            MatrixColumn(
+                number=number,
+                attempt=attempt,
+                decision=decisions.get(number, {}),
+                output=outputs[number],
+                before=outputs.get(number - 1),
+                repeats=None if repeats == number else repeats,
+            )
+        )
+
+    goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
+    return make_matrix(columns, goals, attempts=head["attempts"], best=best)
+
+
+def _output(row: Row) -> str | None:
+    """Return the output of an attempt as a text; None if there is none, or too long."""
+    output, left_out = figures.beginning(row["value"], row["value_chars"])
+    if left_out or output is None:
+        return None
+    return text(output)
+
+
+def make_matrix(
+    columns: Sequence[MatrixColumn],
+    goals: Sequence[Goal],
+    *,
+    attempts: int,
+    best: int | None,
+) -> Matrix:
+    """Return the matrix of these columns; a row in which nothing stands is left out."""
+    checks = _failed_checks(columns)
+    shown_checks = checks[:MAX_CHECK_ROWS]
+
+    rows = [
+        MatrixRow(about="change", name="change", cells=tuple(map(_change, columns)))
+    ]
+    for goal in goals:
+        cells = tuple(_score(column, goal) for column in columns)
+        name = str(goal).replace(">=", "≥").replace("<=", "≤")
+        rows.append(MatrixRow(about="goal", name=name, cells=cells))
+    for check in shown_checks:
+        cells = tuple(_findings(column, check) for column in columns)
+        rows.append(MatrixRow(about="check", name=check, cells=cells))
+    rows.append(
+        MatrixRow(about="lines", name="lines", cells=tuple(map(_lines, columns)))
+    )
+    for unit, name in (("tokens", "tokens"), ("cost", "$"), ("seconds", "seconds")):
+        cells = tuple(_spent(column, unit) for column in columns)
+        rows.append(MatrixRow(about=unit, name=name, cells=cells))
+    rows.append(
+        MatrixRow(
+            about="decision", name="decision", cells=tuple(map(_decision, columns))
+        )
+    )
+
+    return Matrix(
+        columns=tuple(column.number for column in columns),
+        rows=tuple(row for row in rows if any(cell.text for cell in row.cells)),
+        best=best,
+        attempts=attempts,
+        checks=len(checks) - len(shown_checks),
+    )
+
+
+def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
+    """Return the checks with a finding, those that failed in most attempts first."""
+    failed = Counter[str]()
+    for finding in chain.from_iterable(map(_findings_of, columns)):
+        # All errors stand before the first warning.
+        failed[finding.check] += 1_000 if finding.level == "error" else 1
+    return [check for check, _ in failed.most_common()]
+
+
+def _findings_of(column: MatrixColumn) -> Sequence[Finding]:
+    """Return the findings of an attempt; () if it was not evaluated."""
+    if column.attempt is None or column.attempt.evaluation is None:
+        return ()
+    return column.attempt.evaluation.findings
+
+
+def _score(column: MatrixColumn, goal: Goal) -> MatrixCell:
+    """Return the score of an attempt, and whether it meets the goal."""
+    attempt = column.attempt
+    if attempt is None or attempt.evaluation is None:
+        return MatrixCell()
+
+    place = f"s{column.number}"
+    score = attempt.evaluation.scores.get(goal.score)
+    if score is None:
+        return MatrixCell(text="?", title="not scored", kind="warn", to=place)
+    met = goal.met(score)
+    return MatrixCell(
+        text=format_score(score),
+        title="met" if met else "missed",
+        kind="good" if met else "bad",
+        to=place,
+    )
+
+
+def _findings(column: MatrixColumn, check: str) -> MatrixCell:
+    """Return how many findings of a check an attempt has, by the worst level."""
+    if column.attempt is None or column.attempt.evaluation is None:
+        return MatrixCell()
+
+    places = [
+        (place, finding)
+        for place, finding in enumerate(_findings_of(column), 1)
+        if finding.check == check
+    ]
+    if not places:
+        return MatrixCell(
+            text="✓", title="no finding", kind="good", to=f"a{column.number}"
+        )
+
+    for level, (sign, kind) in _LEVEL_SIGNS.items():
+        of_level = [
+            (place, finding) for place, finding in places if finding.level == level
+        ]
+        if of_level:
+            place, first = of_level[0]
+            count = f" {len(of_level)}" if len(of_level) > 1 else ""
+            # Only the first findings of an attempt are on its page.
+            to = f"f{column.number}-{place}"
+            if place > figures.MAX_PAGE_FINDINGS:
+                to = f"a{column.number}"
+            return MatrixCell(
+                text=f"{sign}{count}", title=first.message[:200], kind=kind, to=to
+            )
+    return MatrixCell()
+
+
+def _change(column: MatrixColumn) -> MatrixCell:
+    """Return the first words that an answer changed; of the first one, how it begins.
+
+    They are what differs in the first line that does.
+    """
+    place = f"o{column.number}"
+    if column.repeats is not None:
+        title = f"attempt {column.repeats} again, word for word"
+        return MatrixCell(
+            text=f"repeats {column.repeats}", title=title, kind="warn", to=place
+        )
+    if column.output is None:
+        return MatrixCell()
+    if column.number == 1:
+        begin = column.output.strip().partition("\n")[0]
+        return MatrixCell(text="begins", new=_snippet(begin), to=place)
+    if column.before is None:
+        return MatrixCell()
+    if column.before == column.output:
+        return MatrixCell(text=f"repeats {column.number - 1}", kind="warn", to=place)
+
+    old, new = _first_difference(column.before, column.output)
+    return MatrixCell(text="changed", gone=_snippet(old), new=_snippet(new), to=place)
+
+
+def _first_difference(before: str, after: str) -> tuple[str, str]:
+    """Return what differs in the first lines of two texts that differ.
+
+    >>> _first_difference("a\\nit is P1 now", "a\\nit is P2 now")
+    ('P1', 'P2')
+    """
+    old_lines = before.splitlines()
+    new_lines = after.splitlines()
+    same = 0
+    for old, new in zip(old_lines, new_lines, strict=False):
+        if old != new:
+            break
+        same += 1
+
+    old = old_lines[same] if same < len(old_lines) else ""
+    new = new_lines[same] if same < len(new_lines) else ""
+    # A line that was put in stands before one that stayed.
+    if len(new_lines) > len(old_lines) and old in new_lines[same + 1 :]:
+        return "", new
+    if len(old_lines) > len(new_lines) and new in old_lines[same + 1 :]:
+        return old, ""
+
+    # Whole words: "P1" and "P2" differ, not "1" and "2".
+    old_words = old.split(" ")
+    new_words = new.split(" ")
+    begin = _common(old_words, new_words)
+    end = _common(old_words[begin:][::-1], new_words[begin:][::-1])
+    return (
+        " ".join(old_words[begin : len(old_words) - end]),
+        " ".join(new_words[begin : len(new_words) - end]),
+    )
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> int:
+    """Return with how many equal words two lists begin."""
+    return sum(takewhile(bool, map(eq, old, new)))
+
+
+def _snippet(words: str) -> str:
+    """Return the beginning of some words."""
+    words = " ".join(words[: 4 * MAX_SNIPPET_CHARS].split())
+    if len(words) <= MAX_SNIPPET_CHARS:
+        return words
+    return f"{words[:MAX_SNIPPET_CHARS]}…"
+
+
+def _lines(column: MatrixColumn) -> MatrixCell:
+    """Return how many lines an answer has that the one before has not, and lost."""
+    place = f"o{column.number}"
+    if column.output is None:
+        return MatrixCell()
+    if column.number == 1:
+        return MatrixCell(text=f"{len(column.output.splitlines()):,}", to=place)
+    if column.before is None:
+        return MatrixCell()
+
+    new, gone = count_changed_lines(column.before, column.output)
+    near = column.attempt.repeats if column.attempt is not None else None
+    title = f"nearly attempt {near}" if near and column.repeats is None else ""
+    changed = f"+{new:,} −{gone:,}" if new or gone else "0"
+    return MatrixCell(text=changed, title=title, to=place)
+
+
+def _spent(column: MatrixColumn, unit: str) -> MatrixCell:
+    """Return what an attempt spent of a unit; "" if nothing."""
+    if column.attempt is None:
+        return MatrixCell()
+    spent = getattr(column.attempt.usage, unit)
+    return MatrixCell(text=number_text(spent) if spent else "")
+
+
+def _decision(column: MatrixColumn) -> MatrixCell:
+    """Return what was decided after an attempt."""
+    place = f"d{column.number}"
+    decision: Mapping[str, Any] = column.decision
+    if not decision:
+        return MatrixCell()
+    if decision.get("verdict") == "again":
+        decided = "again"
+        if decision.get("climbed"):
+            decided = f"to rung {decision.get('rung')}"
+        lifted = ", ".join(stop["rule"] for stop in decision.get("lifted", ()))
+        return MatrixCell(
+            text=decided, title=lifted and f"overridden: {lifted}", to=place
+        )
+    if decision.get("passed"):
+        return MatrixCell(text="passed", kind="good", to=place)
+
+    why = "; ".join(stop["detail"] for stop in decision.get("stopped_by", ()))
+    return MatrixCell(text="stopped", title=why[:300], kind="bad", to=place)

@@ -1,0 +1,190 @@
+"""A loop's page opens with the reason in one sentence, and a matrix of its attempts."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.web.matrix import MAX_CHECK_ROWS, MAX_LAST_COLUMNS
+from tests.service.support import Api, read_data
+from tests.web.support import ATTACK, Browser, browsing
+
+pytestmark = pytest.mark.both
+LONG_LOOP_ATTEMPTS = 10_000
+USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def record_loop(
+    api: Api, name: str, outputs: list[Any], checks: tuple[str, ...] = ("pytest",)
+) -> None:
+    """Record a loop whose attempts have these outputs, and fail these checks."""
+    body: dict[str, Any] = {
+        "task": "sort",
+        "goals": ["quality >= 0.8"],
+        "policy": "default",
+    }
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+    for number, output in enumerate(outputs, 1):
+        findings = [{"check": check, "message": "wrong"} for check in checks]
+        evaluation = {"scores": {"quality": 0.1 * number}, "findings": findings}
+        body = {"output": output, "evaluation": evaluation, "usage": USAGE}
+        read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+
+
+def row_texts(page: dict[str, Any], about: str) -> list[str]:
+    """Return the texts of the first row of a matrix that is about something."""
+    rows = (row for row in page["matrix"]["rows"] if row["about"] == about)
+    return [cell.get("text", "") for cell in next(rows)["cells"]]
+
+
+def test_a_page_and_its_data_open_with_the_same_sentence(browser: Browser):
+    record_loop(browser.api, "four", ["a", "b", "c", "d"])
+    page = browser.get("/loops/four.json").json()
+    assert page["sentence"] == (
+        "Stopped after attempt 4: all 4 attempts are made. One more attempt would need "
+        "a limit of 5 attempts instead of 4."
+    )
+    assert page["sentence"] in browser.get("/loops/four").text
+    answer = read_data(browser.api.get("/v1/loops/four/explain"))
+    assert answer["sentence"] == page["sentence"]
+
+
+def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
+    record_loop(browser.api, "four", ["a", "b", "c", "d"])
+    (row,) = browser.get("/loops.json").json()["loops"]
+    assert row["reason"] == "all 4 attempts are made"
+    assert "all 4 attempts are made" in browser.get("/loops").text
+
+
+def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
+    record_loop(browser.api, "loop", ["a b", "a c", "a c\nd"])
+    page = browser.get("/loops/loop.json").json()
+    names = [row["name"] for row in page["matrix"]["rows"]]
+    assert page["matrix"]["columns"] == [1, 2, 3]
+    assert names == [
+        "change",
+        "quality ≥ 0.8",
+        "pytest",
+        "lines",
+        "tokens",
+        "$",
+        "decision",
+    ]
+    assert row_texts(page, "goal") == ["0.1", "0.2", "0.3"]
+    assert row_texts(page, "check") == ["✗", "✗", "✗"]
+    assert row_texts(page, "lines") == ["1", "+1 −1", "+1 −0"]
+    assert row_texts(page, "tokens") == ["100", "100", "100"]
+    assert row_texts(page, "decision") == ["again", "again", "again"]
+
+
+def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser):
+    record_loop(browser.api, "loop", ["it is P1", "it is P2", "new\nit is P2"])
+    changes = browser.get("/loops/loop.json").json()["matrix"]["rows"][0]["cells"]
+    assert changes[0]["new"] == "it is P1"
+    assert changes[1]["gone"] == "P1"
+    assert changes[1]["new"] == "P2"
+    assert "gone" not in changes[2]
+    assert changes[2]["new"] == "new"
+
+
+def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
+    record_loop(browser.api, "loop", ["a", "b", "a"])
+    page = browser.get("/loops/loop.json").json()
+    assert row_texts(page, "change") == ["begins", "changed", "repeats 1"]
+
+
+def test_each_cell_leads_to_a_place_on_the_page(browser: Browser):
+    record_loop(browser.api, "loop", ["a", "b", "c"])
+    cells = [
+        cell
+        for row in browser.get("/loops/loop.json").json()["matrix"]["rows"]
+        for cell in row["cells"]
+    ]
+    page = browser.get("/loops/loop").text
+    places = {cell["to"] for cell in cells if "to" in cell}
+    assert {"f3-1", "s2", "o3", "d1"} <= places
+    for place in places:
+        assert page.count(f'id="{place}"') == 1, place
+        assert f'href="#{place}"' in page
+
+
+def test_names_of_checks_and_outputs_are_data_in_a_matrix(browser: Browser):
+    record_loop(browser.api, "loop", [ATTACK, f"{ATTACK} 2"], checks=(ATTACK,))
+    page = browser.get("/loops/loop").text
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
+    checks = tuple(f"check {n}" for n in range(MAX_CHECK_ROWS + 3))
+    record_loop(browser.api, "loop", ["a", "b"], checks=checks)
+    matrix = browser.get("/loops/loop.json").json()["matrix"]
+    assert matrix["left_out"] == {"attempts": 0, "checks": 3}
+    assert "3 more checks below" in browser.get("/loops/loop").text
+
+
+def test_a_loop_without_attempts_shows_its_goals_and_no_matrix(browser: Browser):
+    body = {"task": "x", "goals": ["quality >= 0.8"]}
+    read_data(browser.api.put("/v1/loops/new", json=body), 201)
+    page = browser.get("/loops/new.json").json()
+    assert page["sentence"] == "Open: no attempt was made yet."
+    assert page["matrix"]["columns"] == []
+    assert "Goals: quality ≥ 0.8" in browser.get("/loops/new").text
+
+
+def fill_long_loop(db: Any, scope: Scope, name: str, best: int) -> None:
+    """Write a stopped loop of `LONG_LOOP_ATTEMPTS` attempts into its tables."""
+    (row,) = db.select("n", "loop", {"tenant": scope.tenant, "id": name})
+    end = {"verdict": "done", "best": best, "passed": False}
+    end["stopped_by"] = [{"rule": "attempts", "detail": "10000 of 10000 attempts made"}]
+    for number in range(1, LONG_LOOP_ATTEMPTS + 1):
+        record = {"number": number, "candidate": {"digest": f"d{number}"}}
+        record["evaluation"] = {"findings": [{"check": "pytest", "message": "wrong"}]}
+        values = {
+            "n": row["n"],
+            "number": number,
+            "record": json.dumps(record),
+            "value": json.dumps(f"answer {number}"),
+        }
+        db.execute(
+            "insert into attempt (loop, number, record, text, value, created) "
+            "values (:n, :number, :record, '', :value, 1)",
+            values,
+        )
+    db.execute(
+        "insert into decision (loop, seq, attempt, record, created) "
+        "values (:n, 1, :number, :record, 1)",
+        {"n": row["n"], "number": LONG_LOOP_ATTEMPTS, "record": json.dumps(end)},
+    )
+    db.execute("update loop set state = 'stopped' where n = :n", {"n": row["n"]})
+
+
+def test_a_matrix_of_a_long_loop_has_the_first_the_best_and_the_last(browser: Browser):
+    api = browser.api
+    read_data(api.put("/v1/loops/long", json={"task": "x"}), 201)
+    scope = Scope("acme", "main")
+    api.run(api.setup.store.write(scope, fill_long_loop, "long", 7))
+
+    page = browser.get("/loops/long.json").json()
+    last = range(LONG_LOOP_ATTEMPTS - MAX_LAST_COLUMNS + 1, LONG_LOOP_ATTEMPTS + 1)
+    assert page["matrix"]["columns"] == [1, 7, *last]
+    assert page["matrix"]["left_out"]["attempts"] == LONG_LOOP_ATTEMPTS - 12
+    assert page["sentence"] == (
+        "Stopped after attempt 10000: all 10000 attempts are made."
+    )
+    assert row_texts(page, "change") == ["begins", *11 * ["changed"]]
+
+    html = browser.get("/loops/long").text
+    assert "12 of 10,000 attempts: the first, the best, and the last ones" in html
+    link = re.search(r'href="([^"]*)#f7-1"', html)
+    assert link is not None
+    assert "from=7" in link[1]
+    assert 'id="f7-1"' in browser.get("/loops/long?from=7").text
