@@ -140,6 +140,8 @@ def home(db: Db, scope: Scope) -> Plain:
         "stopped": Share(total["stopped"], total["ended"]).plain,
         "today": {name: today[name] for name in ("loops", "ended", "stopped")},
         **_course(loops),
+        # Loops that changed today may be older than all that were read.
+        "at_least": len(loops) == MAX_FIGURE_LOOPS and loops[-1]["updated"] > yesterday,
     }
 
 
@@ -174,8 +176,15 @@ def _course(loops: Sequence[Row]) -> Plain:
         by_day = seconds > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
     groups = _loops_by_day(loops) if by_day else _loops_in_groups(loops)
 
+    # Of the day of the oldest loop, others were not read, nor of the days before it.
+    first_day = 0.0
+    if by_day and len(loops) == MAX_FIGURE_LOOPS:
+        first_day = loops[-1]["created"]
+
     course = []
     for begin, group in sorted(groups.items()):
+        if begin < first_day:
+            continue
         total = _total(group)
         course.append(
             {
@@ -411,9 +420,9 @@ def listed(
 
     The cursor is the number below which a search continues, or 0 at the end. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
-    loops have this `state`, this memory `key`, this `model`, the `text` in their id or
-    task, and were stopped by `rule`, failed the check `tag`, and changed `since` a
-    time; "" and 0 allow all.
+    loops have this `state`, this memory `key`, this `model`, the `text` in their task,
+    an output or a finding, or at the beginning of their id; they were stopped by
+    `rule`, failed the check `tag`, and changed `since` a time; "" and 0 allow all.
     """
     # Rules and checks are looked for as text in the stored JSON.
     if rule:
@@ -430,6 +439,7 @@ def listed(
         key=key,
         model=model,
         text=text.lower(),
+        spellings=json.dumps(_spellings(text)),
         rule=rule,
         tag=tag,
         before=before,
@@ -446,6 +456,15 @@ def listed(
 
     # All loops that were looked at are shown; there may be older ones.
     return loops, oldest
+
+
+def _spellings(text: str) -> list[str]:
+    """Return how a text may stand in stored JSON, of which SQL lowers only ASCII.
+
+    JSON has escapes for other letters, so their cases are searched one by one.
+    """
+    cases = (text, text.lower(), text.upper(), text.capitalize())
+    return list(dict.fromkeys(json.dumps(case)[1:-1].lower() for case in cases))
 
 
 def _oldest_searched(
