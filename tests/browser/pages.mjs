@@ -46,7 +46,8 @@ async function addresses(where, most) {
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
   const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/pipelines", "/traces",
     "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity",
-    "/policies/loops?second=orchestrator", "/projects", "/loops?text=nothing+like+it"].map((one) => `/ui${one}`);
+    "/policies/loops?second=orchestrator", "/projects", "/loops?text=nothing+like+it",
+    "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
     ...await of("pipelines", "runs", "id"), ...await of("traces", "episodes", "digest")];
@@ -119,6 +120,10 @@ async function keys() {
   await page.keyboard.type("incident");
   await Promise.all([page.waitForURL(/text=incident/), page.keyboard.press("Enter")]);
   check((await page.locator("tbody tr").count()) === 1, "the search finds another number of loops");
+  await go(page, "/ui/loops/incident-summary");
+  await tabTo(page, ".matrix tbody a[href^='#f']");
+  await page.keyboard.press("Enter");
+  check(await page.evaluate(() => location.hash && document.querySelector(location.hash)?.closest("article")), "a cell of the matrix leads to no finding");
   await go(page, "/ui/loops/incident-summary");
   const before = await page.textContent("#again");
   await tabTo(page, 'input[type="range"]');
@@ -207,6 +212,8 @@ async function hostile() {
       query = found.next;
     }
   }
+  const loops = details.filter((one) => one.startsWith("/ui/loops/")).map((one) => one.slice("/ui/loops/".length));
+  for (let n = 0; n + 1 < loops.length; n += 2) details.push(`/ui/loops/compare?a=${loops[n]}&b=${loops[n + 1]}`);
   for (const to of ["", "/proof", "/policies", "/dreams", "/health", "/projects"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {

@@ -95,6 +95,12 @@ def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser)
     assert changes[2]["new"] == "new"
 
 
+def test_a_change_of_several_lines_says_how_many(browser: Browser):
+    record_loop(browser.api, "loop", ["a\nb", "c\nd"])
+    changes = browser.get("/loops/loop.json").json()["matrix"]["rows"][0]["cells"]
+    assert changes[1]["title"] == "the first of 2 changed lines"
+
+
 def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
     record_loop(browser.api, "loop", ["a", "b", "a"])
     page = browser.get("/loops/loop.json").json()

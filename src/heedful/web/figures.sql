@@ -243,3 +243,17 @@ from attempt where loop = :n and (number = 1 or number between :best - 1 and :be
 -- name: column_decisions
 select attempt, record from decision
 where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;
+
+-- name: others
+-- Loops near one in the list, with the same task or memory key.
+select id, state, same, (select count(*) from attempt where loop = near.n) as attempts from (
+  select n, id, state, memory_key, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
+  from (
+    select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+                     and practises = '' and n < :n order by n desc limit :near) as earlier
+    union all
+    select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+                     and practises = '' and n > :n order by n limit :near) as later
+  ) as both_sides
+) as near
+where same = 1 or (:key <> '' and memory_key = :key) order by same desc, n desc limit :limit;

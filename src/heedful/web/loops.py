@@ -36,7 +36,7 @@ from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
-from heedful.web import figures, matrix
+from heedful.web import figures, matrix, pairs
 from heedful.web.site import (
     READING,
     Document,
@@ -204,6 +204,7 @@ async def loop(visit: Visit, id: str) -> Document:
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
 
     columns = await read(matrix.read_matrix, id, facts["best"])
+    facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
 
 

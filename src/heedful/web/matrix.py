@@ -320,7 +320,15 @@ def _change(column: MatrixColumn) -> MatrixCell:
         return MatrixCell(text=f"repeats {column.number - 1}", kind="warn", to=place)
 
     old, new = _first_difference(column.before, column.output)
-    return MatrixCell(text="changed", gone=_snippet(old), new=_snippet(new), to=place)
+    lines = max(count_changed_lines(column.before, column.output))
+    title = f"the first of {lines:,} changed lines" if lines > 1 else ""
+    return MatrixCell(
+        text="changed",
+        title=title,
+        gone=_snippet(old),
+        new=_snippet(new),
+        to=place,
+    )
 
 
 def _first_difference(before: str, after: str) -> tuple[str, str]:

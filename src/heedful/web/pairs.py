@@ -1,0 +1,272 @@
+"""The page of two loops: how they ended, their attempts, answers and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_from
+from heedful.loop.record import NO_USAGE, Usage
+from heedful.pages.difference import difference
+from heedful.pages.report import counted, text
+from heedful.store import loops as loop_store
+from heedful.store.connection import Db, bulk
+from heedful.store.loop_names import find_loop
+from heedful.store.offload import offload
+from heedful.web import figures, matrix
+from heedful.web.site import READING, Document, SitePage, Visit
+
+MAX_OTHERS = 5  # loops that a page offers to compare with
+# Loops before and after one in the list, among which these are looked for. Their tasks
+# are compared as a whole, and may be large.
+MAX_NEAR_LOOPS = 50
+# What is printed of both loops beside each other, in this order.
+FIGURE_NAMES = (
+    "state",
+    "attempts",
+    "calls",
+    "tokens",
+    "cost",
+    "seconds",
+    "model",
+    "policy",
+    "memory_key",
+    "memory",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLoop:
+    """One of two loops: its facts as its page has them, and what it used.
+
+    `usage` is None if the loop is too long to be read as a whole.
+    """
+
+    facts: Document
+    best: int | None
+    usage: Usage | None
+    matrix: Document
+
+    @property
+    def id(self) -> str:
+        """The id of the loop."""
+        return str(self.facts["name"])
+
+    @property
+    def passed(self) -> bool:
+        """Whether the loop passed."""
+        return bool(self.facts["state"] == "passed")
+
+    @property
+    def attempt(self) -> Document | None:
+        """The attempt whose answer is compared, None if there is none."""
+        attempts = [
+            attempt
+            for attempt in self.facts["made"]
+            if attempt["number"] == self.facts["first"]
+        ]
+        return attempts[0] if attempts else None
+
+    @property
+    def memory(self) -> str:
+        """What memory showed the loop, such as "told 2, withheld 1"."""
+        counts: dict[str, int] = {}
+        for choice in self.facts["told"]:
+            outcome = choice["outcome"]
+            counts[outcome] = counts.get(outcome, 0) + choice["n"]
+        if counts:
+            return ", ".join(f"{name} {count}" for name, count in counts.items())
+        return "silent" if self.facts["silence"] else ""
+
+    def figures(self) -> Document:
+        """Return the values of the rows of `FIGURE_NAMES`; None is unknown."""
+        usage = self.usage
+        spent: Document = dict.fromkeys(("calls", "tokens", "cost", "seconds"))
+        if usage is not None:
+            spent = {name: getattr(usage, name) for name in spent}
+        return {
+            "state": self.facts["state"],
+            "attempts": self.facts["attempts"],
+            **spent,
+            "model": self.facts["model"],
+            "policy": policy_from(self.facts["policy"]).name or "its own",
+            "memory_key": self.facts["memory_key"],
+            "memory": self.memory,
+        }
+
+    def plain(self) -> Document:
+        """Return what the page shows of this loop alone."""
+        names = ("task", "left_out", "state", "sentence", "told", "silence")
+        attempt = self.attempt
+        return {
+            "id": self.id,
+            **{name: self.facts[name] for name in names},
+            "best": self.best,
+            "matrix": self.matrix,
+            "attempt": None if attempt is None else attempt["number"],
+        }
+
+
+@bulk
+def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
+    """Return loops with the same task, then those with the same memory `key`.
+
+    They are looked for among `MAX_NEAR_LOOPS` before and after the loop.
+    """
+    (head,) = figures.rows(db, scope, "matrix_head", id=id)
+    other_loops = figures.rows(
+        db,
+        scope,
+        "others",
+        id=id,
+        n=head["n"],
+        key=key,
+        near=MAX_NEAR_LOOPS,
+        limit=MAX_OTHERS,
+    )
+    return [dict(row) for row in other_loops]
+
+
+async def pair(visit: Visit) -> Document:
+    """Show two loops beside each other; with one of them, offer others."""
+    names = [visit.query.get(side, "").strip() for side in ("a", "b")]
+    loops = [
+        await _read_loop(visit, name, f"{side}_attempt")
+        for side, name in zip("ab", names, strict=True)
+        if name
+    ]
+
+    offered: list[Document] = []
+    if len(loops) == 1:
+        (only,) = loops
+        offered = await visit.caller.read(others, only.id, only.facts["memory_key"])
+    if len(loops) < 2:
+        return {
+            "names": names,
+            "sentence": "",
+            "loops": [loop.plain() for loop in loops],
+            "others": offered,
+            "rows": [],
+            "change": None,
+        }
+
+    first, second = loops
+    columns = [loop.figures() for loop in loops]
+    rows = []
+    for name in FIGURE_NAMES:
+        values = [column[name] for column in columns]
+        if any(values):
+            differs = values[0] != values[1]
+            rows.append({"name": name, "values": values, "differs": differs})
+    return {
+        "names": names,
+        "sentence": describe_pair(first, second),
+        "loops": [first.plain(), second.plain()],
+        "others": [],
+        "rows": rows,
+        "change": await offload(_difference, first.attempt, second.attempt),
+    }
+
+
+async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
+    """Return the loop called `name`, with the attempt whose number is in a `field`.
+
+    Without a number it is the best attempt, or else the last. Raises InvalidInput,
+    NotFound, UsageError.
+    """
+    read = visit.caller.read
+    id = await read(find_loop, name)
+    number = visit.number(field)
+    facts = await read(figures.window, id, number, 1)
+    if number > facts["attempts"]:
+        allowed = f"the number of an attempt, at most {facts['attempts']}"
+        raise InvalidInput(field, number, allowed)
+
+    best = facts["latest"].get("best")
+    usage = None
+    if not facts["long"]:
+        decided_loop = await read(loop_store.read_decisions, id)
+        loop = replace(
+            decided_loop.loop, improves=policy_from(facts["policy"]).improvement
+        )
+        best = loop.best
+        usage = loop.usage
+        explanation = await offload(decided_loop.explain)
+        facts["sentence"] = explanation.sentence
+
+    if best and not number:
+        of_best = await read(figures.window, id, best, 1)
+        facts |= {name: of_best[name] for name in ("first", "last", "made")}
+    columns = await read(matrix.read_matrix, id, best)
+    return ComparedLoop(facts=facts, best=best, usage=usage, matrix=columns.plain)
+
+
+def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
+    """Return in one sentence which of two loops passed, and what it took."""
+    task = "The same task"
+    if first.facts["task"] != second.facts["task"]:
+        task = "Two tasks"
+    elif first.facts["left_out"]["task"]:
+        task = "Tasks that begin alike"
+
+    if first.passed and second.passed:
+        end = "both passed"
+    elif first.passed:
+        end = "only A passed"
+    elif second.passed:
+        end = "only B passed"
+    else:
+        end = "neither passed"
+
+    differences = _spending(
+        first.facts["attempts"], second.facts["attempts"], "attempt"
+    )
+    old = first.usage or NO_USAGE
+    new = second.usage or NO_USAGE
+    if first.usage is not None and second.usage is not None:
+        differences += _spending(old.tokens, new.tokens, "token")
+    spent = "as many attempts and tokens"
+    if differences:
+        spent = " and ".join(differences)
+    return f"{task}: {end}. B took {spent}."
+
+
+def _spending(first: int, second: int, unit: str) -> list[str]:
+    """Return how many more or fewer of a unit the second loop took, if they differ."""
+    if first == second:
+        return []
+    direction = "more" if second > first else "fewer"
+    return [f"{counted(abs(second - first), unit)} {direction}"]
+
+
+def _difference(first: Document | None, second: Document | None) -> Document | None:
+    """Return the answer of the second attempt, compared with that of the first."""
+    if first is None or second is None:
+        return None
+    if first["output"] is None or second["output"] is None:
+        return None
+
+    old = text(first["output"])
+    new = text(second["output"])
+    change = difference(old, new)
+    unread = first["left_out"]["output"] + second["left_out"]["output"]
+    return {
+        "same": old == new and not unread,
+        "parts": [list(part) for part in change.parts],
+        "unshown": change.unshown,
+        "unshown_changes": change.unshown_changes,
+        "unaligned": change.unaligned,
+        "unread": unread,
+    }
+
+
+PAGES = (
+    SitePage(
+        address="/loops/compare",
+        template="pair",
+        title="Two loops",
+        make=pair,
+        may=READING,
+    ),
+)

@@ -1,0 +1,157 @@
+"""Two loops beside each other: how they ended, their answers, and who offers them."""
+
+from typing import Any
+
+import pytest
+
+from tests.service.support import Api, read_data
+from tests.web.support import ATTACK, Browser, browsing
+
+pytestmark = pytest.mark.both
+USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def record_loop(
+    api: Api,
+    name: str,
+    outputs: list[str],
+    *,
+    task: str = "sort",
+    key: str = "",
+    passes: bool = False,
+) -> None:
+    """Record a loop whose attempts have these outputs; the last one may pass."""
+    body: dict[str, Any] = {"task": task, "policy": "default", "memory_key": key}
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+    for number, output in enumerate(outputs, 1):
+        findings = [{"check": "pytest", "message": "wrong"}]
+        if passes and number == len(outputs):
+            findings = []
+        body = {"output": output, "evaluation": {"findings": findings}, "usage": USAGE}
+        read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+
+
+@pytest.mark.parametrize(
+    ("passes", "sentence"),
+    [
+        pytest.param(
+            (False, True),
+            "The same task: only B passed. B took 2 attempts fewer and 200 tokens "
+            "fewer.",
+            id="one of them passed",
+        ),
+        pytest.param(
+            (True, True),
+            "The same task: both passed. B took 2 attempts fewer and 200 tokens fewer.",
+            id="both passed",
+        ),
+        pytest.param(
+            (False, False),
+            "The same task: neither passed. B took 2 attempts fewer and 200 tokens "
+            "fewer.",
+            id="none passed",
+        ),
+    ],
+)
+def test_two_loops_are_compared_in_one_sentence(
+    browser: Browser, passes: tuple[bool, bool], sentence: str
+):
+    record_loop(browser.api, "long", ["a", "b", "c", "d"], passes=passes[0])
+    record_loop(browser.api, "short", ["a", "e"], passes=passes[1])
+    path = "/loops/compare{}?a=long&b=short"
+    assert browser.get(path.format(".json")).json()["sentence"] == sentence
+    assert sentence in browser.get(path.format("")).text
+
+
+def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"])
+    record_loop(browser.api, "two", ["a"], task="other", passes=True)
+    pair = browser.get("/loops/compare.json?a=one&b=two").json()
+    assert [loop["matrix"]["columns"] for loop in pair["loops"]] == [[1, 2], [1]]
+    rows = {row["name"]: row["values"] for row in pair["rows"]}
+    assert rows["state"] == ["open", "passed"]
+    assert rows["tokens"] == [200, 100]
+    assert pair["sentence"].startswith("Two tasks: only B passed.")
+
+
+def test_the_best_answers_are_compared_by_line(browser: Browser):
+    record_loop(browser.api, "one", ["a\nb", "worse"])
+    record_loop(browser.api, "two", ["x", "a\nc"], passes=True)
+    pair = browser.get("/loops/compare.json?a=one&b=two").json()
+    assert [loop["attempt"] for loop in pair["loops"]] == [1, 2]
+    assert pair["change"]["parts"] == [
+        ["same", "", "a\n"],
+        ["gone", "", "b"],
+        ["new", "", "c"],
+    ]
+
+    other = browser.get("/loops/compare.json?a=one&b=two&b_attempt=1").json()
+    assert [loop["attempt"] for loop in other["loops"]] == [1, 1]
+    assert ["new", "", "x"] in other["change"]["parts"]
+
+
+def test_equal_answers_are_said_to_be_equal(browser: Browser):
+    record_loop(browser.api, "one", ["a"])
+    record_loop(browser.api, "two", ["a"])
+    page = browser.get("/loops/compare?a=one&b=two").text
+    assert "The same answer, word for word." in page
+
+
+def test_answers_that_are_too_long_are_not_called_equal(browser: Browser):
+    record_loop(browser.api, "one", [70_000 * "y" + "1"])
+    record_loop(browser.api, "two", [70_000 * "y" + "2"])
+    change = browser.get("/loops/compare.json?a=one&b=two").json()["change"]
+    assert change["same"] is False
+    assert change["unread"] > 0
+    page = browser.get("/loops/compare?a=one&b=two").text
+    assert "which are not compared" in page
+
+
+def test_a_loop_leads_to_others_of_its_task_and_then_of_its_key(browser: Browser):
+    record_loop(browser.api, "key", ["a"], task="b", key="k")
+    record_loop(browser.api, "one", ["a"], task="a", key="k")
+    record_loop(browser.api, "task", ["a"], task="a", key="other")
+    record_loop(browser.api, "stranger", ["a"], task="c")
+    page = browser.get("/loops/one.json").json()
+    assert [other["id"] for other in page["others"]] == ["task", "key"]
+    assert "/ui/loops/compare?project=main&amp;a=one&amp;b=task" in (
+        browser.get("/loops/one").text
+    )
+    offer = browser.get("/loops/compare.json?a=one").json()
+    assert offer["others"] == page["others"]
+    assert "/ui/loops/compare?project=main&amp;a=stranger" in browser.get("/loops").text
+
+
+def test_texts_of_two_loops_are_data(browser: Browser):
+    record_loop(browser.api, "one", [ATTACK], task=ATTACK)
+    record_loop(browser.api, "two", [f"{ATTACK} 2"], task=f"{ATTACK} 2")
+    page = browser.get("/loops/compare?a=one&b=two").text
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        pytest.param("", 200, id="no loop"),
+        pytest.param("a=none&b=one", 404, id="a loop that is not there"),
+        pytest.param("a=one&b=one&a_attempt=2", 422, id="an attempt not made"),
+        pytest.param("a=one&b=one&a_attempt=x", 422, id="no number"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(browser: Browser, query: str, status: int):
+    record_loop(browser.api, "one", ["a"])
+    assert browser.get(f"/loops/compare?{query}").status_code == status
+
+
+def test_a_loop_without_attempts_can_be_compared(browser: Browser):
+    record_loop(browser.api, "one", ["a"])
+    record_loop(browser.api, "new", [])
+    page = browser.get("/loops/compare?a=one&b=new").text
+    assert "One of them has no stored answer." in page
