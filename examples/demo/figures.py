@@ -12,7 +12,9 @@ from typing import Any
 from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Wealth
+from heedful.lessons.proof import BET_GRID, BET_LOG_WEIGHTS, Effect, Wealth
+from heedful.lessons.sentence import say_calls, say_gain, say_pairs
+from heedful.loop import share
 
 from .stories import Story
 
@@ -101,7 +103,8 @@ class Compared:
     """Both arms over the same tasks.
 
     `gain` is how much larger the share of right first tries is with memory; `calls`
-    are the model calls with memory divided by those without.
+    are the model calls with memory divided by those without. `won` tasks were right at
+    the first try only with memory, `lost` ones only without.
     """
 
     group: str
@@ -110,6 +113,8 @@ class Compared:
     memory: Figures
     gain: Estimate
     calls: Estimate
+    won: int
+    lost: int
 
     @classmethod
     def of(
@@ -133,6 +138,8 @@ class Compared:
             memory=Figures.of(memory),
             gain=gain(first_tries),
             calls=ratio(list(calls_by_group.values())),
+            won=first_tries.count((True, False)),
+            lost=first_tries.count((False, True)),
         )
 
 
@@ -333,6 +340,25 @@ def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
         yield "families without a gain at the first try", [", ".join(worse)]
 
 
+def say_compared(compared: Compared) -> str:
+    """Say what memory changed in the same words as `heedful proof`."""
+    tasks = compared.memory.tasks
+    uplift = Effect(
+        compared.memory.at_once.value,
+        compared.without.at_once.value,
+        gain=compared.gain.value,
+        low=compared.gain.low,
+        high=compared.gain.high,
+    )
+    saved = (compared.without.calls - compared.memory.calls) / tasks
+    facts = (
+        say_gain(uplift),
+        say_calls(saved, "task"),
+        say_pairs(compared.won, compared.lost),
+    )
+    return "; ".join(facts)
+
+
 def in_words(compared: Compared) -> list[str]:
     """Say what the intervals mean; an interval that covers no difference says so."""
     gain_verdict = _verdict(
@@ -363,15 +389,8 @@ def percent(estimate: Estimate) -> str:
 
 def points(estimate: Estimate) -> str:
     """Format a difference of shares, such as `−12 points (−40 to +15)`."""
-    return (
-        f"{_signed(estimate.value)} points ({_signed(estimate.low)} to "
-        f"{_signed(estimate.high)})"
-    )
-
-
-def _signed(value: float) -> str:
-    percentage = round(100 * value)
-    return f"{percentage:+d}".replace("-", "−") if percentage else "0"
+    ends = f"{share.points(estimate.low)} to {share.points(estimate.high)}"
+    return f"{share.points(estimate.value)} points ({ends})"
 
 
 def _verdict(estimate: Estimate, none: int, above: str, below: str) -> str:

@@ -26,6 +26,7 @@ from .figures import (
     both_arms,
     by_group,
     points,
+    say_compared,
     sentences,
     wilson_interval,
 )
@@ -83,7 +84,8 @@ def page(measured: Measured) -> str:
     return files.get_template("demo.html.j2").render(
         found=measured,
         settings=measured.settings,
-        claim=_claim(half),
+        sentence=say_compared(half),
+        conclusion=_conclusion(half),
         families=len({row.group for row in measured.ran.memory}),
         half=half,
         tiles=_tiles(all_tasks, half),
@@ -124,12 +126,11 @@ def _tiles(all_tasks: Compared, half: Compared) -> list[tuple[str, str, str]]:
     ]
 
 
-def _claim(half: Compared) -> str:
+def _conclusion(half: Compared) -> str:
+    """Return the word of a proof for what both arms show."""
     if half.gain.covers(0):
-        return "Insufficient data: memory made no difference that this run can show"
-    more = "fewer" if half.gain.value < 0 else "more"
-    gain_points = abs(round(100 * half.gain.value))
-    return f"With memory {gain_points} points {more} first tries are right"
+        return "insufficient data"
+    return "hurts" if half.gain.value < 0 else "helps"
 
 
 def rolling(rows: Sequence[TaskResult], last: int) -> list[Estimate]:

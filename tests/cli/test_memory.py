@@ -463,7 +463,9 @@ def prove(
 def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, session):
     prove(desk, ("bad", 5, 60, 40, 10), ("good", 60, 0, 0, 50))
     done = session(("proof", 0, "Next: heedful proof --restore 1 --by NAME"))
-    pooled, bad, good, *_ = done.out.split("\n\n")
+    sentence, pooled, bad, good, *_ = done.out.split("\n\n")
+    assert sentence.startswith("+12 points right at the first try (−10 to +33): ")
+    assert "missing for a verdict: about " in sentence
     assert pooled.startswith(
         "memory as a whole\n  insufficient data: shown 125, withheld 100\n"
     )
@@ -503,7 +505,10 @@ def test_proof_says_how_many_loops_are_missing(desk, session):
 
     assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
     assert "until memory as a whole has a conclusion or 200 loops have ended" in text
-    assert f"missing: about {balance['missing']} more loops with such a coin" in text
+    missing = (
+        f"missing for a verdict: about {balance['missing']} more loops with a coin"
+    )
+    assert missing in text
 
 
 def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
@@ -517,7 +522,7 @@ def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
             f"{HARMFUL_MEMORY.reason}; ",
             "with a holdout of 0, all loops are shown it",
         )
-    ).out.split("\n\n")[0]
+    ).out.split("\n\n")[1]
     document = session(("proof --json", 0)).json
     desk.tasks([task("new", task=TEXTS["bad"])])
     session(

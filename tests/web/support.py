@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ class Browser:
         assert response.status_code == 303, response.text
         note = re.search(r'role="status">([^<]*)<', self.get("/loops").text)
         return note[1] if note else ""
+
+
+def words_of(page: str) -> str:
+    """Return the text of a page, with one blank where there was markup."""
+    words = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+    return re.sub(r" (?=[,.:;])", "", words)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sess
 from tests.engines import change_rows
 from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data
-from tests.web.support import ATTACK, HERE, browsing, fill
+from tests.web.support import ATTACK, HERE, browsing, fill, words_of
 
 LISTS = (
     "loops",
@@ -625,11 +625,11 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
         api.run(Memory(api.setup.store, scope).look())
         browser.open(api._all)
 
-        page = browser.get("/proof").text
+        page = words_of(browser.get("/proof").text)
         answer = read_data(api.get("/v1/proof"))
 
         assert HARMFUL_MEMORY.reason.capitalize() in page
-        assert "Right in all: 0 of 30 with memory, about 30 without: net −30" in page
+        assert "0 of 30 with memory, about 30 without: net −30" in page
         assert answer["verdict"] == "hurts"
         assert answer["balance"]["net"]["gain"] == -30
 

@@ -15,8 +15,9 @@ from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons import proof as proofs
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import MAX_POOLED_LOOPS, why_nothing_withheld
+from heedful.lessons.holdout import MAX_POOLED_LOOPS
 from heedful.lessons.lesson import LoopExposures
+from heedful.lessons.sentence import say_missing, say_proof
 from heedful.memory.memory import Memory
 from heedful.memory.trial import Trial
 from heedful.store import exposures, trials
@@ -92,8 +93,16 @@ def proof(
         (evidence.lessons.get(str(result.lesson)), result)
         for result in comparisons[:limit]
     ]
+    sentence = say_proof(
+        pooled,
+        evidence.proof.balance,
+        holdout=evidence.holdout,
+        ended=evidence.past.ended,
+        pending=evidence.proof.pending,
+    )
     document = {
         "model": model,
+        "sentence": sentence,
         "pooled": pooled,
         "balance": evidence.proof.balance,
         "models": evidence.proof.models,
@@ -124,10 +133,11 @@ def proof(
 
     text = page(
         "proof",
+        sentence=sentence,
+        say_missing=say_missing,
         found=evidence.proof,
         model=model,
         pairs=pairs,
-        unwithheld=why_nothing_withheld(evidence.holdout, evidence.past.ended),
         last=MAX_POOLED_LOOPS,
         ended=evidence.past.ended,
         verdict=evidence.past.verdict,

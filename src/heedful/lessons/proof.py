@@ -9,12 +9,13 @@ share of false conclusions low.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from math import exp, fsum, inf, log, log1p, pi, sin
+from math import exp, floor, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
 from heedful.loop.rungs import LadderFigures
@@ -141,6 +142,7 @@ MAX_COUNTED_CALLS = 10
 END_ERROR_LEVEL = 0.025
 MIN_RELEVANT_UPLIFT = 0.1  # a smaller uplift does not matter
 MAX_FORECAST_LOOPS = 1_000_000  # a conclusion that needs more loops is not forecast
+GROWTH = 1.2  # from one forecast to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,9 @@ class Comparison:
     occurred again (its gain is the reduction), `calls` the model calls of a loop (its
     gain is the calls saved). `climbs` compares the share of loops with a ladder, begun
     on its first rung, that needed a higher one (its gain is the reduction); it is None
-    without such loops.
+    without such loops. `missing` is about how many more loops with a coin a conclusion
+    needs, if they go as those before: 0 if there is one, and None without loops of both
+    kinds, or if more than a million are missing.
     """
 
     lesson: str | None
@@ -182,6 +186,7 @@ class Comparison:
     calls: Effect
     conclusion: Conclusion
     climbs: Effect | None = None
+    missing: int | None = None
 
     def __str__(self) -> str:
         """Return one sentence: shares in percent, the uplift in percentage points."""
@@ -369,7 +374,7 @@ def _weigh(cases: Cases, pooled: Comparison) -> Balance:
         right=sum(n for (_, shown, value), n in table.right.items() if shown and value),
         net=Total.of(pooled.uplift, pooled.shown),
         calls_saved=Total.of(pooled.calls, pooled.shown),
-        missing=_missing_loops(table.right),
+        missing=pooled.missing,
     )
 
 
@@ -513,6 +518,7 @@ class _Table:
             calls=calls,
             conclusion=_conclude(uplift),
             climbs=climbs,
+            missing=_missing_loops(self.right, low, high),
         )
 
 
@@ -567,26 +573,51 @@ def prove_trial(source: str, results: Cells, pending: int) -> TrialProof:
         pending=pending,
         uplift=uplift,
         conclusion=_conclude(uplift),
-        missing=_missing_loops(cells),
+        missing=_missing_loops(cells, END_ERROR_LEVEL, END_ERROR_LEVEL),
     )
 
 
-def _missing_loops(cells: Cells) -> int | None:
+def _missing_loops(cells: Cells, low: float, high: float) -> int | None:
     """Return about how many more loops like these a conclusion needs; None if unknown.
 
-    Each try has a fifth more loops than the one before.
+    `low` and `high` are the significance levels of the two ends of the uplift. Each
+    forecast has a fifth more loops than the one before; more loops allow a conclusion
+    where fewer do, so the first one is found by halving.
     """
     loops = sum(cells.values())
-    if _difference(cells) is None:
+    gain = _difference(cells)
+    if gain is None:
         return None
 
-    times = 1.0
-    while loops * times <= MAX_FORECAST_LOOPS:
-        more = {cell: round(times * n) for cell, n in cells.items()}
-        if _conclude(_effect(more, END_ERROR_LEVEL, END_ERROR_LEVEL)) != NO_CONCLUSION:
-            return sum(more.values()) - loops
-        times *= 1.2
-    return None
+    def grow(step: int) -> Cells:
+        """Return the counts after so many steps."""
+        return {cell: round(GROWTH**step * n) for cell, n in cells.items()}
+
+    def is_enough(step: int) -> bool:
+        """Return whether the loops after so many steps allow a conclusion."""
+        return _allows_conclusion(grow(step), gain, low, high)
+
+    last = max(0, floor(log(MAX_FORECAST_LOOPS / loops) / log(GROWTH)))
+    step = bisect_left(range(last + 1), True, key=is_enough)
+    return None if step > last else sum(grow(step).values()) - loops
+
+
+def _allows_conclusion(cells: Cells, gain: float, low: float, high: float) -> bool:
+    """Return whether the interval of the gain at these levels excludes enough.
+
+    It must exclude 0, or all relevant gains. The evidence tells that in a tenth of the
+    time that the interval takes.
+    """
+    above = Wealth.of(cells)
+    below = Wealth.of(mirror(cells))
+    if gain > 0 and above.at(0.0)[0] > -log(low):
+        return True
+    if gain < 0 and below.at(0.0)[0] > -log(high):
+        return True
+    if abs(gain) >= MIN_RELEVANT_UPLIFT:
+        return False
+    is_above = above.at(-MIN_RELEVANT_UPLIFT)[0] > -log(low)
+    return is_above and below.at(-MIN_RELEVANT_UPLIFT)[0] > -log(high)
 
 
 def _effect(

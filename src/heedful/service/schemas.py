@@ -623,10 +623,12 @@ class ProofAnswer:
     it. `ladders` has what each rung answered and spent in the newest loops with several
     generators. `reminders` has what sessions of coding agents were told, and whether
     the mistakes came again. `verdict` is the one in force, "" without one: if memory
-    "hurts", it is shown to one loop in 40, unless the `holdout` is 0.
+    "hurts", it is shown to one loop in 40, unless the `holdout` is 0. `sentence` says
+    what is proven of memory as a whole, or what is missing.
     """
 
     model: str
+    sentence: str
     pooled: proof.Comparison
     balance: proof.Balance
     models: dict[str, proof.Comparison]

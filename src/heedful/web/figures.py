@@ -139,6 +139,7 @@ def home(db: Db, scope: Scope) -> Plain:
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
         "today": {name: today[name] for name in ("loops", "ended", "stopped")},
+        "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
         # Loops that changed today may be older than all that were read.
         "at_least": len(loops) == MAX_FIGURE_LOOPS and loops[-1]["updated"] > yesterday,
@@ -176,10 +177,12 @@ def _course(loops: Sequence[Row]) -> Plain:
         by_day = seconds > MIN_COURSE_DAYS * FIGURE_DAY_SECONDS
     groups = _loops_by_day(loops) if by_day else _loops_in_groups(loops)
 
-    # Of the day of the oldest loop, others were not read, nor of the days before it.
+    # If there are more loops, others of the day of the oldest one were not read.
     first_day = 0.0
-    if by_day and len(loops) == MAX_FIGURE_LOOPS:
+    if by_day and loops:
         first_day = loops[-1]["created"]
+        if len(loops) < MAX_FIGURE_LOOPS:
+            first_day -= first_day % FIGURE_DAY_SECONDS
 
     course = []
     for begin, group in sorted(groups.items()):

@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.lesson import (
     LESSON_KINDS,
     MAX_EXAMPLE_TEXT_CHARS,
@@ -22,6 +21,8 @@ from heedful.lessons.lesson import (
     State,
 )
 from heedful.lessons.links import link_lesson
+from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
+from heedful.lessons.sentence import say_gain, say_missing
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.share import Share
 from heedful.memory.dream import Dreams
@@ -385,11 +386,14 @@ async def proof(visit: Visit) -> Document:
     for comparison in answer["lessons"]:
         comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
 
+    comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
+    for comparison in comparisons:
+        comparison |= _words_of(comparison)
+    answer["lessons"].sort(key=_by_conclusion)
+
     # Without a coin, what is left to look at is how other projects went.
-    unwithheld = ""
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
-        unwithheld = why_nothing_withheld(answer["holdout"], answer["ended"])
         compared = await _compare_projects(visit)
 
     home = await visit.caller.read(figures.home)
@@ -397,9 +401,32 @@ async def proof(visit: Visit) -> Document:
         **answer,
         **home,
         "harm": HARMFUL_MEMORY.reason.capitalize(),
-        "unwithheld": unwithheld,
         "compared": compared,
     }
+
+
+def _words_of(comparison: Document) -> Document:
+    """Return what a comparison says in words: the gain, or else what is missing."""
+    uplift = Effect(**comparison["uplift"])
+    gain = ""
+    if uplift.gain is not None:
+        gain = say_gain(uplift)
+
+    missing = ""
+    if comparison["conclusion"] == NO_CONCLUSION:
+        missing = say_missing(
+            comparison["shown"], comparison["withheld"], comparison.get("missing")
+        )
+    return {"gain": gain, "lacks": missing}
+
+
+def _by_conclusion(comparison: Document) -> tuple[int, float]:
+    """Return the place of a lesson: what helps, hurts, is no difference, is unknown.
+
+    In each of them the largest gain or loss comes first.
+    """
+    place = get_args(Conclusion).index(comparison["conclusion"])
+    return place, -abs(comparison["uplift"]["gain"] or 0.0)
 
 
 async def _compare_projects(visit: Visit) -> list[Document]:

@@ -22,6 +22,7 @@ from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.proof import TrialProof
+from heedful.lessons.sentence import say_proof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
@@ -187,8 +188,16 @@ async def proof(
         proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld)
     )
     past = await caller.read(exposures.past, "")
+    sentence = say_proof(
+        proven.pooled,
+        proven.balance,
+        holdout=memory.holdout,
+        ended=past.ended,
+        pending=proven.pending,
+    )
     return schemas.ProofAnswer(
         model=model,
+        sentence=sentence,
         pooled=proven.pooled,
         balance=proven.balance,
         models=dict(proven.models),

@@ -1,0 +1,96 @@
+"""What a proof says in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from heedful.lessons.proof import Case, Proof, prove_cases
+from heedful.lessons.sentence import say_proof
+
+
+def prove(
+    shown: tuple[int, int], withheld: tuple[int, int], *, share: float = 0.5
+) -> Proof:
+    """Prove from numbers of loops that were right and wrong at the first try."""
+    cases = Counter[Case]()
+    for is_shown, (right, wrong) in ((True, shown), (False, withheld)):
+        cases[share, is_shown, True, False, 1, None] += right
+        cases[share, is_shown, False, True, 3, None] += wrong
+    return prove_cases({None: +cases}, 0)
+
+
+def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0, pending: int = 0) -> str:
+    return say_proof(
+        proof.pooled, proof.balance, holdout=holdout, ended=ended, pending=pending
+    )
+
+
+def test_the_number_stands_first_with_interval_shares_calls_and_net():
+    proof = prove((63, 37), (11, 89))
+    uplift = proof.pooled.uplift
+    low = round(100 * uplift.low)
+    high = round(100 * uplift.high)
+    assert say(proof) == (
+        f"+52 points right at the first try (+{low} to +{high}): 63 % with, 11 % "
+        "without; 1.0 calls fewer a loop; net +52 of 100 loops"
+    )
+
+
+def test_what_is_missing_for_a_verdict_follows_the_number():
+    proof = prove((12, 4), (4, 8))
+    missing = proof.balance.missing
+    assert missing
+    words = f"; missing for a verdict: about {missing} more loops with a coin"
+    assert say(proof).startswith("+42 points right at the first try (")
+    assert say(proof).endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("proof", "facts", "words"),
+    [
+        pytest.param(
+            prove((0, 0), (0, 0)),
+            {"pending": 3},
+            "no loop with lessons has ended; 3 run",
+            id="no loop has ended",
+        ),
+        pytest.param(
+            prove((2, 1), (0, 0), share=0.0),
+            {"ended": 3},
+            "the first 20 loops for which memory has something are shown all of it; 3 "
+            "of them have ended",
+            id="the first loops have no coin",
+        ),
+        pytest.param(
+            prove((30, 1), (0, 0), share=0.0),
+            {"ended": 31, "holdout": 0.0},
+            "the holdout is off (the setting holdout is 0), so there is nothing to "
+            "compare with",
+            id="the holdout is off",
+        ),
+        pytest.param(
+            prove((0, 0), (3, 1)),
+            {"ended": 30},
+            "no loop was shown lessons, so there is nothing to compare with",
+            id="every loop went without lessons",
+        ),
+    ],
+)
+def test_without_both_kinds_of_loops_it_says_what_is_missing(proof, facts, words):
+    assert say(proof, **facts) == f"No verdict yet: {words}"
+
+
+def test_a_lesson_has_the_number_of_missing_loops_of_its_own():
+    cases = Counter[Case]()
+    for is_shown, right, wrong in ((True, 12, 4), (False, 4, 8)):
+        cases[0.5, is_shown, True, False, 1, None] = right
+        cases[0.5, is_shown, False, True, 1, None] = wrong
+    (lesson,) = prove_cases({"check/a": cases}, 0).lessons
+    grown = {case: 3 * n for case, n in cases.items()}
+    (later,) = prove_cases({"check/a": grown}, 0).lessons
+
+    assert lesson.missing
+    assert later.missing is not None
+    assert later.missing < lesson.missing
