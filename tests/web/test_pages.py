@@ -472,7 +472,7 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         browser.open(api._all)
         differ = browser.get("/policies/loops.json?second=orchestrator").json()
         assert differ["loops"] == 3
-        assert [loop["id"] for loop in differ["rows"]] == ["stopped", "a/b"]
+        assert [loop["id"] for loop in differ["rows"]] == ["a/b", "stopped"]
         assert (
             "nothing"
             in browser.get("/policies/loops.json?first=nothing").json()["wrong"]

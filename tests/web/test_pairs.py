@@ -155,3 +155,28 @@ def test_a_loop_without_attempts_can_be_compared(browser: Browser):
     record_loop(browser.api, "new", [])
     page = browser.get("/loops/compare?a=one&b=new").text
     assert "One of them has no stored answer." in page
+
+
+def test_two_policies_are_compared_loop_by_loop_by_loss(browser: Browser):
+    record_loop(browser.api, "cheaper", ["a", "b", "c", "d"])
+    record_loop(browser.api, "lost", ["a", "b"], passes=True)
+    record_loop(browser.api, "same", ["a"], passes=True)
+    query = "?second=default,+attempts.limit%3D1"
+    differ = browser.get(f"/policies/loops.json{query}").json()
+    assert [row["id"] for row in differ["rows"]] == ["lost", "cheaper"]
+    assert differ["rows"][0]["change"] == {"attempts": -1, "quality": -1}
+    assert differ["rows"][1]["change"] == {"attempts": -3, "quality": 0}
+    assert differ["totals"] == {"loses": 1, "gains": 0, "unknown": 0, "attempts": -4}
+    page = browser.get(f"/policies/loops{query}").text
+    assert "loses 1 and gains 0, and takes 4 attempts fewer than as recorded" in page
+
+
+def test_a_loop_whose_record_is_too_short_for_a_policy_comes_last(browser: Browser):
+    record_loop(browser.api, "short", ["a", "b", "c", "d"])
+    record_loop(browser.api, "lost", ["a", "b"], passes=True)
+    query = "?first=default,+attempts.limit%3D1&second=default,+attempts.limit%3D9"
+    differ = browser.get(f"/policies/loops.json{query}").json()
+    assert [row["id"] for row in differ["rows"]] == ["lost", "short"]
+    assert differ["rows"][1]["change"] is None
+    assert differ["totals"]["unknown"] == 1
+    assert "cannot tell" in browser.get(f"/policies/loops{query}").text

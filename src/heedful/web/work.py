@@ -187,6 +187,7 @@ async def compared(visit: Visit) -> Document:
         "loops": len(recorded),
         "rows": rows[:MAX_WORK_ROWS],
         "differ": len(rows),
+        "totals": _totals(rows),
         "unread": unread,
     }
 
@@ -194,7 +195,12 @@ async def compared(visit: Visit) -> Document:
 def _differences(
     recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> list[Document]:
-    """Return the loops to which two policies give other attempts or another quality."""
+    """Return the loops to which two policies give other attempts or another quality.
+
+    Those come first on which the second policy loses most quality, then those on which
+    it takes most attempts more; those that a replay cannot tell come last. `change` has
+    what the second has more, None if the record ends too early.
+    """
     rows = []
     for loop in reversed(recorded):
         ways = []
@@ -204,14 +210,42 @@ def _differences(
                 {
                     "attempts": result.attempts,
                     "quality": loop.worth(result.kept),
-                    "exact": result.exact,
+                    # What was recorded is what happened, however a loop ended.
+                    "exact": result.exact or rules is RECORDED_POLICY,
                 }
             )
 
         first, second = ways
         if any(first[name] != second[name] for name in ("attempts", "quality")):
-            rows.append({"id": loop.loop.id, "ways": ways})
-    return rows
+            change = None
+            if first["exact"] and second["exact"]:
+                change = {
+                    name: second[name] - first[name] for name in ("attempts", "quality")
+                }
+            rows.append({"id": loop.loop.id, "ways": ways, "change": change})
+    return sorted(rows, key=_loss)
+
+
+def _loss(row: Document) -> tuple[bool, float, int]:
+    """Return the place of a row of two policies: the greatest loss has the first."""
+    change = row["change"]
+    if change is None:
+        return True, 0.0, 0
+    return False, change["quality"], -change["attempts"]
+
+
+def _totals(rows: Sequence[Document]) -> Document:
+    """Return on how many loops the second of two policies loses and gains quality.
+
+    `attempts` are those that it takes more on all loops of which a replay can tell.
+    """
+    changes = [row["change"] for row in rows if row["change"] is not None]
+    return {
+        "loses": sum(change["quality"] < 0 for change in changes),
+        "gains": sum(change["quality"] > 0 for change in changes),
+        "unknown": len(rows) - len(changes),
+        "attempts": sum(change["attempts"] for change in changes),
+    }
 
 
 async def projects(visit: Visit) -> Document:
