@@ -173,6 +173,14 @@ async def fill(url: str) -> None:
             trust="external",
             source="https://page.example/manual",
         )
+    for word in ("cache", "proxy", "queue", "index", "locale", "branch"):
+        await memory.remember(
+            "SetupError",
+            f"the step failed without its {word}",
+            lesson=f"Set the {word} first",
+            trust="tool",
+            source="tool:Read",
+        )
     rule = (
         "Wait two seconds between two calls of the search API and write the time into "
         "the log"

@@ -148,7 +148,33 @@ async function keys() {
   await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
   await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
   await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]');
+  await inbox(where, page);
   await where.close();
+}
+
+// Many texts at once, then the keys on the page of one.
+async function inbox(where, page) {
+  const waiting = async () => (await data(where, "/quarantine.json")).waiting;
+  await go(page, "/ui/quarantine");
+  await tabTo(page, '#rule input[name="why"]');
+  await page.keyboard.type("read them");
+  await tabTo(page, "[data-all]");
+  await page.keyboard.press("Space");
+  check((await page.locator('tbody input[name="id"]:checked').count()) === (await waiting()).length, "the box for all ticks not all");
+  for (const one of (await waiting()).slice(0, 3)) await page.locator(`#q${one.id} input[name="id"]`).uncheck();
+  await page.locator('#rule button[formaction="/ui/do/reject"]').focus();
+  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
+  await page.waitForSelector('[role="status"]', { timeout: 5000 });
+  const [skipped, first] = await waiting();
+  check((await waiting()).length === 3, "the texts that were not ticked do not wait");
+  await go(page, `/ui/quarantine/${skipped.id}`);
+  await Promise.all([page.waitForURL(new RegExp(`quarantine/${first.id}`)), page.keyboard.press("s")]);
+  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("r")]);
+  await page.waitForSelector('[role="status"]', { timeout: 5000 });
+  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("a")]);
+  await page.waitForSelector('[role="status"]', { timeout: 5000 });
+  check((await waiting()).length === 1, "a and r do not rule");
+  console.log("  by keyboard: many texts at once, then a, r and s");
 }
 
 // A link in a mail or a chat leads to its page, although no cookie comes with the click.

@@ -48,7 +48,7 @@ _DRAFTED_CALL_PATTERN = re.compile(
 )
 _ADDRESS_PATTERN = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://\S+")
 _SHELL_TOOL_PATTERN = re.compile(r"\w{0,4}sh")  # a tool that is called as a shell is
-_BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
+BACKTICK_PATTERN = re.compile(r"`([^`\n]+)`")
 # The last part of a path, with an ending: "app.py" in "src/app.py:3".
 _FILE_PATTERN = re.compile(
     r"(?<![~\w.@/+-])((?:[~.\w@+-]*/)*)([\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7})"
@@ -343,7 +343,7 @@ def _count_links(lessons: Iterable[LinkedLesson]) -> Counter[Link]:
 def _calls_in(text: str, drafted: bool) -> list[tuple[str, str]]:
     """Return the calls that a text has: each with its tool, "" if it names none."""
     if not drafted:
-        return [("", call) for call in _BACKTICK_PATTERN.findall(text)]
+        return [("", call) for call in BACKTICK_PATTERN.findall(text)]
     return _DRAFTED_CALL_PATTERN.findall(_DRAFT_QUOTATION_PATTERN.sub("“”", text))
 
 

@@ -169,6 +169,11 @@ def find_replacement(
     return Replacement(substitution, blamed) if blamed else None
 
 
+def is_dangerous(word: str) -> bool:
+    """Return whether a word of a command destroys something, or gets around a check."""
+    return _DANGEROUS_WORD_PATTERN.match(word) is not None
+
+
 def writes(arguments: Mapping[str, Any]) -> bool:
     """Return whether a call has a text to be written."""
     return any(map(_WRITTEN_ARGUMENT_PATTERN.fullmatch, arguments))
@@ -323,7 +328,7 @@ def is_safe(
     """
     added = [word for word in substitution.new if word not in substitution.old]
     is_plain = all(map(_PLAIN_WORD_PATTERN.fullmatch, (*substitution.old, *added)))
-    if not is_plain or any(map(_DANGEROUS_WORD_PATTERN.match, added)):
+    if not is_plain or any(map(is_dangerous, added)):
         return False
     if any(".." in word.split("/") for word in added):
         return False

@@ -2,9 +2,10 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `pairs.py`, `lessons.py`, `work.py`: the pages of a subject. A function
-  makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a module
-  declare its pages, and what its forms do. `matrix.py` makes the matrix of a loop.
+- `loops.py`, `pairs.py`, `lessons.py`, `inbox.py`, `work.py`: the pages of a subject. A
+  function makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a
+  module declare its pages, and what its forms do. `matrix.py` makes the matrix of a
+  loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
@@ -27,15 +28,21 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
-    from heedful.web import lessons, loops, pairs, work
+    from heedful.web import inbox, lessons, loops, pairs, work
     from heedful.web.site import SITE_PATH, Site
 
     site = Site(
         app,
         app.state.setup,
         app.state.admission,
-        pages=(*pairs.PAGES, *loops.PAGES, *lessons.PAGES, *work.PAGES),
-        actions=(*loops.ACTIONS, *lessons.ACTIONS, *work.ACTIONS),
+        pages=(
+            *pairs.PAGES,
+            *loops.PAGES,
+            *lessons.PAGES,
+            *inbox.PAGES,
+            *work.PAGES,
+        ),
+        actions=(*loops.ACTIONS, *lessons.ACTIONS, *inbox.ACTIONS, *work.ACTIONS),
         read_only=read_only,
     )
     icon = f"{SITE_PATH}/static/icon.svg"

@@ -341,30 +341,13 @@ class Waiting(NamedTuple):
     sources: list[Plain]
 
 
-def waiting(
-    db: Db,
-    scope: Scope,
-    limit: int,
-    *,
-    before: int = 0,
-    source: str = "",
-    trust: str = "",
-) -> Waiting:
-    """Return the newest texts in quarantine that fit, and figures of all that wait.
+def waiting(db: Db, scope: Scope, limit: int) -> Waiting:
+    """Return the newest texts in quarantine, and figures of all that wait.
 
-    "" and 0 allow all texts. The sources are of the newest `MAX_SOURCE_TEXTS` texts.
+    The sources are of the newest `MAX_SOURCE_TEXTS` texts.
     """
     place = token(scope)
-    newest = rows(
-        db,
-        scope,
-        "waiting",
-        token=place,
-        before=before,
-        source=source,
-        trust=trust,
-        limit=limit,
-    )
+    newest = rows(db, scope, "waiting", token=place, limit=limit)
     lessons: list[QuarantinedLesson] = []
     if newest:
         lessons = quarantine_store.quarantined(db, scope, [row["id"] for row in newest])

@@ -147,10 +147,18 @@ select id, record, state, trust, lesson, at from example
 where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
 order by at desc, id desc limit :limit;
 
+-- name: inbox
+-- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
+select e.id, e.trust, e.at, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen,
+       coalesce((select min(source) from origin where example = e.id and source <> ''), '') as source,
+       (select count(*) from (select 1 from occurrence o where o.lesson_id = e.lesson_id and o.at > e.at limit :missed) as again) as missed
+from example as e join lesson l on l.id = e.lesson_id
+where e.scope = :token and e.state = 'quarantined'
+  and (:trust = '' or e.trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
+order by e.id desc limit :limit;
+
 -- name: waiting
-select id from example as e where scope = :token and state = 'quarantined' and (:before = 0 or id < :before)
-  and (:trust = '' or trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
-order by id desc limit :limit;
+select id from example where scope = :token and state = 'quarantined' order by id desc limit :limit;
 
 -- name: waiting_sources
 select o.source, count(*) as texts from (

@@ -1,14 +1,12 @@
-"""The pages about memory: lessons, quarantine, dreams, proof, and recall."""
+"""The pages about memory: lessons, dreams, proof, and recall."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import asdict
-from typing import Any, Literal, get_args
-from urllib.parse import unquote
+from typing import Any, get_args
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
@@ -26,9 +24,7 @@ from heedful.lessons.sentence import say_gain, say_missing
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.share import Share
 from heedful.memory.dream import Dreams
-from heedful.pages.report import counted
 from heedful.service import review
-from heedful.service.problems import Problem
 from heedful.service.wire import lesson_from_wire, split_page
 from heedful.store import hardened
 from heedful.store import links as link_store
@@ -38,7 +34,6 @@ from heedful.web import figures
 from heedful.web.loops import project_names
 from heedful.web.site import (
     READING,
-    REVIEWING,
     Document,
     SiteAction,
     SitePage,
@@ -52,8 +47,6 @@ MAX_RELATED_LESSONS = 5
 MAX_ROW_LINKS = 3  # of each lesson in a list
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
 QUESTION_KINDS = ("task", "error", "action")
-# The sources of a text for which its page says what their revocation would remove.
-MAX_SOURCE_PREVIEWS = 5
 
 
 async def lessons(visit: Visit) -> Document:
@@ -196,135 +189,6 @@ def _example(row: Document) -> Document:
         example["lesson"] = row["lesson"]
         example["example"] = json.loads(row["record"])
     return example
-
-
-async def quarantine(visit: Visit) -> Document:
-    """Show what waits for a review, and from which sources."""
-    source = visit.query.get("source", "")
-    trust = visit.query.get("trust", "")
-
-    waiting = await visit.caller.read(
-        figures.waiting,
-        MAX_PAGE_LESSONS + 1,
-        before=visit.number("cursor"),
-        source=source,
-        trust=trust,
-    )
-    page, cursor = split_page(waiting.lessons, MAX_PAGE_LESSONS, "id")
-
-    previews: list[Document] = []
-    if source:
-        previews = await _preview_revocations(visit, [source])
-
-    return {
-        "waiting": [asdict(lesson) for lesson in page],
-        "texts": waiting.total,
-        "sources": waiting.sources,
-        "filters": {"source": source, "trust": trust},
-        "would": previews,
-        **page_links(visit, cursor),
-    }
-
-
-async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
-    """Return for each source what its revocation would remove.
-
-    Returns [] if the key may not revoke.
-    """
-    if not visit.may("approve"):
-        return []
-
-    rows = []
-    for source in sources[:MAX_SOURCE_PREVIEWS]:
-        counts: Document = {}
-        # The source may be unknown by now: nothing in memory comes from it any more.
-        with suppress(Problem):
-            body = {"source": source, "dry_run": True}
-            counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
-        rows.append({"source": source, "removed": _removed_numbers(counts)})
-    return rows
-
-
-def _removed_numbers(revocation: Document) -> dict[str, int]:
-    """Return how many rows of each kind a revocation removes, without zeros.
-
-    `revocation` is the answer of the service, in which "revoked" says whether it was
-    done.
-    """
-    return {
-        name: value
-        for name, value in revocation.items()
-        if isinstance(value, int) and value > 0 and name != "revoked"
-    }
-
-
-async def held(visit: Visit, n: int) -> Document:
-    """Show a text that waits: as data, with its origin, and what it would change."""
-    entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
-    sources = entry["provenance"]["sources"]
-
-    values = {
-        "token": token(visit.caller.scope),
-        "id": n,
-        "limit": MAX_LESSON_PAGE_ROWS,
-    }
-    (lesson,) = await _rows_of(visit, "lesson_of", values)
-    sightings = await _rows_of(visit, "seen_since", values)
-
-    # After a review, the page of the next older text with the same filters opens.
-    source = visit.query.get("source", "")
-    trust = visit.query.get("trust", "")
-    older = await visit.caller.read(
-        figures.waiting, 1, before=n, source=source, trust=trust
-    )
-    following = "/quarantine"
-    if older.lessons:
-        following = f"/quarantine/{older.lessons[0].id}"
-
-    return {
-        "entry": entry,
-        "sources": sources,
-        "lesson": lesson["lesson_id"],
-        "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
-        "would": await _preview_revocations(visit, sources),
-        "following": visit.link(following, source=source, trust=trust),
-        "texts": older.total,
-    }
-
-
-async def _review(visit: Visit, ruling: Literal["release", "reject"]) -> int:
-    """Release or reject the texts whose ids a form names; return how many."""
-    ids = [id for id in visit.form.get("id", "").split(",") if id]
-    for id in ids:
-        path = f"/v1/quarantine/{id}/{ruling}"
-        await visit.ask("POST", path, {"why": visit.form.get("why", "")})
-    return len(ids)
-
-
-async def release(visit: Visit) -> str:
-    """Release texts from quarantine."""
-    texts = await _review(visit, "release")
-    return f"{texts} released; it may be recalled."
-
-
-async def reject(visit: Visit) -> str:
-    """Reject texts."""
-    texts = await _review(visit, "reject")
-    return f"{texts} rejected; it is never shown to a loop."
-
-
-async def revoke(visit: Visit) -> str:
-    """Remove a source and all that derives from it."""
-    # A form has the source quoted: a page shows hidden characters in another way.
-    source = unquote(visit.form.get("source", ""))
-    body = {"source": source, "why": visit.form.get("why", "")}
-    revocation = await visit.ask("POST", "/v1/quarantine/revoke", body)
-
-    removed = [
-        counted(number, name.removesuffix("s"))
-        for name, number in _removed_numbers(revocation).items()
-    ]
-    return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
 
 
 async def amend(visit: Visit) -> str:
@@ -491,20 +355,6 @@ PAGES = (
         may=READING,
     ),
     SitePage(
-        address="/quarantine",
-        template="quarantine",
-        title="Quarantine",
-        make=quarantine,
-        may=REVIEWING,
-    ),
-    SitePage(
-        address="/quarantine/{n:int}",
-        template="held",
-        title="In quarantine",
-        make=held,
-        may=REVIEWING,
-    ),
-    SitePage(
         address="/dreams", template="dreams", title="Dreams", make=dreams, may=READING
     ),
     SitePage(
@@ -514,6 +364,4 @@ PAGES = (
         address="/recall", template="recall", title="Recall", make=recall, may=READING
     ),
 )
-ACTIONS = tuple(
-    SiteAction(do, ("approve",)) for do in (release, reject, revoke, amend, rollback)
-)
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend, rollback))

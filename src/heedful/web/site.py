@@ -28,7 +28,7 @@ from hmac import compare_digest
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -106,7 +106,8 @@ class Session:
     "" for the person at this machine, who needs none. `invited` is True for a visitor
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
-    session. `note` says what the last form did, and is shown once.
+    session. `note` says what the last form did, and is shown once. `why` is the reason
+    of the last ruling, which the next one may have, too.
     """
 
     authorization: str
@@ -116,6 +117,7 @@ class Session:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
     note: str = ""
+    why: str = ""
 
     @property
     def is_idle(self) -> bool:
@@ -638,7 +640,8 @@ class Site:
     ) -> dict[str, str]:
         """Return the fields of a form that a page of this site sent.
 
-        It must have arrived as soon as a body of the API. Raises Problem.
+        A field that was sent several times has all its values, with commas. The form
+        must have arrived as soon as a body of the API. Raises Problem.
         """
         if request.method != "POST":
             return {}
@@ -651,7 +654,7 @@ class Site:
             seconds=self._setup.limits.seconds,
         )
         try:
-            fields = parse_qsl(
+            fields = parse_qs(
                 body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS
             )
         except ValueError as error:
@@ -660,7 +663,8 @@ class Site:
                 code="bad_request",
                 detail=f"the form cannot be read: {error}",
             ) from error
-        return dict(fields)
+        # Boxes of one name send a field each.
+        return {name: ",".join(values) for name, values in fields.items()}
 
     async def _sign_out(self, request: Request) -> Response:
         """End the session of a request. Raises Problem."""

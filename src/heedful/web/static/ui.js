@@ -2,7 +2,8 @@
 "use strict";
 const $ = (what, within = document) => within.querySelector(what);
 const all = (what) => [...document.querySelectorAll(what)];
-const typing = () => /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+const typing = () => document.activeElement?.type !== "checkbox" && /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
+document.documentElement.classList.add("js"); // what needs this file is shown
 
 // A form with somebody's words in it is not replaced.
 const edited = () => all("main form[method=post] :is(input, textarea)").some((one) =>
@@ -40,8 +41,15 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && typing()) return document.activeElement.blur();
   if (typing()) return;
   const keys = { j: () => move(1), k: () => move(-1), "?": () => $("#keys").showModal(),
-    "/": () => $("main input[type=search], #search")?.focus(), h: () => $(".brand").click() };
-  if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    "/": () => { const field = $("main input[type=search], #search"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
+  const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
+  const does = keys[event.key] ?? (own && (() => own.click()));
+  if (does) { event.preventDefault(); does(); }
+});
+
+document.addEventListener("change", (event) => {
+  const name = event.target.dataset.all;
+  if (name) for (const box of all(`main input[name="${name}"]`)) box.checked = event.target.checked;
 });
 
 document.addEventListener("click", async (event) => {

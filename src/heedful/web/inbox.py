@@ -1,0 +1,380 @@
+"""The pages of quarantine: what waits, in the order in which to look at it, and a text.
+
+Texts that nobody has reviewed are ordered by how often their error came back while they
+waited, and then by their signs of danger. Rows of which a prompt would say the same are
+one group; a ruling is about all of a group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Literal
+from urllib.parse import unquote
+
+from heedful.errors import InvalidInput
+from heedful.lessons import ranking
+from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope
+from heedful.lessons.signs import SIGN_KINDS, DangerSign, danger, find_signs
+from heedful.pages.report import counted
+from heedful.service.problems import Problem
+from heedful.service.wire import lesson_from_wire
+from heedful.store import quarantine as quarantine_store
+from heedful.store.connection import Db, Row, bulk, token
+from heedful.web import figures
+from heedful.web.site import (
+    REVIEWING,
+    Document,
+    SiteAction,
+    SitePage,
+    Visit,
+    page_links,
+)
+
+MAX_PAGE_GROUPS = 50
+# The newest texts that are put in order, and their characters.
+MAX_ORDERED_TEXTS = 1_000
+MAX_ORDERED_CHARS = 2**19
+MAX_GROUP_IDS = 500  # of a group that one form rules on
+MAX_SIGHTING_ROWS = 20
+MAX_MISSED = 1_000  # how often an error came back is counted up to here
+# The sources of a text for which its page says what their revocation would remove.
+MAX_SOURCE_PREVIEWS = 5
+NO_SIGN = "none"
+# The texts of an example.
+EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InboxRow:
+    """Texts in quarantine of which a prompt would say the same; `id` is the newest.
+
+    `lesson` is what they say, "" if it is only their error. `missed` counts how often
+    their errors came back while they waited. `patterns` are those errors. `trust` is
+    the lowest of theirs.
+    """
+
+    id: int
+    ids: tuple[int, ...]
+    lesson: str
+    kind: str
+    error_type: str
+    patterns: tuple[str, ...]
+    trust: str
+    sources: tuple[str, ...]
+    missed: int
+    seen: int
+    at: float
+    signs: tuple[DangerSign, ...]
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """The sort key: most often missed first, then most dangerous, then newest."""
+        return -self.missed, -danger(self.signs), -len(self.signs), -self.id
+
+    def has(self, sign: str) -> bool:
+        """Return whether the group has a kind of sign; "" is any, `NO_SIGN` is none."""
+        if sign == NO_SIGN:
+            return not self.signs
+        return not sign or sign in [danger_sign.kind for danger_sign in self.signs]
+
+
+@bulk
+def groups(
+    db: Db, scope: Scope, source: str = "", trust: str = ""
+) -> tuple[list[InboxRow], int]:
+    """Return the groups that wait, in the order in which to look at them.
+
+    Also returns how many of the newest texts they have. "" allows all sources and
+    trust.
+    """
+    rows = figures.rows(
+        db,
+        scope,
+        "inbox",
+        token=token(scope),
+        source=source,
+        trust=trust,
+        limit=MAX_ORDERED_TEXTS,
+        missed=MAX_MISSED,
+    )
+    members: dict[tuple[str, str, str], list[Row]] = {}
+    free_chars = MAX_ORDERED_CHARS
+    read = 0
+    for row in rows:
+        free_chars -= len(row["record"]) + len(row["lesson"]) + len(row["pattern"])
+        if read and free_chars < 0:
+            break
+        read += 1
+        words = row["kind"], row["lesson"] or row["pattern"], row["record"]
+        members.setdefault(words, []).append(row)
+
+    ordered = sorted(map(_group, members.values()), key=lambda group: group.rank)
+    return ordered, read
+
+
+def _group(rows: Sequence[Row]) -> InboxRow:
+    """Return the group of these rows, of which the first is the newest."""
+    newest = rows[0]
+    # A lesson has one row for each text, but its error is missed only once.
+    missed = {row["lesson_id"]: row["missed"] for row in rows}
+    patterns = tuple(dict.fromkeys(row["pattern"] for row in rows))
+    record = json.loads(newest["record"])
+    example_texts = [record[name] for name in EXAMPLE_TEXTS if record.get(name)]
+    texts = dict.fromkeys([newest["lesson"], *patterns, *example_texts])
+    return InboxRow(
+        id=newest["id"],
+        ids=tuple(row["id"] for row in rows),
+        lesson=newest["lesson"],
+        kind=newest["kind"],
+        error_type=newest["error_type"],
+        patterns=patterns,
+        trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
+        sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
+        missed=sum(missed.values()),
+        seen=sum(row["seen"] for row in rows),
+        at=newest["at"],
+        signs=tuple(find_signs(texts)),
+    )
+
+
+def _filters(visit: Visit) -> dict[str, str]:
+    """Return the filters of the address. Raises InvalidInput."""
+    filters = {name: visit.query.get(name, "") for name in ("source", "trust", "sign")}
+    allowed = ("", NO_SIGN, *SIGN_KINDS)
+    if filters["sign"] not in allowed:
+        raise InvalidInput("sign", filters["sign"], ", ".join(allowed[1:]))
+    return filters
+
+
+async def quarantine(visit: Visit) -> Document:
+    """Show what waits for a review, what to look at first, and the main sources."""
+    filters = _filters(visit)
+    source = filters["source"]
+    waiting = await visit.caller.read(figures.waiting, 1)
+    inbox, read = await visit.caller.read(groups, source, filters["trust"])
+    found_signs = chain.from_iterable(group.signs for group in inbox)
+    kinds = Counter(sign.kind for sign in found_signs)
+    unsigned = sum(not group.signs for group in inbox)
+
+    first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
+    fitting = [group for group in inbox if group.has(filters["sign"])]
+    page_rows = fitting[first : first + MAX_PAGE_GROUPS]
+    end = first + len(page_rows)
+
+    previews: list[Document] = []
+    if source:
+        previews = await _preview_revocations(visit, [source])
+
+    is_all = not (source or filters["trust"])
+    return {
+        "waiting": list(map(asdict, page_rows)),
+        "texts": waiting.total,
+        "groups": len(inbox),
+        "suspect": len(inbox) - unsigned,
+        "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
+        "unsigned": unsigned,
+        "unread": max(0, waiting.total - read) if is_all else 0,
+        "sources": waiting.sources,
+        "filters": filters,
+        "would": previews,
+        **page_links(visit, end if end < len(fitting) else 0),
+    }
+
+
+async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
+    """Return for each source what its revocation would remove.
+
+    Returns [] if the key may not revoke.
+    """
+    if not visit.may("approve"):
+        return []
+
+    rows = []
+    for source in sources[:MAX_SOURCE_PREVIEWS]:
+        counts: Document = {}
+        # The source may be unknown by now: nothing in memory comes from it any more.
+        with suppress(Problem):
+            body = {"source": source, "dry_run": True}
+            counts = await visit.ask("POST", "/v1/quarantine/revoke", body)
+        rows.append({"source": source, "removed": _removed_numbers(counts)})
+    return rows
+
+
+def _removed_numbers(revocation: Document) -> dict[str, int]:
+    """Return how many rows of each kind a revocation removes, without zeros.
+
+    `revocation` is the answer of the service, in which "revoked" says whether it was
+    done.
+    """
+    return {
+        name: value
+        for name, value in revocation.items()
+        if isinstance(value, int) and value > 0 and name != "revoked"
+    }
+
+
+async def held(visit: Visit, n: int) -> Document:
+    """Show a text that waits: as data, with its origin, and what it would change."""
+    entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
+    sources = entry["provenance"]["sources"]
+
+    values = {"token": token(visit.caller.scope), "id": n, "limit": MAX_SIGHTING_ROWS}
+    lesson_rows = await visit.caller.read(figures.rows, "lesson_of", **values)
+    sightings = await visit.caller.read(figures.rows, "seen_since", **values)
+
+    # After a review, the page of the next text in this order opens.
+    filters = _filters(visit)
+    inbox, _ = await visit.caller.read(groups, filters["source"], filters["trust"])
+    fitting = [group for group in inbox if group.has(filters["sign"])]
+    group_of_text = next((group for group in inbox if n in group.ids), None)
+    following = "/quarantine"
+    others = [group for group in fitting if group is not group_of_text]
+    if others:
+        behind = [
+            group
+            for group in others
+            if group_of_text and group.rank > group_of_text.rank
+        ]
+        following = f"/quarantine/{(behind or others)[0].id}"
+
+    texts = [entry["lesson"], entry["pattern"], *_example_texts(entry)]
+    return {
+        "entry": entry,
+        "ids": group_of_text.ids[:MAX_GROUP_IDS] if group_of_text else (n,),
+        "patterns": group_of_text.patterns if group_of_text else (entry["pattern"],),
+        "copies": len(group_of_text.ids) if group_of_text else 1,
+        "missed": group_of_text.missed if group_of_text else len(sightings),
+        "signs": list(
+            map(asdict, group_of_text.signs if group_of_text else find_signs(texts))
+        ),
+        "prompt": prompt_of(entry, lesson_rows[0]["lesson_id"]),
+        "sources": sources,
+        "others_from": [name for name in group_of_text.sources if name not in sources]
+        if group_of_text
+        else [],
+        "lesson": lesson_rows[0]["lesson_id"],
+        "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
+        "would": await _preview_revocations(visit, sources),
+        "following": visit.link(following, **filters),
+        "others": len(others),
+        "filters": filters,
+    }
+
+
+def _example_texts(entry: Document) -> list[str]:
+    """Return the texts of the example of an entry; [] if it has none."""
+    example = entry["example"] or {}
+    return [str(example[name]) for name in EXAMPLE_TEXTS if example.get(name)]
+
+
+def prompt_of(entry: Document, lesson_id: int) -> str:
+    """Return what a prompt would say of an entry of quarantine, once it is released."""
+    example = Example(entry["lesson"] or entry["pattern"], "")
+    if entry["example"]:
+        example = Example(**{name: entry["example"][name] for name in EXAMPLE_TEXTS})
+    match = Match(
+        entry["id"],
+        lesson_id,
+        example=example,
+        kind=entry["kind"],
+        state="unverified",
+        seen=entry["seen"],
+        importance=entry["importance"],
+        at=entry["at"],
+        error_type=entry["error_type"],
+        lesson=entry["lesson"],
+        trust="operator",
+    )
+    return ranking.as_text(ranking.as_messages([match]), 0, [match])
+
+
+async def _review(
+    visit: Visit, ruling: Literal["release", "reject"]
+) -> tuple[int, int]:
+    """Release or reject the texts whose ids a form names.
+
+    Returns how many, and how many somebody has ruled on before. If that is all of them,
+    raises Problem.
+    """
+    ids = _ids(visit.form.get("id", "").split(","))
+    if not ids:
+        raise InvalidInput("id", "", "at least one text; tick its box")
+
+    # The next page offers the same reason.
+    why = visit.form.get("why", "")
+    visit.session.why = why
+    waiting = await visit.caller.read(_still_waiting, ids)
+    for id in waiting or ids:
+        await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
+    return len(waiting), len(ids) - len(waiting)
+
+
+def _ids(texts: Iterable[str]) -> list[int]:
+    """Return the ids in these texts, each once. Raises InvalidInput."""
+    ids = dict[int, None]()
+    for text in filter(None, texts):
+        if not (text.isascii() and text.isdecimal() and len(text) <= 16):
+            raise InvalidInput("id", text, "the ids of texts, with commas between them")
+        ids[int(text)] = None
+    return list(ids)
+
+
+def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
+    """Return those of the texts with these ids that wait."""
+    entries = quarantine_store.quarantined(db, scope, ids)
+    return [entry.id for entry in entries if entry.state == "quarantined"]
+
+
+def _said(done: str, counts: tuple[int, int]) -> str:
+    """Return what a review did; `done` ends the sentence."""
+    texts, earlier = counts
+    before = f" Somebody had ruled on {counted(earlier, 'text')}." if earlier else ""
+    return f"{counted(texts, 'text')} {done}.{before}"
+
+
+async def release(visit: Visit) -> str:
+    """Release texts from quarantine."""
+    return _said("released: recall may show them", await _review(visit, "release"))
+
+
+async def reject(visit: Visit) -> str:
+    """Reject texts."""
+    return _said("rejected: no loop is shown them", await _review(visit, "reject"))
+
+
+async def revoke(visit: Visit) -> str:
+    """Remove a source and all that derives from it."""
+    # A form has the source quoted: a page shows hidden characters in another way.
+    source = unquote(visit.form.get("source", ""))
+    body = {"source": source, "why": visit.form.get("why", "")}
+    revocation = await visit.ask("POST", "/v1/quarantine/revoke", body)
+
+    removed = [
+        counted(number, name.removesuffix("s"))
+        for name, number in _removed_numbers(revocation).items()
+    ]
+    return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
+
+
+PAGES = (
+    SitePage(
+        address="/quarantine",
+        template="quarantine",
+        title="Quarantine",
+        make=quarantine,
+        may=REVIEWING,
+    ),
+    SitePage(
+        address="/quarantine/{n:int}",
+        template="held",
+        title="In quarantine",
+        make=held,
+        may=REVIEWING,
+    ),
+)
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (release, reject, revoke))
