@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures
@@ -161,7 +162,9 @@ def test_calls_that_memory_saved_stand_on_home_and_health(tmp_path):
         browser.api.run(compare_loops(browser.api.setup.store, loops))
         browser.open(browser.api._all)
         saved = browser.get("/proof.json").json()["balance"]["calls_saved"]
+        sentence = browser.get("/proof.json").json()["sentence"]
         home = words_of(browser.get("/home").text)
+        saved_data = browser.get("/home.json").json()["saved"]
         health = words_of(browser.get("/health").text)
 
     words = (
@@ -169,6 +172,8 @@ def test_calls_that_memory_saved_stand_on_home_and_health(tmp_path):
         f"{signed(saved['low'])} to {signed(saved['high'])}"
     )
     assert words in home
+    assert sentence in home
+    assert saved_data["sentence"] == sentence
     assert words in health
     assert "attempts saved" not in health
 
@@ -178,10 +183,16 @@ def test_home_and_health_say_what_is_missing_for_calls_saved(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
         browser.open(browser.api._all)
-        for address in ("/home", "/health"):
-            page = words_of(browser.get(address).text)
-            assert "model calls saved by memory: not known" in page
-            assert "are shown all of it; " in page
+        health = words_of(browser.get("/health").text)
+        home = words_of(browser.get("/home").text)
+        saved = browser.get("/home.json").json()["saved"]
+
+    assert "model calls saved by memory: not known" in health
+    assert "are shown all of it; " in health
+    missing = FIRST_LOOPS_WITHOUT_HOLDOUT - saved["ended"]
+    assert saved["missing_loops"] == missing
+    assert f"{missing} loops more, then a coin withholds memory from some" in home
+    assert saved["sentence"] in home
 
 
 def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):

@@ -551,7 +551,8 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
             "update loop set created = created - 864000 where id = 'a/b'",
         )
         home = browser.open(api._all).get("/home.json").json()
-        assert home["today"] == {"loops": 3, "ended": 2, "stopped": 1}
+        weeks = {name: period["loops"] for name, period in home["weeks"].items()}
+        assert weeks == {"today": 2, "week": 0, "before": 1}
         recent = browser.get("/loops.json?days=1").json()["loops"]
         assert [row["failed"] for row in recent] == [["severity"], ["severity"], []]
         for kind, id in (("stopped", "stopped"), ("passed", "a/b")):

@@ -95,7 +95,6 @@ def proof(
     ]
     sentence = say_proof(
         pooled,
-        evidence.proof.balance,
         holdout=evidence.holdout,
         ended=evidence.past.ended,
         pending=evidence.proof.pending,

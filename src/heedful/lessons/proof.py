@@ -311,7 +311,7 @@ class CasesByModel:
         return [cost for costs in self.costs.values() for cost in costs]
 
 
-def _mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
+def mean_cost(costs: Sequence[CostSum]) -> MeanCost | None:
     """Return the mean cost of loops with and without memory; None if no loop has one.
 
     As in a comparison, loops without a holdout count only if there are no others.
@@ -357,8 +357,7 @@ def prove(evidence: CasesByModel, model: str = "") -> Proof:
         name: compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
     }
     proof = prove_cases(evidence.cases_of(model), pending)
-    mean_cost = _mean_cost(evidence.costs_of(model))
-    return replace(proof, models=models, mean_cost=mean_cost)
+    return replace(proof, models=models, mean_cost=mean_cost(evidence.costs_of(model)))
 
 
 def compare_pooled(cases: Cases) -> Comparison:

@@ -7,7 +7,7 @@ them have the same words and the same rounding.
 from __future__ import annotations
 
 from heedful.lessons.holdout import why_nothing_withheld
-from heedful.lessons.proof import Balance, Comparison, Effect
+from heedful.lessons.proof import Comparison, Effect, Total
 from heedful.loop.share import percent, points, signed
 
 NO_VERDICT = "No verdict yet"
@@ -67,7 +67,6 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
 
 def say_proof(
     pooled: Comparison,
-    balance: Balance,
     *,
     holdout: float,
     ended: int,
@@ -81,13 +80,13 @@ def say_proof(
     if pooled.uplift.gain is None:
         return f"{NO_VERDICT}: {_say_why(pooled, holdout, ended, pending)}"
 
-    net = signed(balance.net.gain or 0.0)
+    net = Total.of(pooled.uplift, pooled.shown).gain or 0.0
     facts = [say_gain(pooled.uplift)]
     if pooled.calls.shown or pooled.calls.withheld:
         facts.append(say_calls(pooled.calls.gain or 0.0))
-    facts.append(f"net {net} of {pooled.shown:,} loops")
+    facts.append(f"net {signed(net)} of {pooled.shown:,} loops")
     if pooled.conclusion == "insufficient data":
-        missing = say_missing(pooled.shown, pooled.withheld, balance.missing)
+        missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")
     return "; ".join(facts)
 

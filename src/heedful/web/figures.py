@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.holdout import why_nothing_withheld
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Total, compare_pooled
+from heedful.lessons.proof import Total, compare_pooled, mean_cost
+from heedful.lessons.sentence import say_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
@@ -37,6 +38,7 @@ from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, key_of, token
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
+from heedful.web.weeks import WEEK_DAYS, count_weeks
 
 FIGURE_DAY_SECONDS = 86_400.0
 # A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
@@ -124,13 +126,15 @@ def home(db: Db, scope: Scope) -> Plain:
     are beyond `MAX_REPLAY_BYTES`.
     """
     loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS, bytes=MAX_REPLAY_BYTES)
-    yesterday = time.time() - FIGURE_DAY_SECONDS
+    now = time.time()
+    week_ago = now - WEEK_DAYS * FIGURE_DAY_SECONDS
+    limited = len(loops) == MAX_FIGURE_LOOPS
     total = _total(loops)
-    today = _total([loop for loop in loops if loop["updated"] > yesterday])
+    week = _total([loop for loop in loops if loop["updated"] > week_ago])
 
     return {
         "loops": total["loops"],
-        "more": len(loops) == MAX_FIGURE_LOOPS,
+        "more": limited,
         "unread": sum(loop["unread"] for loop in loops),
         "calls": total["calls"],
         "tokens": total["tokens"],
@@ -138,11 +142,12 @@ def home(db: Db, scope: Scope) -> Plain:
         "right": Share(total["right"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
-        "today": {name: today[name] for name in ("loops", "ended", "stopped")},
         "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
-        # Loops that changed today may be older than all that were read.
-        "at_least": len(loops) == MAX_FIGURE_LOOPS and loops[-1]["updated"] > yesterday,
+        "weeks": count_weeks(loops, limited, now),
+        # Loops that changed this week may be older than all that were read.
+        "stopped_week": week["stopped"],
+        "at_least": limited and loops[-1]["updated"] > week_ago,
     }
 
 
@@ -234,11 +239,13 @@ def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
 def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     """Return the model calls that memory saved, by its proof, and their interval.
 
-    `missing` says what that needs if it is not known, else it is "".
+    `missing` says what that needs if it is not known, else it is "". `sentence` is what
+    the proof says, and `missing_loops` how many loops a verdict needs: None if unknown.
+    `cost` is what was saved, None without costs; it has no interval.
     """
     ended = exposures.past(db, scope, "").ended
-    cases = exposures.evidence(db, scope).cases_of()
-    pooled = compare_pooled(cases)
+    evidence = exposures.evidence(db, scope)
+    pooled = compare_pooled(evidence.cases_of())
     saved = Total.of(pooled.calls, pooled.shown)
 
     missing = ""
@@ -248,8 +255,27 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
         missing = "no loop was shown lessons"
     elif not (pooled.calls.shown or pooled.calls.withheld):
         missing = "the loops report no model calls"
+
+    cost = None
+    means = mean_cost(evidence.costs_of())
+    if means and means.shown is not None and means.withheld is not None:
+        cost = pooled.shown * (means.withheld - means.shown)
+
+    missing_loops = pooled.missing
+    if not pooled.withheld and holdout:
+        missing_loops = max(0, FIRST_LOOPS_WITHOUT_HOLDOUT - ended) or None
+    sentence = say_proof(
+        pooled,
+        holdout=holdout,
+        ended=ended,
+        pending=sum(evidence.pending.values()),
+    )
     return {
         **asdict(saved),
+        "sentence": sentence,
+        "conclusion": pooled.conclusion,
+        "missing_loops": missing_loops,
+        "cost": cost,
         "shown": pooled.shown,
         "withheld": pooled.withheld,
         "ended": ended,

@@ -136,6 +136,12 @@ select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json 
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
 order by n desc limit :limit;
 
+-- name: failures
+-- The errors of reflections, those of the most episodes first.
+select error, count(*) as number, min(digest) as digest from episode
+where tenant = :tenant and project = :project and state = 'failed'
+group by error order by count(*) desc, error limit :limit;
+
 -- name: overrides
 select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
 from override join loop on loop.n = override.loop

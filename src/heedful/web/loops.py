@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -30,8 +30,10 @@ from heedful.loop.stop import (
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted
+from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, reminders
 from heedful.store import loops as loop_store
+from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
@@ -48,6 +50,8 @@ from heedful.web.site import (
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
+MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
+MAX_COUNTED_REVIEWS = 100  # lessons that hurt, which the first page counts
 MAX_PAGE_ATTEMPTS = 20  # attempts on one page
 # The calls that memory saved take 1.5 s to count in 100,000 loops with three lessons
 # each, so a process counts those of so many loops once in ten minutes.
@@ -115,19 +119,30 @@ async def home(visit: Visit) -> Document:
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
     unsolved, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
-    failed = await failed_episodes(visit, MAX_HOME_ROWS)
+    failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
+    episodes = await read(episode_store.counts)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
-    reviews = await read(figures.rows, "reviews", limit=MAX_HOME_ROWS)
+    reviews = await read(figures.rows, "reviews", limit=MAX_COUNTED_REVIEWS)
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)
+    facts = await read(figures.home)
+    needs = {
+        "texts": waiting.total,
+        "stopped": facts["stopped_week"],
+        "reflections": episodes.get("failed", 0),
+        "lessons": len(reviews),
+        "jobs": sum(queue["number"] or 1 for queue in jobs),
+        "overrides": len(overrides),
+    }
 
     return {
+        "needs": {**needs, "number": sum(needs.values())},
         "jobs": jobs,
-        "reviews": [dict(row) for row in reviews],
+        "reviews": [dict(row) for row in reviews[:MAX_HOME_ROWS]],
         "waiting": [asdict(lesson) for lesson in waiting.lessons],
         "texts": waiting.total,
         "unsolved": unsolved,
-        "failed": failed,
+        "failed": _group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],
         "overrides": overrides,
         "failing": failing,
         "unjudged": unjudged,
@@ -138,8 +153,25 @@ async def home(visit: Visit) -> Document:
         "overhead": str(ladder_figures.overhead),
         "lessons": await read(lessons.count),
         "saved": await saved_calls(visit),
-        **await read(figures.home),
+        "judged": figures.MAX_JUDGED_LOOPS,
+        **facts,
     }
+
+
+def _group_errors(failures: Sequence[Row], reviews: bool) -> list[Document]:
+    """Return the errors of reflections with their numbers, the most frequent first.
+
+    What stands behind a colon may be words of others: only who `reviews` sees it.
+    """
+    groups = dict[str, Document]()
+    for row in failures:
+        error = row["error"]
+        if not reviews:
+            error = error.partition(":")[0]
+        group = groups.setdefault(error, {"error": error, "number": 0})
+        group["number"] += row["number"]
+        group.setdefault("digest", row["digest"])
+    return sorted(groups.values(), key=lambda group: -group["number"])
 
 
 def since(visit: Visit) -> float:

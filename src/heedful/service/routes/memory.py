@@ -190,7 +190,6 @@ async def proof(
     past = await caller.read(exposures.past, "")
     sentence = say_proof(
         proven.pooled,
-        proven.balance,
         holdout=memory.holdout,
         ended=past.ended,
         pending=proven.pending,
