@@ -262,12 +262,14 @@ async def _traces(caller: Caller, memory: Memory) -> None:
                 "type": "tool_call",
                 "tool": "shell",
                 "arguments": {"command": f"make test-{n}"},
+                "at": 1_795_000_000 + n,
             },
             {
                 "type": "tool_response",
                 "tool": "shell",
                 "content": "2 failed, 40 passed",
                 "error": "AssertionError: totals differ",
+                "at": 1_795_000_004 + 2 * n,
             },
             {
                 "type": "assistant",

@@ -131,6 +131,9 @@ async function keys() {
   await page.keyboard.press("ArrowLeft");
   await page.waitForFunction((was) => document.querySelector("#again").textContent !== was, before, { timeout: 5000 });
   check(page.url().includes("attempts.limit=2"), "the slider is not in the address");
+  await go(page, (await addresses(where, 1)).find((one) => one.includes("/traces/")));
+  await page.keyboard.press("n");
+  check(await page.evaluate(() => document.activeElement.closest(".step.failed")?.open), "n leads to no failure");
   const lesson = (await data(where, "/lessons.json?state=unverified")).lessons[0].id;
   const held = (await data(where, "/quarantine.json")).waiting.map((one) => one.id);
   await act(page, "/ui/loops/incident-summary", 'form[action="/ui/do/override"]');

@@ -48,6 +48,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.steps import steps_of
 
 MAX_WORK_ROWS = 50
 # Policies are replayed on the newest loops; the address of a page can ask for more.
@@ -318,10 +319,14 @@ async def trace(visit: Visit, digest: str) -> Document:
         limit=MAX_WORK_ROWS,
     )
 
+    signs = await offload(_signals, episode)
+    steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     return {
         **row,
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
-        "signals": await offload(_signals, episode),
+        "signals": signs,
+        "steps": steps,
+        "failed": sum(step["failed"] for step in steps),
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,

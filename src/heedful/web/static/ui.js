@@ -36,11 +36,21 @@ function move(by) {
   rows[at].scrollIntoView({ block: "nearest" });
 }
 
+// The failure after the focus, or the first one.
+function fail() {
+  const failures = all("main [data-failed]");
+  const here = document.activeElement?.closest("[data-failed]");
+  const next = failures[(failures.indexOf(here) + 1) % failures.length];
+  if (!next) return;
+  $("summary, a", next).focus();
+  next.scrollIntoView({ block: "center" });
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && typing()) return document.activeElement.blur();
   if (typing()) return;
-  const keys = { j: () => move(1), k: () => move(-1), "?": () => $("#keys").showModal(),
+  const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
     "/": () => { const field = $("main input[type=search], #search"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
   const does = keys[event.key] ?? (own && (() => own.click()));

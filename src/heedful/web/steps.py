@@ -1,0 +1,94 @@
+"""The steps of a trace: a call with its response is one row, with how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.pages.report import text
+
+CALL_ENDING = "_call"
+RESPONSE_ENDING = "_response"
+MAX_STEP_WORDS_CHARS = 160
+Plain = dict[str, Any]
+
+
+def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plain]:
+    """Return the steps of a trace, each with the `numbers` (from 1) of its events.
+
+    A response belongs to the call with the same id, or else to the call right before it
+    of the same tool. A step has `failed` if one of its events did, and is `suspect` if
+    one of them is a sign of a mistake. `seconds` is the time from the call to its
+    response, None if unknown; `begin` and `share` are where its bar begins and how long
+    it is, from 0 to 1 of the whole trace.
+    """
+    step_of_call: dict[str, Plain] = {}
+    steps: list[Plain] = []
+    for number, event in enumerate(events, 1):
+        step = None
+        if str(event.get("type", "")).endswith(RESPONSE_ENDING):
+            step = _step_of_response(event, steps, step_of_call)
+        if step is None:
+            step = _new_step(event)
+            steps.append(step)
+            if event.get("call"):
+                step_of_call[event["call"]] = step
+
+        step["numbers"].append(number)
+        step["failed"] = step["failed"] or bool(event.get("error"))
+        step["suspect"] = step["suspect"] or number in suspects
+
+    _measure(steps, events)
+    return steps
+
+
+def _new_step(event: Mapping[str, Any]) -> Plain:
+    """Return a step that begins with an event."""
+    kind = str(event.get("type") or "event")
+    said = event.get("arguments") or event.get("content") or event.get("error") or ""
+    words = " ".join(text(said)[: 2 * MAX_STEP_WORDS_CHARS].split())
+    return {
+        "numbers": [],
+        "name": event.get("tool") or kind.replace("_", " "),
+        "words": words[:MAX_STEP_WORDS_CHARS],
+        "failed": False,
+        "suspect": False,
+        "seconds": None,
+        "begin": 0.0,
+        "share": 0.0,
+    }
+
+
+def _step_of_response(
+    event: Mapping[str, Any],
+    steps: Sequence[Plain],
+    step_of_call: Mapping[str, Plain],
+) -> Plain | None:
+    """Return the step whose call this event answers, None if there is none."""
+    call = event.get("call")
+    if call:
+        return step_of_call.get(call)
+    if not steps:
+        return None
+
+    last = steps[-1]
+    kind = str(event["type"]).removesuffix(RESPONSE_ENDING)
+    name = event.get("tool") or f"{kind}{CALL_ENDING}".replace("_", " ")
+    is_answer = len(last["numbers"]) == 1 and last["name"] == name
+    return last if is_answer else None
+
+
+def _measure(steps: Sequence[Plain], events: Sequence[Mapping[str, Any]]) -> None:
+    """Set how long each step took, and where its bar is."""
+    times = [event["at"] for event in events if event.get("at") is not None]
+    begin = min(times, default=0.0)
+    length = max(times, default=0.0) - begin
+    for step in steps:
+        first = events[step["numbers"][0] - 1].get("at")
+        last = events[step["numbers"][-1] - 1].get("at")
+        if first is None or last is None or len(step["numbers"]) == 1:
+            continue
+        step["seconds"] = max(0.0, last - first)
+        if length:
+            step["begin"] = (first - begin) / length
+            step["share"] = step["seconds"] / length

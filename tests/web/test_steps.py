@@ -1,0 +1,109 @@
+"""A trace is shown as steps: a call with its response, how long it took, failures."""
+
+from typing import Any
+
+import pytest
+
+from heedful.web.steps import steps_of
+from tests.service.support import read_data
+from tests.web.support import ATTACK, browsing
+
+
+def call(tool: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "tool": tool, "arguments": {"x": 1}, **fields}
+
+
+def response(tool: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "tool_response", "tool": tool, "content": "done", **fields}
+
+
+@pytest.mark.parametrize(
+    ("events", "numbers"),
+    [
+        pytest.param(
+            [call("sh"), response("sh")], [[1, 2]], id="a response after its call"
+        ),
+        pytest.param(
+            [
+                call("a", call="1"),
+                call("b", call="2"),
+                response("b", call="2"),
+                response("a", call="1"),
+            ],
+            [[1, 4], [2, 3]],
+            id="two calls at a time, by their ids",
+        ),
+        pytest.param(
+            [call("a"), response("b")], [[1], [2]], id="a response of another tool"
+        ),
+        pytest.param(
+            [call("a"), response("a"), response("a")],
+            [[1, 2], [3]],
+            id="a second response",
+        ),
+        pytest.param([response("a")], [[1]], id="a response without a call"),
+        pytest.param(
+            [{"type": "llm_call"}, {"type": "llm_response", "content": "hi"}],
+            [[1, 2]],
+            id="a model's answer",
+        ),
+        pytest.param([], [], id="no event"),
+    ],
+)
+def test_a_response_is_in_the_step_of_its_call(
+    events: list[dict[str, Any]], numbers: list[list[int]]
+):
+    assert [step["numbers"] for step in steps_of(events)] == numbers
+
+
+def test_a_step_has_its_place_and_length_in_the_whole_trace():
+    events = [
+        call("a", at=100.0),
+        response("a", at=102.0),
+        call("b", at=102.0),
+        response("b", at=110.0),
+        call("c"),
+        response("c"),
+    ]
+    first, second, unknown = steps_of(events)
+    assert first["seconds"] == 2
+    assert first["begin"] == 0
+    assert first["share"] == pytest.approx(0.2)
+    assert second["begin"] == pytest.approx(0.2)
+    assert second["share"] == pytest.approx(0.8)
+    assert unknown["seconds"] is None
+
+
+def test_a_step_fails_with_its_response_and_is_suspect_by_a_sign():
+    events = [call("a"), response("a", error="no"), call("b")]
+    first, second = steps_of(events, suspects=[3])
+    assert first["failed"]
+    assert not first["suspect"]
+    assert second["suspect"]
+    assert not second["failed"]
+
+
+@pytest.mark.both
+def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        events = [
+            call("read"),
+            response("read"),
+            call("write", arguments=ATTACK),
+            response("write", error=ATTACK, content=ATTACK),
+        ]
+        body = {"events": events, "outcome": "error"}
+        read_data(browser.api.post("/v1/episodes", json=body), 202)
+        digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
+        facts = browser.get(f"/traces/{digest}.json").json()
+        assert [step["numbers"] for step in facts["steps"]] == [[1, 2], [3, 4]]
+        assert facts["failed"] == 1
+
+        page = browser.get(f"/traces/{digest}").text
+        folded, opened = page.split("<details")[1:3]
+        assert " open>" not in folded.partition("<summary")[0]
+        assert " open>" in opened.partition("<summary")[0]
+        assert "<script>alert" not in page
+        for number in range(1, 5):
+            assert page.count(f'id="e{number}"') == 1
