@@ -109,7 +109,7 @@ def faults_of(kind: Any, value: Any) -> list[Any]:
         (
             Annotated[list[int], Field(max_length=1)],
             [1, 2],
-            "it must be at most 1 items long",
+            "it must be at most 1 long",
         ),
         (date, "x", "it must be a date such as 2026-01-31"),
         (datetime, "x", "it must be a time such as 2026-01-31T12:00:00Z"),
