@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,84 +17,147 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
 
 DAY = figures.FIGURE_DAY_SECONDS
-WRONG = {"findings": [{"check": "unit", "message": "no unit"}]}
+NOW = 20 * DAY + 3_600
+WRONG = {
+    "findings": [
+        {
+            "check": "unit",
+            "message": "no unit",
+        },
+    ],
+}
+EPISODE = {
+    "events": [
+        {
+            "type": "tool_response",
+            "tool": "sh",
+            "content": "x",
+            "error": "x",
+        },
+    ],
+    "outcome": "error",
+}
+FAIL = """
+update episode
+set state = 'failed',
+    error = 'no model answers'
+"""
 
 
-def report_loops(browser: Browser, folder: Path, ages: dict[str, tuple[int, bool]]):
-    """Store loops with one attempt, begun so many days ago, right at the first try."""
-    now = time.time()
-    for name, (days, is_right) in ages.items():
-        read_data(browser.api.put(f"/v1/loops/{name}", json={"task": name}), 201)
-        for number in (1,) if is_right else (1, 2):
-            evaluation = {} if is_right or number == 2 else WRONG
-            body = {"output": f"{name} {number}", "evaluation": evaluation}
-            read_data(browser.api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
-        change_rows(
-            folder / "heedful.db",
-            f"update loop set created = {now - days * DAY} where id = '{name}'",
-        )
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "heedful.db"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        yield browser
+
+
+def read_home(site: Browser) -> tuple[str, dict[str, Any]]:
+    """Return the words of the page, and its data."""
+    page = site.get("/home")
+    data = site.get("/home.json")
+    return words_of(page.text), data.json()
+
+
+def report(
+    site: Browser,
+    file: Path,
+    name: str,
+    *,
+    days: int,
+    is_right: bool = True,
+) -> None:
+    """Store a loop that began so many days ago, right at the first try or later."""
+    path = f"/v1/loops/{name}"
+    body = {"task": name}
+    read_data(site.api.put(path, json=body), 201)
+    evaluations: list[Any] = [{}]
+    if not is_right:
+        evaluations.insert(0, WRONG)
+
+    for number, evaluation in enumerate(evaluations, 1):
+        attempt = {
+            "output": f"{name} {number}",
+            "evaluation": evaluation,
+        }
+        place = f"{path}/attempts/{number}"
+        read_data(site.api.put(place, json=attempt))
+
+    begun = time.time() - days * DAY
+    change = f"update loop set created = {begun}"
+    change_rows(file, f"{change} where id = '{name}'")
+
+
+def passed(age_days: float) -> dict[str, Any]:
+    """Return a row of a loop that passed at the first try."""
+    return {
+        "created": NOW - age_days * DAY,
+        "state": "passed",
+        "attempts": 1,
+    }
 
 
 @pytest.mark.both
-def test_the_week_stands_beside_the_week_before_in_whole_days(tmp_path):
-    ages = {
-        "old": (12, False),
-        "older": (9, True),
-        "week 1": (7, True),
-        "week 2": (3, True),
-        "week 3": (1, False),
-        "now": (0, True),
-    }
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        report_loops(browser, tmp_path, ages)
-        page = words_of(browser.get("/home").text)
-        weeks = browser.get("/home.json").json()["weeks"]
+def test_the_week_stands_beside_the_week_before(site, file):
+    report(site, file, "old", days=12, is_right=False)
+    report(site, file, "older", days=9)
+    report(site, file, "first", days=7)
+    report(site, file, "second", days=3)
+    report(site, file, "third", days=1, is_right=False)
+    report(site, file, "now", days=0)
 
-    shares = {
-        name: (one["days"], one["right"]["number"], one["right"]["of"])
-        for name, one in weeks.items()
-    }
-    assert shares == {"today": (1, 1, 1), "week": (7, 2, 3), "before": (7, 1, 2)}
+    page, data = read_home(site)
+    weeks = data["weeks"]
+    rights = {name: week["right"] for name, week in weeks.items()}
+
+    assert weeks["week"]["days"] == 7
+    assert weeks["before"]["days"] == 7
+    assert rights["today"]["of"] == 1
+    assert rights["week"]["number"] == 2
+    assert rights["week"]["of"] == 3
+    assert rights["before"]["number"] == 1
+    assert rights["before"]["of"] == 2
     assert "67 % right at the first try in the last 7 days" in page
     assert "The 7 days before: 50 %" in page
     assert "Today so far: 100 % of 1" in page
 
 
-def test_a_week_that_was_not_read_as_a_whole_says_how_many_days_it_has():
-    now = 20 * DAY + 3_600
-    ages = (0.01, 1.5, 2.5, 3.5)  # in days
+def test_a_week_that_was_not_read_as_a_whole_says_its_days():
     loops = [
-        {"created": now - age * DAY, "state": "passed", "attempts": 1} for age in ages
+        passed(0.01),
+        passed(1.5),
+        passed(2.5),
+        passed(3.5),
     ]
-    weeks = count_weeks(loops, limited=True, now=now)
+    weeks = count_weeks(loops, limited=True, now=NOW)
+    week = weeks["week"]
+
     assert weeks["today"]["days"] == 1
-    assert weeks["week"]["days"] == 3
-    assert weeks["week"]["from"] == 17 * DAY
-    assert weeks["week"]["right"]["of"] == 2
+    assert week["days"] == 3
+    assert week["from"] == 17 * DAY
+    assert week["right"]["of"] == 2
     assert weeks["before"]["days"] == 0
 
 
 def test_a_day_of_more_loops_than_were_read_has_no_share():
-    now = 20 * DAY + 3_600
-    loops = [{"created": now - 60, "state": "passed", "attempts": 1}]
-    assert count_weeks(loops, limited=True, now=now)["today"]["days"] == 0
+    loops = [passed(0.01)]
+    weeks = count_weeks(loops, limited=True, now=NOW)
+    assert weeks["today"]["days"] == 0
 
 
 @pytest.mark.both
-def test_what_needs_a_person_is_one_number_with_its_parts(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        browser.open(browser.api._all)
-        change_rows(
-            tmp_path / "heedful.db",
-            "update episode set state = 'failed', error = 'no model answers'",
-        )
-        page = words_of(browser.get("/home").text)
-        home = browser.get("/home.json").json()
+def test_what_needs_a_person_is_one_number_with_its_parts(site, file):
+    fill(site.api)
+    change_rows(file, FAIL)
 
+    page, home = read_home(site)
     needs = home["needs"]
     number = needs.pop("number")
+
     assert needs == {
         "texts": home["texts"],
         "stopped": 1,
@@ -104,31 +170,66 @@ def test_what_needs_a_person_is_one_number_with_its_parts(tmp_path):
     assert f"What needs me? {number} things wait" in page
     assert "1 loop stopped unsolved in 7 days" in page
     assert "1 reflection failed" in page
-    assert [row["error"] for row in home["failed"]] == ["no model answers"]
+    (failure,) = home["failed"]
+    assert failure["error"] == "no model answers"
 
 
 @pytest.mark.both
-def test_equal_errors_are_one_row_with_a_count(tmp_path):
-    event = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
-    with browsing(tmp_path) as browser:
-        for number in range(3):
-            episode = {"events": [event], "outcome": "error", "task": f"t {number}"}
-            read_data(browser.api.post("/v1/episodes", json=episode), 202)
-        change_rows(
-            tmp_path / "heedful.db",
-            "update episode set state = 'failed', error = 'no model answers'",
-        )
-        browser.open(browser.api._all)
-        page = words_of(browser.get("/home").text)
-        failed = browser.get("/home.json").json()["failed"]
+def test_equal_errors_are_one_row_with_a_count(site, file):
+    for number in range(3):
+        episode = {
+            **EPISODE,
+            "task": f"t {number}",
+        }
+        path = "/v1/episodes"
+        read_data(site.api.post(path, json=episode), 202)
+    change_rows(file, FAIL)
 
-    assert [row["number"] for row in failed] == [3]
+    page, home = read_home(site)
+
+    (failure,) = home["failed"]
+    assert failure["number"] == 3
     assert "no model answers 3 times" in page
 
 
-def test_loops_of_one_day_have_no_bars_that_are_equal_by_construction(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        page = words_of(browser.open(browser.api._all).get("/home").text)
+def test_loops_of_one_day_have_no_bars_of_equal_height(site):
+    fill(site.api)
+    page, _ = read_home(site)
     assert "Loops by" not in page
     assert "Of all 3 loops, since " in page
+
+
+def test_the_figures_count_what_happened(site):
+    fill(site.api)
+
+    _, home = read_home(site)
+
+    assert home["right"]["number"] == 0
+    assert home["solved"]["number"] == 1
+    assert home["stopped"]["number"] == 1
+    (check,) = home["failing"]
+    assert check["check"] == "severity"
+    assert check["loops"] == 3
+    assert check["mended"]["number"] == 1
+    (rule,) = home["stopping"]
+    assert rule["loops"] == 1
+    course = home["course"]
+    assert sum(day["loops"] for day in course) == 3
+    assert len(home["waiting"]) == 1
+    assert len(home["unsolved"]) == 1
+
+
+def test_home_without_loops_names_what_sessions_taught(site):
+    page = site.get("").text
+    assert "heedful demo" in page
+    assert "Sessions of agents taught" not in page
+
+    lesson = {"error_type": "x", "text": "odd"}
+    site.api.post("/v1/reflections", json=lesson)
+
+    page = site.get("").text
+    assert "heedful demo" not in page
+    link = r'taught <a href="/ui/lessons[^"]*">1 lesson</a>'
+    assert re.search(link, page)
+    data = site.get("/.json").json()
+    assert data["lessons"] == 1

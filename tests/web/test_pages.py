@@ -87,33 +87,6 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         assert browser.get("/.json").json()["right"]["of"] == 2
 
 
-def test_the_figures_count_what_happened(tmp_path):
-    with browsing(tmp_path) as browser:
-        fill(browser.api)
-        home = browser.open(browser.api._all).get("/home.json").json()
-    numbers = {name: home[name]["number"] for name in ("right", "solved", "stopped")}
-    assert numbers == {"right": 0, "solved": 1, "stopped": 1}
-    (check,) = home["failing"]
-    assert check["check"] == "severity"
-    assert check["loops"] == 3
-    assert check["mended"]["number"] == 1
-    assert [row["loops"] for row in home["stopping"]] == [1]
-    assert sum(row["loops"] for row in home["course"]) == 3
-    assert len(home["waiting"]) == len(home["unsolved"]) == 1
-
-
-def test_home_without_loops_names_what_sessions_taught(tmp_path):
-    with browsing(tmp_path) as browser:
-        page = browser.open(browser.api._all).get("").text
-        assert "heedful demo" in page
-        assert "Sessions of agents taught" not in page
-        browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
-        page = browser.get("").text
-        assert "heedful demo" not in page
-        assert re.search(r'taught <a href="/ui/lessons[^"]*">1 lesson</a>', page)
-        assert browser.get("/.json").json()["lessons"] == 1
-
-
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_an_interval_holds_its_share_and_shrinks(right, wrong):
     share = Share(right, right + wrong)
