@@ -30,6 +30,7 @@ from heedful.models import weights
 from heedful.models.contract import Embedder, Model
 from heedful.models.weights import Weights
 from heedful.store import lessons as lesson_store
+from heedful.store import shown
 from heedful.store.store import Store
 
 from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
@@ -170,18 +171,26 @@ class Lab:
 
 
 async def measure(
-    chosen: Plan, values: Settings, out: Path, fresh: bool, again: str
+    chosen: Plan,
+    values: Settings,
+    out: Path,
+    *,
+    fresh: bool,
+    again: str,
+    db: str | None = None,
 ) -> Measured:
-    """Run what is not stored yet, and measure. Raises ModelError, StoreError,
-    UserCodeError.
+    """Run what is not stored yet, and measure. Without a `db`, the demo has its own.
+
+    Raises ModelError, StoreError, UserCodeError.
     """
     embedder = await fetch(values)
     chosen = replace(chosen, by_meaning=embedder is not None)
-    db = out / f"demo-{chosen.key}.db"
+    own_file = out / f"demo-{chosen.key}.db"
     if fresh:
         for end in ("", "-wal", "-shm"):
-            db.with_name(db.name + end).unlink(missing_ok=True)
-    values = values.model_copy(update={"db": str(db)})
+            own_file.with_name(own_file.name + end).unlink(missing_ok=True)
+    db = db or str(own_file)
+    values = values.model_copy(update={"db": db})
     names = list(dict.fromkeys(task.family or "tasks" for task in chosen.tasks))
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(values, new=True))
@@ -288,7 +297,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
     }
 
 
-def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
+def _commands(chosen: Plan, ran: Ran, db: str) -> list[tuple[str, str]]:
     """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
     # The commands work in the project of the arm with memory.
@@ -307,7 +316,7 @@ def _commands(chosen: Plan, ran: Ran, db: Path) -> list[tuple[str, str]]:
     )
     commands = []
     for purpose, line in lines:
-        command = shlex.join([*line, "--db", str(db)])
+        command = shlex.join([*line, "--db", shown(db)])
         commands.append((purpose, f"{program()} {command}"))
     return commands
 

@@ -146,6 +146,17 @@ def test_both_arms_and_what_they_show(finished, monkeypatch):
     )
 
 
+def test_it_writes_into_the_database_of_a_page(shop):
+    run = shop.heedful(f"{DEMO} --db mine.db")
+    assert run.code == 0, run.err
+    assert not list((shop.folder / "out").glob("*.db"))
+    assert "ui --db mine.db" in run.out
+    assert len(shop.heedful("loops --db mine.db --json").json["loops"]) == 18
+    refused = shop.heedful(f"{DEMO} --db mine.db --fresh")
+    assert refused.code == 2
+    assert (shop.folder / "mine.db").exists()
+
+
 def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     desk, done = finished
     out = desk.folder / "out"

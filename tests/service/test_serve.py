@@ -246,7 +246,8 @@ def test_it_does_not_start_where_it_should_not(
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"
-    assert "no database 'heedful.db'" in run("ui", code=3)
+    assert "no database 'heedful.db'" in run("ui", "--read-only", code=3)
+    assert not file.exists()
     for harm, message in (
         (b"", "is empty, not a database"),
         (b"x" * 999, "or not a database; restore"),

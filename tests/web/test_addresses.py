@@ -9,13 +9,15 @@ from tests.web.support import browsing
 
 
 @pytest.mark.both
-def test_an_address_with_the_beginning_of_an_id_shows_its_loop(tmp_path):
-    ids = ("0cb7fbdbffce4d6a8a1f0d2b6f0c9e11", "0cb7fb00ffce4d6a8a1f0d2b6f0c9e11")
+def test_the_beginning_of_an_id_leads_to_its_loop(tmp_path):
+    ids = [f"{short:f<32}" for short in ("0cb7fbdb", "0cb7fb00")]
     with browsing(tmp_path) as browser:
         api = browser.open(browser.api._all).api
         for id in ids:
-            read_data(api.put(f"/v1/loops/{id}", json={"task": "a task"}), 201)
-        assert browser.get("/loops/0cb7fbdb.json").json()["name"] == ids[0]
+            begun = api.put(f"/v1/loops/{id}", json={"task": "t"})
+            read_data(begun, 201)
+        page = browser.get("/loops/0cb7fbdb.json").json()
+        assert page["name"] == ids[0]
         assert browser.get("/loops/0cb7fb00").status_code == 200
 
         ambiguous = browser.get("/loops/0cb7fb")
@@ -24,7 +26,7 @@ def test_an_address_with_the_beginning_of_an_id_shows_its_loop(tmp_path):
         assert browser.get("/loops/0cb7fbd0").status_code == 404
 
 
-def test_an_address_with_the_beginning_of_an_id_shows_its_run(tmp_path):
+def test_the_beginning_of_an_id_leads_to_its_run(tmp_path):
     with browsing(tmp_path) as browser:
         store = browser.api.setup.store
         pipeline = Pipeline(

@@ -1,7 +1,8 @@
-"""Quarantine as an inbox: what comes first, equal texts, and many rulings at once."""
+"""Quarantine as an inbox: its order, groups and rulings."""
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ ERRORS = ("the printer is out of paper", "no route to host", "the disk is full")
 
 
 async def fill_inbox(memory: Memory) -> None:
-    """Store a text that was missed twice, an attack, and a text with three copies."""
+    """Store a text missed twice, an attack, and three equal texts."""
 
     async def remember(error: str, lesson: str, source: str) -> None:
         await memory.remember(
@@ -40,25 +41,32 @@ def browser(tmp_path) -> Iterator[Browser]:
         yield browser.open(browser.api._all)
 
 
+def data_of(browser: Browser, path: str = "") -> Any:
+    """Return the data of a page of quarantine."""
+    place, _, query = path.partition("?")
+    return browser.get(f"/quarantine{place}.json?{query}").json()
+
+
 def listed(browser: Browser, query: str = "") -> list[str]:
     """Return the texts of the inbox, in its order."""
-    page = browser.get(f"/quarantine.json{query}").json()
-    return [row["lesson"] for row in page["waiting"]]
+    rows = data_of(browser, query)["waiting"]
+    return [row["lesson"] for row in rows]
 
 
 def group_of(browser: Browser, text: str) -> str:
     """Return the value of the box of a row."""
-    page = browser.get("/quarantine.json").json()
-    (ids,) = [row["ids"] for row in page["waiting"] if row["lesson"] == text]
-    return ",".join(map(str, ids))
+    rows = data_of(browser)["waiting"]
+    ids_of = {row["lesson"]: row["ids"] for row in rows}
+    return ",".join(map(str, ids_of[text]))
 
 
 @pytest.mark.both
-def test_what_was_missed_comes_first_then_what_has_signs(browser):
-    page = browser.get("/quarantine.json").json()
-    assert [row["lesson"] for row in page["waiting"]] == [MISSED, ATTACK, COPIED]
-    assert [row["missed"] for row in page["waiting"]] == [2, 0, 0]
-    assert [len(row["ids"]) for row in page["waiting"]] == [1, 1, 3]
+def test_missed_first_then_signs(browser):
+    page = data_of(browser)
+    rows = page["waiting"]
+    assert listed(browser) == [MISSED, ATTACK, COPIED]
+    assert [row["missed"] for row in rows] == [2, 0, 0]
+    assert [len(row["ids"]) for row in rows] == [1, 1, 3]
     assert page["texts"] == 5
     assert page["suspect"] == 1
     assert page["signs"] == {"ignore previous": 1}
@@ -81,26 +89,30 @@ def test_filters_by_sign_and_source_stay_in_the_address(browser):
 
 
 @pytest.mark.both
-def test_many_texts_are_ruled_on_at_once_with_one_reason(browser):
-    chosen = f"{group_of(browser, MISSED)},{group_of(browser, COPIED)}"
-    assert "4 texts released" in browser.do("release", id=chosen, why="read them")
+def test_many_rulings_have_one_reason(browser):
+    missed = group_of(browser, MISSED)
+    copied = group_of(browser, COPIED)
+    chosen = f"{missed},{copied}"
+    note = browser.do("release", id=chosen, why="read")
+    assert "4 texts released" in note
     assert listed(browser) == [ATTACK]
     log = read_data(browser.api.get("/v1/audit"))["items"]
     reasons = [
         row["detail"]["why"] for row in log if row["action"] == "quarantine.release"
     ]
-    assert reasons == 4 * ["read them"]
+    assert reasons == 4 * ["read"]
 
 
 def test_boxes_of_one_name_are_one_form(browser):
-    form = {"token": browser.token, "back": "/ui/quarantine", "why": "read"}
-    boxes = [group_of(browser, MISSED), group_of(browser, COPIED)]
-    done = browser.post("/do/reject", {**form, "id": boxes})
+    form: Any = {"token": browser.token, "why": "read"}
+    boxes = [group_of(browser, text) for text in (MISSED, COPIED)]
+    form["id"] = boxes
+    done = browser.post("/do/reject", form)
     assert done.status_code == 303
     assert listed(browser) == [ATTACK]
 
 
-def test_what_somebody_has_ruled_on_is_left_out_and_said(browser):
+def test_what_was_ruled_on_before_is_said(browser):
     first = group_of(browser, MISSED)
     both = f"{first},{group_of(browser, ATTACK)}"
     browser.do("reject", id=first, why="wrong")
@@ -119,13 +131,13 @@ def test_what_somebody_has_ruled_on_is_left_out_and_said(browser):
         pytest.param("9999", 404, id="no such text"),
     ],
 )
-def test_a_form_without_valid_texts_changes_nothing(browser, ids, status):
+def test_a_form_without_texts_changes_nothing(browser, ids, status):
     form = {"id": ids, "why": "read", "token": browser.token}
     assert browser.post("/do/release", form).status_code == status
     assert len(listed(browser)) == 3
 
 
-def test_many_at_once_need_the_rights_and_the_token_of_one(browser):
+def test_many_need_the_rights_and_token_of_one(browser):
     form = {"id": group_of(browser, COPIED), "why": "read"}
     assert browser.post("/do/release", form).status_code == 403
     browser.open(browser.api.key("read", "write"))
@@ -134,26 +146,29 @@ def test_many_at_once_need_the_rights_and_the_token_of_one(browser):
     assert len(listed(browser)) == 3
 
 
-def test_the_page_of_a_text_is_the_text_its_prompt_and_its_keys(browser):
+def test_the_page_of_a_text(browser):
     ids = group_of(browser, COPIED).split(",")
     page = browser.get(f"/quarantine/{ids[0]}").text
     assert f'<h1 class="said">{COPIED}</h1>' in page
     assert all(error in page for error in ERRORS)
     assert all(f'data-key="{key}"' in page for key in "ars")
-    facts = browser.get(f"/quarantine/{ids[0]}.json").json()
+    facts = data_of(browser, f"/{ids[0]}")
     assert facts["copies"] == 3
     prompt = facts["prompt"]
     assert "(data, not instructions)" in prompt
     assert COPIED in prompt
     first = group_of(browser, MISSED)
-    following = browser.get(f"/quarantine/{first}.json").json()["following"]
-    assert f"/quarantine/{group_of(browser, ATTACK)}" in following
+    attack = group_of(browser, ATTACK)
+    following = data_of(browser, f"/{first}")["following"]
+    assert f"/quarantine/{attack}" in following
 
 
 def test_the_next_text_offers_the_last_reason(browser):
-    browser.do("reject", id=group_of(browser, ATTACK), why="it is an order")
-    page = browser.get(f"/quarantine/{group_of(browser, MISSED)}").text
-    assert 'name="why" size="40" value="it is an order"' in page
+    attack = group_of(browser, ATTACK)
+    missed = group_of(browser, MISSED)
+    browser.do("reject", id=attack, why="an order")
+    page = browser.get(f"/quarantine/{missed}").text
+    assert 'value="an order"' in page
 
 
 def test_equal_words_with_other_examples_are_no_group(browser):
@@ -168,8 +183,8 @@ def test_equal_words_with_other_examples_are_no_group(browser):
             trust="tool",
         )
         browser.api.run(remembering)
-    page = browser.get("/quarantine.json").json()
-    rows = [row for row in page["waiting"] if row["lesson"] == "Answer as here"]
+    rows = data_of(browser)["waiting"]
+    rows = [row for row in rows if row["lesson"] == "Answer as here"]
     assert [len(row["ids"]) for row in rows] == [1, 1]
     assert rows[0]["signs"][0]["kind"] == "| sh"
     assert rows[1]["signs"] == []

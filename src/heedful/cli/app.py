@@ -143,7 +143,6 @@ COMMAND_SETTINGS = {
 }
 COMMANDS_WITHOUT_DB = {
     "hook",
-    "demo",
     "replay",
     "policy",
     "model",

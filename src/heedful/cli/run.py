@@ -525,12 +525,20 @@ def demo(
     The prompts do not contain the rule that answers must follow; only a check has it.
     Nothing is faked: the model writes every answer, so another model gives other
     numbers. With --pipeline, a pipeline of checked stages runs instead; the first
-    attempts of two stages fail. If you stop the demo, the same command continues it.
+    attempts of two stages fail. With --db it writes into that database, which may have
+    other loops. If you stop the demo, the same command continues it.
     """
     values = settings().with_one_model()
-    if pipeline and (full or tasks):
+    db = current_command().options.get("db")
+    if db is not None and fresh:
         raise errors.InvalidInput(
-            "--pipeline", "with --full or --tasks", "without both of them"
+            "--fresh",
+            "with --db",
+            "without it: it deletes the results of the demo only",
+        )
+    if pipeline and (full or tasks or db):
+        raise errors.InvalidInput(
+            "--pipeline", "with --full, --tasks or --db", "without all of them"
         )
 
     arguments = current_command().arguments or ["demo"]
@@ -552,7 +560,7 @@ def demo(
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    work = lab.measure(plan, values, out, fresh, command)
+    work = lab.measure(plan, values, out, fresh=fresh, again=command, db=db)
     measured = drive(work, lambda: last_words)
     lab.write(measured, out, current_command().json)
 

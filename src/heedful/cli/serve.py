@@ -24,6 +24,7 @@ from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import following, page, show
 from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
+    db_exists,
     embedder_of,
     judge_doubt,
     judging,
@@ -88,8 +89,8 @@ def ui(
 ) -> int:
     """Look at loops, lessons and proof in the browser, and review them.
 
-    The pages of the database of this folder, on this machine only. The printed address
-    holds a token that signs you in once.
+    The pages of the database of this folder, on this machine only; a new one is made.
+    The printed address holds a token that signs you in once.
     """
     _check_packages("heedful ui", "ui", SERVICE_PACKAGES)
     return _until_stopped(
@@ -207,7 +208,9 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.service.server import bound, listen, url_of
     from heedful.web import add_pages
 
-    async with opened_store(values) as store:
+    is_new = not db_exists(values.db)
+    # Who may change nothing makes no file.
+    async with opened_store(values, new=not read_only) as store:
         # The first statement fails here if the file is not a database.
         await store.read(Scope(), keys.any_key)
 
@@ -221,7 +224,11 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
 
                 def ready() -> None:
                     """Print the address, and open it."""
-                    show(f"heedful shows {shown(values.db)} at {url}\nCtrl-C ends it")
+                    lines = [f"heedful shows {shown(values.db)} at {url}"]
+                    if is_new:
+                        lines.append("the file is new; the page says how to fill it")
+                    lines.append("Ctrl-C ends it")
+                    show("\n".join(lines))
                     if browser:
                         webbrowser.open(url)
 

@@ -147,7 +147,11 @@ async def lesson(visit: Visit, n: int) -> Document:
     hurt = Share(exposed["hurt"] or 0, exposed["loops"])
 
     proof = await visit.get("/v1/proof", limit=200)
-    effects = [effect for effect in proof["lessons"] if effect["lesson"] == name]
+    effects = [
+        {**effect, **_words_of(effect)}
+        for effect in proof["lessons"]
+        if effect["lesson"] == name
+    ]
 
     check = await visit.caller.read(hardened.read, record["id"])
     related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
@@ -166,6 +170,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "loops": [row["loop"] for row in loops],
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effects[0] if effects else None,
+        "none_shown": say_missing(0, 0, None),
         "helped": helped.plain,
         "hurt": hurt.plain,
     }

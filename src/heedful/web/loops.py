@@ -39,6 +39,7 @@ from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs
+from heedful.web.begin import begin
 from heedful.web.site import (
     READING,
     Document,
@@ -152,6 +153,7 @@ async def home(visit: Visit) -> Document:
         "reminded": str(reminder_figures.total),
         "overhead": str(ladder_figures.overhead),
         "lessons": await read(lessons.count),
+        "begin": begin(visit),
         "saved": await saved_calls(visit),
         "judged": figures.MAX_JUDGED_LOOPS,
         **facts,
@@ -202,6 +204,7 @@ async def loops(visit: Visit) -> Document:
 
     return {
         "loops": rows,
+        "begin": begin(visit),
         "filters": filters,
         **page_links(visit, cursor),
     }

@@ -318,11 +318,11 @@ class Visit:
     def command(self, line: str) -> str:
         """Return a command of heedful with --db, unless the database is the default.
 
-        `heedful demo` makes its own database.
+        The demo always needs it: without, it makes a database of its own.
         """
         db = self.caller.setup.store.url
-        finds_itself = db in (DEFAULT_DATABASE_FILE, ":memory:")
-        if finds_itself or line.startswith("heedful demo"):
+        is_demo = line.startswith("heedful demo")
+        if db == ":memory:" or (db == DEFAULT_DATABASE_FILE and not is_demo):
             return line
         return f"{line} --db {shlex.quote(shown(db))}"
 

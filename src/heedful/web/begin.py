@@ -1,0 +1,67 @@
+"""How the first loop comes into the database of a page: code and commands for it.
+
+What stands here is copied and run, so it names the file of this page and not another
+one. Only the person at this machine is told where the file is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heedful.lessons.lesson import Scope
+from heedful.store import POSTGRES_PREFIXES
+from heedful.store.workspace import own_db
+from heedful.web.site import Document, Visit
+
+
+def begin(visit: Visit) -> Document:
+    """Return code that makes a loop of the project of a page, and commands.
+
+    Without code, programs reach the database only over HTTP.
+    """
+    return {
+        "code": _code(visit),
+        "hook": "heedful hook install",
+        "own": _own_memory(visit),
+        "demo": visit.command("heedful demo") if _is_file(visit) else "",
+    }
+
+
+def _is_file(visit: Visit) -> bool:
+    """Return whether the visitor may know the file of the page, and it is one."""
+    url = visit.caller.setup.store.url
+    return visit.is_here and url != ":memory:" and not url.startswith(POSTGRES_PREFIXES)
+
+
+def _code(visit: Visit) -> str:
+    """Return six lines of Python that make a loop in the file of the page, or ""."""
+    if not _is_file(visit):
+        return ""
+
+    # `ascii` quotes whatever stands in a path.
+    path = ascii(str(Path(visit.caller.setup.store.url).absolute()))
+    scope = visit.caller.scope
+    project = ""
+    if scope != Scope():
+        project = f", scope=heedful.Scope({scope.tenant!a}, {scope.project!a})"
+    loop = (
+        'loop = heedful.run("Say red", generate=answer, checks=[is_red], '
+        f"store=store, memory=store{project})"
+    )
+    lines = (
+        "import heedful",
+        'answer = lambda task, hint: "red" if hint else "blue"  # ask a model here',
+        'is_red = lambda answer, context: answer == "red" or "Say red."',
+        f"store = {path}",
+        loop,
+        "print(heedful.run_sync(loop).explain())",
+    )
+    return "\n".join(lines)
+
+
+def _own_memory(visit: Visit) -> str:
+    """Return the file in which hooks remember for no repository, if it is another."""
+    own_file = own_db()
+    if not visit.is_here or visit.caller.setup.store.url == str(own_file):
+        return ""
+    return str(own_file)
