@@ -203,7 +203,7 @@ async def _measure(engine: str, store: Store) -> list[Figure]:
             "/proof",
             "/policies",
             "/policies/loops?second=orchestrator",
-            "/pipelines",
+            "/runs",
             "/traces",
             "/dreams",
             "/health",

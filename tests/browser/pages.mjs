@@ -44,13 +44,13 @@ const data = async (where, to) => (await where.request.get(`${origin}/ui${to}`))
 async function addresses(where, most) {
   const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
-  const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/pipelines", "/traces",
+  const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/runs", "/traces",
     "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity",
     "/policies/loops?second=orchestrator", "/projects", "/loops?text=nothing+like+it",
     "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
   return [...lists, ...loop, ...await of("lessons", "lessons", "id"), ...await of("quarantine", "waiting", "id"),
-    ...await of("pipelines", "runs", "id"), ...await of("traces", "episodes", "digest")];
+    ...await of("runs", "runs", "id"), ...await of("traces", "episodes", "digest")];
 }
 
 async function violations(where, page) {
@@ -232,7 +232,7 @@ async function hostile() {
   const details = [];
   const texts = [];
   for (const [list, name, key] of [["loops", "loops", "id"], ["lessons", "lessons", "id"], ["quarantine", "waiting", "id"],
-    ["traces", "episodes", "digest"], ["pipelines", "runs", "id"]]) {
+    ["traces", "episodes", "digest"], ["runs", "runs", "id"]]) {
     for (let query = ""; ;) {
       texts.push(await (await where.request.get(`${origin}/ui/${list}${query}`)).text());
       const found = await data(where, `/${list}.json${query}`);
@@ -278,7 +278,7 @@ async function pictures() {
   for (const [name, to] of Object.entries({ home: "/ui", loop: "/ui/loops/incident-summary", loops: "/ui/loops", lessons: "/ui/lessons",
     lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
-    recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/pipelines/")),
+    recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/runs/")),
     trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
     await go(page, to);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });

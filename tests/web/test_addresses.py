@@ -35,5 +35,5 @@ def test_the_beginning_of_an_id_leads_to_its_run(tmp_path):
         pipeline.stage(name="load")(lambda state: {"a": 1})
         report = browser.api.run(pipeline.run({}))
         browser.open(browser.api._all)
-        page = browser.get(f"/pipelines/{report.run[:8]}.json")
+        page = browser.get(f"/runs/{report.run[:8]}.json")
         assert page.json()["report"]["run"] == report.run

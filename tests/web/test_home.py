@@ -87,8 +87,8 @@ def report(
         place = f"{path}/attempts/{number}"
         read_data(site.api.put(place, json=attempt))
 
-    begun = time.time() - days * DAY
-    change = f"update loop set created = {begun}"
+    created = time.time() - days * DAY
+    change = f"update loop set created = {created}"
     change_rows(file, f"{change} where id = '{name}'")
 
 

@@ -23,7 +23,7 @@ PAGES = (
     "policies",
     "policies/loops",
     "health",
-    "pipelines",
+    "runs",
     "traces",
 )
 POLICY = {"rules": [{"rule": "attempts", "limit": 60}]}

@@ -31,7 +31,7 @@ LISTS = (
     "proof",
     "policies",
     "dreams",
-    "pipelines",
+    "runs",
     "traces",
 )
 FOREIGN = (
@@ -454,10 +454,10 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
         assert (
-            browser.get(f"/pipelines/{run}.json").json()["report"]["stages"][0]["name"]
+            browser.get(f"/runs/{run}.json").json()["report"]["stages"][0]["name"]
             == "load"
         )
-        assert "&lt;script&gt;" in browser.get(f"/pipelines/{run}").text
+        assert "&lt;script&gt;" in browser.get(f"/runs/{run}").text
         assert browser.get("/projects.json").json()["projects"] == ["main"]
         digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
         episode = browser.get(f"/traces/{digest}.json").json()

@@ -44,8 +44,8 @@ ROUTE_OF_PAGE = {
     "/policies": "POST /v1/replay",
     "/policies/loops": "POST /v1/replay",
     "/projects": LOOPS,
-    "/pipelines": LOOPS,
-    "/pipelines/{id:path}": LOOPS,
+    "/runs": LOOPS,
+    "/runs/{id:path}": LOOPS,
     "/traces": "GET /v1/episodes",
     "/traces/{digest:path}": QUARANTINE,
     "/health": LOOPS,
@@ -105,7 +105,7 @@ def store_everything(api: Api) -> Mapping[str, str]:
         "/loops/{id:path}": "/loops/told",
         "/lessons/{n:int}": f"/lessons/{id}",
         "/quarantine/{n:int}": f"/quarantine/{entry}",
-        "/pipelines/{id:path}": f"/pipelines/{pipeline_run}",
+        "/runs/{id:path}": f"/runs/{pipeline_run}",
         "/traces/{digest:path}": f"/traces/{digest}",
     }
 

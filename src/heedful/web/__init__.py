@@ -10,6 +10,7 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
+- `menu.py`: the groups of the menu, and pages that were renamed.
 - `site.py`: who may see a page, and the way from an address to a page.
 """
 
@@ -29,6 +30,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     from starlette.routing import Route
 
     from heedful.web import inbox, lessons, loops, pairs, work
+    from heedful.web.menu import moved_routes
     from heedful.web.site import SITE_PATH, Site
 
     site = Site(
@@ -46,6 +48,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
         read_only=read_only,
     )
     icon = f"{SITE_PATH}/static/icon.svg"
+    app.routes.extend(moved_routes(SITE_PATH))
     app.routes.append(Route(f"{SITE_PATH}{{rest:path}}", site))
     app.routes.append(Route("/", RedirectResponse(SITE_PATH, 303)))
     app.routes.append(Route("/favicon.ico", RedirectResponse(icon, 303)))

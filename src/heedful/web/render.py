@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.pages.report import environment
+from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,7 +37,7 @@ def _pages() -> Environment:
     # API answers omit fields that have their default value.
     pages = environment(True).overlay(undefined=Undefined, loader=templates)
     pages.filters |= {"ago": ago, "number": number}
-    pages.globals["address"] = address
+    pages.globals |= {"address": address, "MENU": MENU}
     return pages
 
 

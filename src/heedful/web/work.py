@@ -254,7 +254,7 @@ async def projects(visit: Visit) -> Document:
     return {"projects": await project_names(visit)}
 
 
-async def pipelines(visit: Visit) -> Document:
+async def runs(visit: Visit) -> Document:
     """Show the newest runs of pipelines."""
     rows = await visit.caller.read(
         figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor")
@@ -409,14 +409,14 @@ PAGES = (
         may=READING,
     ),
     SitePage(
-        address="/pipelines",
-        template="pipelines",
-        title="Pipelines",
-        make=pipelines,
+        address="/runs",
+        template="runs",
+        title="Runs",
+        make=runs,
         may=READING,
     ),
     SitePage(
-        address="/pipelines/{id:path}",
+        address="/runs/{id:path}",
         template="pipeline",
         title="Run of a pipeline",
         make=pipeline,

@@ -1,0 +1,100 @@
+"""The menu of the pages: six groups, and the pages in each of them.
+
+A page is named as its command, if there is one. `MOVED_PAGES` has the addresses of
+pages that had another name; they lead to the new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+MOVED_PAGES = {"pipelines": "runs"}
+
+
+@dataclass(frozen=True)
+class MenuPage:
+    """A page in the menu: its name and its address."""
+
+    name: str
+    address: str
+
+    def holds(self, path: str) -> bool:
+        """Return whether a page is this one or below it."""
+        if self.address == "/":
+            return path in ("/", "/home")
+        return path == self.address or path.startswith(f"{self.address}/")
+
+
+@dataclass(frozen=True)
+class MenuGroup:
+    """A group of pages; the first one is opened by the name of the group."""
+
+    name: str
+    pages: tuple[MenuPage, ...]
+
+    def holds(self, path: str) -> bool:
+        """Return whether a page is in this group."""
+        return any(page.holds(path) for page in self.pages)
+
+
+MENU = (
+    MenuGroup("Home", (MenuPage("Home", "/"),)),
+    MenuGroup(
+        "Work",
+        (
+            MenuPage("Loops", "/loops"),
+            MenuPage("Runs", "/runs"),
+            MenuPage("Traces", "/traces"),
+        ),
+    ),
+    MenuGroup(
+        "Memory",
+        (
+            MenuPage("Lessons", "/lessons"),
+            MenuPage("Quarantine", "/quarantine"),
+            MenuPage("Dreams", "/dreams"),
+            MenuPage("Recall", "/recall"),
+        ),
+    ),
+    MenuGroup("Proof", (MenuPage("Proof", "/proof"),)),
+    MenuGroup("Policies", (MenuPage("Policies", "/policies"),)),
+    MenuGroup(
+        "System",
+        (MenuPage("Health", "/health"), MenuPage("Projects", "/projects")),
+    ),
+)
+
+
+async def lead_on(request: Request) -> Response:
+    """Lead from the address of a page that was renamed to its new one.
+
+    The rest of the path, `.json` and the query stay as they were sent.
+    """
+    raw: bytes = request.scope["raw_path"]
+    path, _, _ = raw.decode("latin-1").partition("?")
+    for old, new in MOVED_PAGES.items():
+        head, name, rest = path.partition(f"/{old}")
+        if name:
+            path = f"{head}/{new}{rest}"
+
+    query = request.url.query
+    if query:
+        path += f"?{query}"
+    return RedirectResponse(path, 308)
+
+
+def moved_routes(site_path: str) -> list[Route]:
+    """Return the routes of the pages that were renamed."""
+    routes = []
+    for old in MOVED_PAGES:
+        path = f"{site_path}/{old}"
+        routes += [
+            Route(path, lead_on),
+            Route(f"{path}.json", lead_on),
+            Route(f"{path}/{{rest:path}}", lead_on),
+        ]
+    return routes
