@@ -33,7 +33,17 @@ from heedful.store import lessons as lesson_store
 from heedful.store import shown
 from heedful.store.store import Store
 
-from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
+from .figures import (
+    ALL,
+    MEMORY,
+    RUNS,
+    WITHOUT,
+    Measured,
+    Ran,
+    comparisons,
+    print_summary,
+    say_compared,
+)
 from .report import NoPictures, draw, page
 from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 
@@ -331,7 +341,7 @@ def write(measured: Measured, out: Path, json: bool) -> None:
     arms = {MEMORY: measured.ran.memory, WITHOUT: measured.ran.without}
     picture = b""
     try:
-        picture = draw(arms, title)
+        picture = draw(arms, say_compared(measured.pooled(ALL)), title)
         (out / PICTURE).write_bytes(picture)
     except NoPictures as error:
         say(f"heedful: {error}")

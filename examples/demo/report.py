@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito's palette keeps apart for every kind of colour vision.
-LINES = {MEMORY: ("-", "o", "#0072B2"), WITHOUT: ("--", "s", "#D55E00")}
+LINES = {MEMORY: ("-", "|", "#0072B2"), WITHOUT: ("--", "|", "#D55E00")}
 MARKS_HEIGHT = 1.11  # where the marks of right first tries stand, above the share of 1
 MARKS_DISTANCE = 0.06  # between the marks of the two arms
-INCHES = (10.0, 4.6)
+INCHES = (11.0, 4.6)
 MIN_WINDOW_TASKS = 8  # the curve averages over a quarter of all tasks, but no fewer
 STORIES = {
     "corrected": "Corrected",
@@ -191,6 +191,7 @@ def curves(
         "label": f"first try right, of the last {last} tasks",
         "low": 0.0,
         "high": MARKS_HEIGHT + 0.04,
+        "cut": False,
         "ticks": [(percent / 100, f"{percent} %") for percent in range(0, 101, 20)],
     }
     calls_axis = axis("model calls so far", most_calls)
@@ -210,8 +211,11 @@ class NoPictures(UsageError):
     """matplotlib is not installed."""
 
 
-def draw(arms: Mapping[str, Sequence[TaskResult]], title: str) -> bytes:
-    """Draw the learning curve as PNG. Raises NoPictures if matplotlib is missing."""
+def draw(arms: Mapping[str, Sequence[TaskResult]], finding: str, title: str) -> bytes:
+    """Draw the learning curve as PNG, below what it shows.
+
+    Raises NoPictures if matplotlib is missing.
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -224,9 +228,8 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], title: str) -> bytes:
         for place, (title_of_curve, chart) in zip(axes, curves(arms), strict=True):
             _draw_curve(place, chart, list(arms))
             place.set_title(title_of_curve, fontsize=10.5)
-        figure.suptitle(title.replace("$", r"\$"), fontsize=13)
-        names, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(names, labels, loc="outside lower center", ncols=2, frameon=False)
+        words = f"{finding}\n{title}".replace("$", r"\$")
+        figure.suptitle(words, fontsize=12)
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=160)
         return file.getvalue()
@@ -237,18 +240,23 @@ def _draw_curve(place: Axes, chart: Mapping[str, Any], names: Sequence[str]) -> 
     for curve, name in zip(chart["lines"], names, strict=True):
         style, mark, color = LINES[name]
         xs, ys = zip(*curve["points"], strict=True)
-        place.plot(xs, ys, style, color=color, linewidth=2.2, label=name)
+        # A line along the axis is not half hidden by it.
+        place.plot(xs, ys, style, color=color, linewidth=2.2, clip_on=False)
         if curve["band"]:
             xs, lows, highs = zip(*curve["band"], strict=True)
             place.fill_between(xs, lows, highs, color=color, alpha=0.16, linewidth=0)
         if curve["marks"]:
             xs, ys = zip(*curve["marks"], strict=True)
             place.plot(xs, ys, mark, color=color, markersize=3.2)
+        label = name
+        if curve["end"]:
+            label += f"\n{curve['end']} calls"
         place.annotate(
-            curve["end"],
+            label,
             curve["points"][-1],
-            (5, -4),
+            (7, -4),
             textcoords="offset points",
+            annotation_clip=False,
             color=color,
         )
     x = chart["x"]

@@ -65,7 +65,9 @@ def test_a_drawing_of_cost_and_quality(replay, desk):
     assert done.err == "picture front.svg\n"
     drawing = ElementTree.fromstring((desk.folder / "front.svg").read_text("utf-8"))
     texts = {element.text for element in drawing.iter(f"{SVG}text")}
-    assert {"4 recorded loops, 3 can be solved", "Pareto front", f"2  {TWO}"} <= texts
+    assert {"4 recorded loops, 3 can be solved", "Pareto front"} <= texts
+    assert any(TWO in (text or "") for text in texts)
+    assert any("solves " in (text or "") for text in texts)
     kinds = [dot.get("class") for dot in drawing.iter(f"{SVG}circle")]
     assert kinds[:3] == ["oracle", "front", "front"]
     assert replay("loops.jsonl --plot front.png").code == 2

@@ -516,11 +516,17 @@ def text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-MAX_DRAWING_NAME_CHARS = 60
+MAX_LABEL_CHARS = 40  # of a name in a drawing
+LABEL_LINES = (3, 14, -8, 25, -19)  # the heights of a label beside its dot
+LABEL_CHAR_WIDTH = 4.9  # of a letter of 9 px, in the units of a drawing
+Axis = Mapping[str, Any]
 
 
 def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return an axis that contains all `values`; its ticks are round, with texts."""
+    """Return an axis that contains all `values`; its ticks are round, with texts.
+
+    If it does not begin at 0, it is `cut`, and its label says where it begins.
+    """
     # The smallest of 1, 2, 5 and 10 times a power of ten with at most 6 steps.
     span = max(values) - min(values) or 0.1
     power = 10 ** floor(log10(span / 4))
@@ -532,7 +538,15 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
     last = max(ceil(max(values) / step), first + 1)
     digits = max(0, ceil(-log10(step)))
     ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
-    return {"label": label, "low": first * step, "high": last * step, "ticks": ticks}
+    if first > 0:
+        label += f" (begins at {ticks[0][1]})"
+    return {
+        "label": label,
+        "low": first * step,
+        "high": last * step,
+        "ticks": ticks,
+        "cut": first > 0,
+    }
 
 
 class Point(NamedTuple):
@@ -540,20 +554,28 @@ class Point(NamedTuple):
 
     `cost` is its attempts ÷ those of the oracle, which stops at the best attempt.
     `solved` is solved ÷ solvable loops. A policy that cannot judge some of the loops is
-    not `judged`, and on no front.
+    not `judged`, and on no front. If some records are too short, it is not `exact`:
+    the policy makes at least so many attempts.
     """
 
     name: str
     cost: float
     solved: float
     judged: bool = True
+    exact: bool = True
 
     @classmethod
     def of(cls, figures: Figures) -> Point:
         """Return the point for the figures of a policy."""
         cost = figures.attempts / figures.oracle if figures.oracle else 1.0
         solved = figures.solved / figures.solvable if figures.solvable else 1.0
-        return cls(figures.policy, cost, solved, judged=not figures.unscored)
+        return cls(
+            figures.policy,
+            cost,
+            solved,
+            judged=not figures.unscored,
+            exact=not figures.beyond,
+        )
 
 
 def front(points: Iterable[Point]) -> list[Point]:
@@ -564,6 +586,70 @@ def front(points: Iterable[Point]) -> list[Point]:
         if not best or point.solved > best[-1].solved:
             best.append(point)
     return best
+
+
+def say_front(points: Iterable[Point]) -> str:
+    """Say which policy solves the most for the fewest attempts; "" without policies.
+
+    >>> say_front([Point("default", 1.08, 1.0), Point("stage", 1.0, 0.97)])
+    'default solves all that can be solved, with 1.08 times the attempts of an oracle'
+    """
+    line = front(points)
+    if not line:
+        return ""
+    best = line[-1]
+    share = "all"
+    if best.solved < 1:
+        share = f"{100 * best.solved:.1f} %"
+    name = cut(best.name, MAX_LABEL_CHARS)
+    cost = f"{best.cost:.2f} times the attempts of an oracle"
+    if not best.exact:
+        cost = f"at least {cost}"
+    return f"{name} solves {share} that can be solved, with {cost}"
+
+
+class Label(NamedTuple):
+    """A text in a drawing: where it begins, and the height of its line."""
+
+    x: float
+    y: float
+    text: str
+
+    @property
+    def end(self) -> float:
+        """Where the text ends."""
+        return self.x + LABEL_CHAR_WIDTH * len(self.text)
+
+    def fits(self, others: Iterable[Label]) -> bool:
+        """Return whether the label is in the drawing and covers no other one."""
+        is_inside = self.x > 34 and self.end < 396
+        return is_inside and all(
+            self.x > other.end or self.end < other.x or abs(self.y - other.y) > 10
+            for other in others
+        )
+
+
+def _place_labels(
+    groups: Iterable[tuple[tuple[float, float], Sequence[str]]], x: Axis, y: Axis
+) -> list[Label]:
+    """Return labels beside their dots, so that none covers another.
+
+    A label stands right of its dot, left of it, above it, below it, or farther away; if
+    all of these places are taken, it stands right of it.
+    """
+    labels: list[Label] = []
+    for (cost, solved), names in groups:
+        text = "; ".join(names)
+        width = LABEL_CHAR_WIDTH * len(text)
+        dot_x = 34 + 330 * (cost - x["low"]) / (x["high"] - x["low"])
+        dot_y = 170 - 150 * (solved - y["low"]) / (y["high"] - y["low"])
+        places = []
+        for dy in LABEL_LINES:
+            places.append(Label(dot_x + 7, dot_y + dy, text))
+            places.append(Label(dot_x - width - 7, dot_y + dy, text))
+        free = [label for label in places if label.fits(labels)]
+        labels.append((free or places)[0])
+    return labels
 
 
 def frontier(
@@ -587,24 +673,32 @@ def frontier(
         dots.append((kind, point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
-    labels = []
-    for (cost, solved), group in sorted(marks_by_place.items()):
-        labels.append((cost, solved, ", ".join(group)))
-
+    x = axis("attempts ÷ the oracle's", [point.cost for _, point in dots])
+    shares = [point.solved for _, point in dots]
+    # No share is above 1: if all are 1, the axis ends there.
+    if min(shares) == 1:
+        shares.append(0.9)
+    y = axis("solved ÷ solvable", shares)
     return {
-        "x": axis("attempts ÷ the oracle's", [point.cost for _, point in dots]),
-        "y": axis("solved ÷ solvable", [point.solved for _, point in dots]),
+        "x": x,
+        "y": y,
         "dots": dots,
-        "labels": labels,
+        "labels": _place_labels(sorted(marks_by_place.items()), x, y),
         "line": line,
     }
 
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
-    """Draw the cost and the quality of policies; `others` are small dots, unnamed."""
-    chart = frontier(named, others)
+    """Draw the cost and the quality of policies; `others` are small dots, unnamed.
+
+    What they show stands above the `title`.
+    """
+    names = [cut(point.name, MAX_LABEL_CHARS) for point in named]
+    chart = frontier(named, others, names)
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    named_dots = chart["dots"][len(others) + 1 :]
-    for number, (kind, point) in enumerate(named_dots, 1):
-        key.append((kind, f"{number}  {cut(point.name, MAX_DRAWING_NAME_CHARS)}"))
-    return render("plot.svg.j2", title=title, chart=chart, key=key)
+    if others:
+        key.append(
+            ("other", f"{counted(len(others), 'other policy', 'other policies')}")
+        )
+    finding = say_front(named)
+    return render("plot.svg.j2", finding=finding, title=title, chart=chart, key=key)

@@ -20,7 +20,7 @@ from heedful.loop.replay import (
     with_policy_goals,
 )
 from heedful.memory.vectors import space_of
-from heedful.pages.report import Point, frontier
+from heedful.pages.report import Point, frontier, say_front
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -81,9 +81,12 @@ async def policies(visit: Visit) -> Document:
 
     names = notations or [preset.name for preset in compared.policies]
     replayed = await _replay_policies(compared, names)
-    # The policies are numbered from 1, as in the table below the chart.
-    marks = ["recorded", *map(str, range(1, len(replayed)))]
-    chart = frontier([Point.of(result) for result in replayed], marks=marks)
+    # A preset has its name; others have their numbers in the table below the chart.
+    marks = ["recorded"]
+    for number, name in enumerate(names, 1):
+        marks.append(name if name in PRESETS else str(number))
+    points = [Point.of(result) for result in replayed]
+    chart = frontier(points, marks=marks)
     dots = chart["dots"][1:]  # without the oracle's
 
     rows = []
@@ -99,6 +102,7 @@ async def policies(visit: Visit) -> Document:
         **facts,
         "asked": "\n".join(names),
         "notes": list(compared.notes),
+        "sentence": say_front(points[1:]),
         "chart": chart,
         "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
         "long": figures.MAX_REDECIDED_ATTEMPTS,

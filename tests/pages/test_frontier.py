@@ -1,0 +1,71 @@
+"""The drawing of policies: its finding, its labels, and axes that are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.pages.report import (
+    Point,
+    axis,
+    frontier,
+    say_front,
+)
+
+ALL = Point("thorough", 1.1, 1.0)
+MOST = Point("default", 1.05, 0.975)
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        pytest.param([], "", id="no policy"),
+        pytest.param(
+            [ALL, MOST],
+            "thorough solves all that can be solved, with 1.10 times",
+            id="what solves the most",
+        ),
+        pytest.param(
+            [MOST],
+            "default solves 97.5 % that can be solved, with 1.05 times",
+            id="not all",
+        ),
+        pytest.param(
+            [MOST._replace(exact=False)],
+            "default solves 97.5 % that can be solved, with at least 1.05",
+            id="records that are too short",
+        ),
+        pytest.param(
+            [MOST, ALL._replace(judged=False)],
+            "default solves 97.5 %",
+            id="a policy that cannot judge is not named",
+        ),
+    ],
+)
+def test_the_finding_names_the_best_policy(points, words):
+    assert say_front(points).startswith(words)
+
+
+def test_no_label_covers_another_or_leaves_the_drawing():
+    points = [
+        Point(f"policy {n}", 1.05 + n / 1_000, 0.97 + n / 1_000) for n in range(5)
+    ]
+    names = [point.name for point in points]
+    labels = frontier(points, marks=names)["labels"]
+    assert {label.text for label in labels} == set(names)
+    for label in labels:
+        others = [other for other in labels if other is not label]
+        assert label.fits(others)
+
+
+def test_an_axis_that_does_not_begin_at_0_says_so():
+    cut_axis = axis("solved", [0.93, 1.0])
+    assert cut_axis["cut"]
+    assert cut_axis["label"] == "solved (begins at 0.92)"
+    full_axis = axis("calls", [0, 80])
+    assert not full_axis["cut"]
+    assert full_axis["label"] == "calls"
+
+
+def test_no_share_stands_above_1():
+    chart = frontier([ALL])
+    assert chart["y"]["high"] == pytest.approx(1.0)
