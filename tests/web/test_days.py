@@ -1,48 +1,235 @@
-"""Home draws no day as empty whose loops it has not read."""
+"""Home counts whole days of all loops; a changed loop changes its day."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from heedful.web import figures
-from tests.engines import change_rows
+from heedful.lessons.lesson import Scope
+from heedful.store import quarantine
+from heedful.store.connection import Db, key_of
+from heedful.web import days, figures
+from tests.engines import change_rows, rows
 from tests.service.support import read_data
-from tests.web.support import browsing
+from tests.web.support import Browser, browsing, words_of
 
+SCOPE = Scope("acme", "main")
 DAY = figures.FIGURE_DAY_SECONDS
-LOOPS_A_DAY = 4
+TODAY = int(time.time() // DAY)
+WRONG = {"findings": [{"check": "unit", "message": "no unit"}]}
+# A loop of a made-up database: its age in days, its wrong answers, whether the last
+# answer is right, the model calls and the cost of an answer.
+LOOP = st.tuples(
+    st.integers(0, 33),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 5),
+    st.sampled_from((0.0, 0.25, 1.5)),
+)
+LoopCase = tuple[int, int, bool, int, float]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages count by days from three loops on, and store a day at midnight."""
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 2)
+    monkeypatch.setattr(days, "CLOSING_SECONDS", 0.0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "heedful.db"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def make_loop(browser: Browser, file: Path, name: str, loop: LoopCase) -> None:
+    """Store a loop with its answers, which began so many days ago."""
+    age, wrong, is_right, calls, cost = loop
+    read_data(browser.api.put(f"/v1/loops/{name}", json={"task": name}), 201)
+    evaluations: list[Any] = wrong * [WRONG]
+    if is_right:
+        evaluations.append({})
+    for number, evaluation in enumerate(evaluations, 1):
+        attempt = {
+            "output": f"{name} {number}",
+            "evaluation": evaluation,
+            "usage": {"calls": calls, "cost": cost, "prompt_tokens": 7},
+        }
+        path = f"/v1/loops/{name}/attempts/{number}"
+        read_data(browser.api.put(path, json=attempt))
+    created = (TODAY - age) * DAY + 1
+    change_rows(file, f"update loop set created = {created} where id = '{name}'")
+
+
+def delete_loop(db: Db, scope: Scope, name: str) -> None:
+    db.delete("loop", {**key_of(scope), "id": name})
+
+
+def sum_loops(loops: Sequence[LoopCase]) -> dict[str, float]:
+    """Return the figures of loops, as a person counts them."""
+    recent = [loop for loop in loops if loop[0] <= days.WHOLE_DAYS]
+    answers = [wrong + is_right for _, wrong, is_right, _, _ in recent]
+    return {
+        "loops": len(recent),
+        "calls": sum(n * loop[3] for n, loop in zip(answers, recent, strict=True)),
+        "cost": sum(n * loop[4] for n, loop in zip(answers, recent, strict=True)),
+        "tokens": sum(7 * n for n in answers),
+        "right": sum(is_right and not wrong for _, wrong, is_right, _, _ in recent),
+        "solved": sum(is_right and wrong > 0 for _, wrong, is_right, _, _ in recent),
+    }
+
+
+def figures_of(home: dict[str, Any]) -> dict[str, float]:
+    """Return the same figures of the data of Home."""
+    totals = {name: home[name] for name in ("loops", "calls", "cost", "tokens")}
+    return {
+        **totals,
+        "right": home["right"]["number"],
+        "solved": home["solved"]["number"],
+    }
+
+
+def read_home(site: Browser) -> dict[str, Any]:
+    data: dict[str, Any] = site.get("/home.json").json()
+    return data
+
+
+def loops_by_age(home: dict[str, Any]) -> dict[int, int]:
+    """Return the loops of each day of a course that has any, by the day's age."""
+    return {
+        TODAY - int(day["at"] // DAY): day["loops"]
+        for day in home["course"]
+        if day["loops"]
+    }
+
+
+# To shrink would open hundreds of databases.
+@pytest.mark.both
+@settings(
+    max_examples=4,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(LOOP, min_size=3, max_size=10))
+def test_the_sums_of_days_are_those_of_all_loops(loops: Sequence[LoopCase]):
+    loops = [*loops, (0, 1, True, 2, 0.5)]
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
+        site = browser.open(browser.api._all)
+        for number, loop in enumerate(loops):
+            make_loop(site, Path(folder) / "heedful.db", f"l{number}", loop)
+        first = read_home(site)
+        second = read_home(site)
+        health = site.get("/health.json").json()
+
+    assert figures_of(first) == pytest.approx(sum_loops(loops))
+    assert second["course"] == first["course"]
+    assert figures_of(second) == figures_of(first)
+    assert figures_of(health) == figures_of(first)
+    ages = [loop[0] for loop in loops if loop[0] <= days.WHOLE_DAYS]
+    assert loops_by_age(first) == {age: ages.count(age) for age in ages}
 
 
 @pytest.mark.both
-def test_days_that_were_not_read_wholly_are_not_drawn(tmp_path, monkeypatch):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        for number in range(10 * LOOPS_A_DAY):
-            body = {"task": f"task {number}"}
-            read_data(browser.api.put(f"/v1/loops/{number:02}", json=body), 201)
-        today = browser.get("/loops.json").json()["loops"][0]["created"] // DAY
-        first = (today - 9) * DAY
-        change_rows(
-            tmp_path / "heedful.db",
-            f"update loop set created = {first} + (n - (select min(n) from loop)) "
-            f"* {DAY / LOOPS_A_DAY}",
-        )
-        monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 30)
-        home = browser.get("/home.json").json()
-        page = browser.get("/home").text
+def test_thirty_whole_days_are_drawn_however_many_loops_there_are(site, file):
+    for age in range(10):
+        make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
+
+    home = read_home(site)
+    page = words_of(site.get("/home").text)
 
     assert home["by"] == "day"
-    assert [day["loops"] for day in home["course"]] == 7 * [LOOPS_A_DAY]
-    assert "The charts begin with the first day that was read as a whole" in page
+    assert len(home["course"]) == 31
+    assert loops_by_age(home) == dict.fromkeys(range(10), 1)
+    assert home["whole_days"] == 30
+    assert "Of the 10 loops of the last 30 whole days and of today." in page
+    assert "Of the 10 loops" in words_of(site.get("/health").text)
 
 
 @pytest.mark.both
-def test_a_day_of_more_loops_than_are_read_is_at_least_so_many(tmp_path, monkeypatch):
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        for number in range(6):
-            read_data(browser.api.put(f"/v1/loops/{number}", json={"task": "t"}), 201)
-            cancel = {"why": "enough"}
-            read_data(browser.api.post(f"/v1/loops/{number}/cancel", json=cancel))
-        monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 5)
-        page = browser.get("/home").text
+def test_a_closed_day_is_stored_and_read_again(site, file):
+    for age in (0, 1, 2):
+        make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
+    read_home(site)
 
-    assert '<b class="figure">at least 5</b>' in page
+    day_rows = rows(file, "select day, loops from day_figure where loops > 0")
+    assert sorted(day_rows) == [(TODAY - 2, 1), (TODAY - 1, 1)]
+
+    change_rows(file, f"update day_figure set loops = 5 where day = {TODAY - 2}")
+    assert loops_by_age(read_home(site))[2] == 5
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("report", id="a new attempt in a closed day is not counted"),
+        pytest.param("cancel", id="a loop cancelled later is still open"),
+        pytest.param("delete", id="a loop that was deleted is still counted"),
+        pytest.param("revoke", id="a loop of a revoked key is still counted"),
+    ],
+)
+def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
+    for age in (0, 1, 2):
+        make_loop(site, file, f"l{age}", (age, 1, False, 1, 0.0))
+    before = read_home(site)
+    assert before["calls"] == 3
+    assert before["stopped"]["number"] == 0
+
+    api = site.api
+    if change == "report":
+        body = {"output": "right", "evaluation": {}, "usage": {"calls": 4}}
+        read_data(api.put("/v1/loops/l2/attempts/2", json=body))
+    elif change == "cancel":
+        read_data(api.post("/v1/loops/l2/cancel", json={"why": "enough"}))
+    elif change == "delete":
+        api.run(api.setup.store.write(SCOPE, delete_loop, "l2"))
+        make_loop(site, file, "l3", (0, 0, True, 0, 0.0))
+    else:
+        change_rows(file, "update loop set via = 'key:1f' where id = 'l2'")
+        revocation = ("key:1f", "ada", "lost", False)
+        api.run(api.setup.store.write(SCOPE, quarantine.revoke, *revocation))
+        make_loop(site, file, "l3", (0, 0, True, 0, 0.0))
+    after = read_home(site)
+
+    calls = {"report": 7, "cancel": 3, "delete": 2, "revoke": 2}
+    assert after["calls"] == calls[change]
+    assert after["solved"]["number"] == int(change == "report")
+    assert after["stopped"]["number"] == int(change == "cancel")
+    assert (2 in loops_by_age(after)) == (change in ("report", "cancel"))
+
+
+@pytest.mark.both
+def test_days_that_are_not_counted_yet_are_said_and_counted_later(
+    site, file, monkeypatch
+):
+    for age in (0, 1, 2):
+        make_loop(site, file, f"l{age}", (age, 0, True, 1, 0.0))
+    monkeypatch.setattr(days, "MAX_COUNTING_SECONDS", -1.0)
+
+    page = words_of(site.get("/home").text)
+    home = read_home(site)
+
+    assert "29 earlier days not counted yet" in page
+    assert home["uncounted"] == 28
+    assert loops_by_age(home) == {0: 1, 1: 1, 2: 1}
+
+
+@pytest.mark.both
+def test_all_loops_that_stopped_in_seven_days_are_counted(site):
+    for number in range(6):
+        read_data(site.api.put(f"/v1/loops/{number}", json={"task": "t"}), 201)
+        read_data(site.api.post(f"/v1/loops/{number}/cancel", json={"why": "enough"}))
+    assert read_home(site)["needs"]["stopped"] == 6

@@ -17,7 +17,6 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
 
 DAY = figures.FIGURE_DAY_SECONDS
-NOW = 20 * DAY + 3_600
 WRONG = {
     "findings": [
         {
@@ -92,13 +91,11 @@ def report(
     change_rows(file, f"{change} where id = '{name}'")
 
 
-def passed(age_days: float) -> dict[str, Any]:
-    """Return a row of a loop that passed at the first try."""
-    return {
-        "created": NOW - age_days * DAY,
-        "state": "passed",
-        "attempts": 1,
-    }
+ONE_RIGHT = {
+    "loops": 1,
+    "ended": 1,
+    "right_at_once": 1,
+}
 
 
 @pytest.mark.both
@@ -126,26 +123,20 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert "Today so far: 100 % of 1" in page
 
 
-def test_a_week_that_was_not_read_as_a_whole_says_its_days():
-    loops = [
-        passed(0.01),
-        passed(1.5),
-        passed(2.5),
-        passed(3.5),
-    ]
-    weeks = count_weeks(loops, limited=True, now=NOW)
+def test_a_week_that_was_not_counted_as_a_whole_says_its_days():
+    days = dict.fromkeys(range(17, 21), ONE_RIGHT)
+    weeks = count_weeks(days, first=18, today=20)
     week = weeks["week"]
 
     assert weeks["today"]["days"] == 1
-    assert week["days"] == 3
-    assert week["from"] == 17 * DAY
+    assert week["days"] == 2
+    assert week["from"] == 18 * DAY
     assert week["right"]["of"] == 2
     assert weeks["before"]["days"] == 0
 
 
 def test_a_day_of_more_loops_than_were_read_has_no_share():
-    loops = [passed(0.01)]
-    weeks = count_weeks(loops, limited=True, now=NOW)
+    weeks = count_weeks({20: ONE_RIGHT}, first=21, today=20)
     assert weeks["today"]["days"] == 0
 
 

@@ -127,10 +127,19 @@ def home(db: Db, scope: Scope) -> Plain:
     """
     loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS, bytes=MAX_REPLAY_BYTES)
     now = time.time()
+    today = int(now // FIGURE_DAY_SECONDS)
     week_ago = now - WEEK_DAYS * FIGURE_DAY_SECONDS
     limited = len(loops) == MAX_FIGURE_LOOPS
     total = _total(loops)
-    week = _total([loop for loop in loops if loop["updated"] > week_ago])
+    (stopped,) = rows(db, scope, "stopped_since", since=week_ago)
+
+    by_day = defaultdict[int, list[Row]](list)
+    for loop in loops:
+        by_day[int(loop["created"] // FIGURE_DAY_SECONDS)].append(loop)
+    first_day = 0
+    if limited:
+        # Others of the day of the oldest loop were not read.
+        first_day = ceil(loops[-1]["created"] / FIGURE_DAY_SECONDS)
 
     return {
         "loops": total["loops"],
@@ -139,15 +148,17 @@ def home(db: Db, scope: Scope) -> Plain:
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
-        "right": Share(total["right"], total["ended"]).plain,
+        "right": Share(total["right_at_once"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
         "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
-        "weeks": count_weeks(loops, limited, now),
-        # Loops that changed this week may be older than all that were read.
-        "stopped_week": week["stopped"],
-        "at_least": limited and loops[-1]["updated"] > week_ago,
+        "weeks": count_weeks(
+            {day: _total(group) for day, group in by_day.items()}, first_day, today
+        ),
+        "stopped_week": stopped["loops"],
+        "whole_days": 0,
+        "uncounted": 0,
     }
 
 
@@ -164,7 +175,7 @@ def _total(loops: Sequence[Row]) -> Plain:
         "tokens": sum(loop["tokens"] or 0 for loop in loops),
         "cost": sum(loop["cost"] or 0.0 for loop in loops),
         "ended": len(ended),
-        "right": len(passed) - len(solved),
+        "right_at_once": len(passed) - len(solved),
         "retried": len(retried),
         "solved": len(solved),
         "stopped": len(ended) - len(passed),
@@ -193,17 +204,19 @@ def _course(loops: Sequence[Row]) -> Plain:
     for begin, group in sorted(groups.items()):
         if begin < first_day:
             continue
-        total = _total(group)
-        course.append(
-            {
-                "at": begin,
-                "loops": total["loops"],
-                "calls": total["calls"],
-                "cost": total["cost"],
-                "right": Share(total["right"], total["ended"]).plain,
-            }
-        )
+        course.append(course_point(begin, _total(group)))
     return {"course": course, "by": "day" if by_day else "group of loops"}
+
+
+def course_point(begin: float, total: Plain) -> Plain:
+    """Return what a chart shows of the loops that began from a time on."""
+    return {
+        "at": begin,
+        "loops": total["loops"],
+        "calls": total["calls"],
+        "cost": total["cost"],
+        "right": Share(total["right_at_once"], total["ended"]).plain,
+    }
 
 
 def _loops_by_day(loops: Sequence[Row]) -> dict[float, list[Row]]:

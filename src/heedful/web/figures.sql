@@ -93,6 +93,51 @@ from (
 left join attempt on attempt.loop = loop.n and loop.total <= :bytes
 group by loop.n, loop.created, loop.updated, state order by loop.n desc;
 
+-- name: newest
+-- How many loops there are, :limit at most, and when the last of them began.
+select count(*) as number, coalesce(max(created), 0.0) as last from (
+  select created from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+  order by n desc limit :limit
+) as loop;
+
+-- name: stopped_since
+select count(*) as loops from loop
+where tenant = :tenant and project = :project and state = 'stopped' and kind <> 'run' and practises = '' and updated > :since;
+
+-- name: days
+select * from day_figure where tenant = :tenant and project = :project and day between :first and :last;
+
+-- name: lock_days
+-- The trigger on loops takes the same lock; in SQLite nobody else writes meanwhile.
+select /*sqlite 1 where :tenant = :project and 1 = 0 *//*postgres pg_advisory_xact_lock(hashtextextended('days ' || :tenant || ' ' || :project, 0)) */;
+
+-- name: day_counted
+-- The figures of the loops that began in a period, as `ended` counts each of them.
+select count(*) as loops,
+       coalesce(sum(case when state <> 'open' then 1 else 0 end), 0) as ended,
+       coalesce(sum(case when state = 'passed' and attempts < 2 then 1 else 0 end), 0) as right_at_once,
+       coalesce(sum(case when state <> 'open' and attempts > 1 then 1 else 0 end), 0) as retried,
+       coalesce(sum(case when state = 'passed' and attempts > 1 then 1 else 0 end), 0) as solved,
+       coalesce(sum(case when state = 'stopped' then 1 else 0 end), 0) as stopped,
+       cast(coalesce(sum(calls), 0) as /*sqlite integer *//*postgres bigint */) as calls,
+       cast(coalesce(sum(tokens), 0) as /*sqlite integer *//*postgres bigint */) as tokens,
+       cast(coalesce(sum(cost), 0) as double precision) as cost
+from (
+  select loop.n, loop.state, count(attempt.number) as attempts,
+         coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
+           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
+         coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
+             + cast(coalesce(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres record::json -> 'usage' ->> 'completion_tokens' */, '0') as integer)), 0)
+           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.prompt_tokens') *//*postgres loop.extra::json ->> 'prompt_tokens' */ as integer)), 0)
+           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.completion_tokens') *//*postgres loop.extra::json ->> 'completion_tokens' */ as integer)), 0) as tokens,
+         coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
+           + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.cost') *//*postgres loop.extra::json ->> 'cost' */ as double precision)), 0) as cost
+  from loop left join attempt on attempt.loop = loop.n
+  where loop.tenant = :tenant and loop.project = :project and kind <> 'run' and practises = ''
+    and loop.created >= :begin and loop.created < :end
+  group by loop.n, loop.state
+) as loop;
+
 -- name: judged
 -- Records of the newest loops; one without a record for a loop that has more than :loop_bytes, or is beyond :bytes.
 select loop.n, attempt.number, attempt.record from (

@@ -31,6 +31,7 @@ from heedful.store import links as link_store
 from heedful.store.connection import token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
+from heedful.web.days import read_home
 from heedful.web.loops import project_names
 from heedful.web.site import (
     READING,
@@ -265,7 +266,7 @@ async def proof(visit: Visit) -> Document:
     if not answer["pooled"]["withheld"]:
         compared = await _compare_projects(visit)
 
-    home = await visit.caller.read(figures.home)
+    home = await read_home(visit.caller.setup.store, visit.caller.scope)
     return {
         **answer,
         **home,
@@ -308,9 +309,9 @@ async def _compare_projects(visit: Visit) -> list[Document]:
     rows = []
     for name in [own, *names[:MAX_COMPARED_PROJECTS]]:
         scope = Scope(visit.caller.scope.tenant, name)
-        totals = await visit.caller.setup.store.read(scope, figures.home)
+        totals = await read_home(visit.caller.setup.store, scope)
         if totals["loops"]:
-            fields = ("loops", "calls", "right", "more", "unread")
+            fields = ("loops", "calls", "right", "more", "unread", "whole_days")
             rows.append({"project": name, **{name: totals[name] for name in fields}})
     return rows if len(rows) > 1 else []
 

@@ -40,6 +40,7 @@ from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs
 from heedful.web.begin import begin
+from heedful.web.days import read_home
 from heedful.web.site import (
     READING,
     Document,
@@ -126,7 +127,7 @@ async def home(visit: Visit) -> Document:
     reviews = await read(figures.rows, "reviews", limit=MAX_COUNTED_REVIEWS)
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)
-    facts = await read(figures.home)
+    facts = await read_home(visit.caller.setup.store, visit.caller.scope)
     needs = {
         "texts": waiting.total,
         "stopped": facts["stopped_week"],
@@ -156,6 +157,7 @@ async def home(visit: Visit) -> Document:
         "begin": begin(visit),
         "saved": await saved_calls(visit),
         "judged": figures.MAX_JUDGED_LOOPS,
+        "newest": figures.MAX_FIGURE_LOOPS,
         **facts,
     }
 

@@ -32,6 +32,7 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures
+from heedful.web.days import read_home
 from heedful.web.loops import (
     failed_episodes,
     project_names,
@@ -381,7 +382,7 @@ async def health(visit: Visit) -> Document:
     )
 
     return {
-        **await read(figures.home),
+        **await read_home(visit.caller.setup.store, visit.caller.scope),
         "jobs": await queues(visit),
         "failed": await failed_episodes(visit, MAX_NAMED_FAILURES),
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},

@@ -443,6 +443,51 @@ alter table loop add column ladder text collate "C" not null default '';
 -- The loop whose task a practice tries again.
 alter table loop add column practises text collate "C" not null default '';
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
+create index loop_created on loop (tenant, project, created);
+create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
+
+-- The figures of the loops that began on a `day`, in days since 1970, once the day has ended. A trigger deletes them when a
+-- loop of the day changes; a page then counts the day again.
+create table day_figure (
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  day bigint not null,
+  loops bigint not null,
+  ended bigint not null,
+  right_at_once bigint not null,
+  retried bigint not null,
+  solved bigint not null,
+  stopped bigint not null,
+  calls bigint not null,
+  tokens bigint not null,
+  cost double precision not null,
+  primary key (tenant, project, day)
+);
+alter table day_figure enable row level security;
+create policy of_tenant on day_figure using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));
+-- The figures of a day are counted again after one of its loops has changed. Who counts a day takes the lock for itself
+-- alone, so that no change which it does not see commits later. A day that has not ended has no figures.
+create function day_changed() returns trigger language plpgsql as $$
+declare
+  today bigint := floor(store_clock() / 86400);
+  changed record;
+begin
+  for changed in
+    select old.tenant as tenant, old.project as project, floor(old.created / 86400)::bigint as day where tg_op <> 'INSERT'
+    union
+    select new.tenant, new.project, floor(new.created / 86400)::bigint where tg_op <> 'DELETE'
+  loop
+    if changed.day < today then
+      perform pg_advisory_xact_lock_shared(hashtextextended('days ' || changed.tenant || ' ' || changed.project, 0));
+      delete from day_figure f
+      where f.tenant = changed.tenant and f.project = changed.project and f.day = changed.day;
+    end if;
+  end loop;
+  return null;
+end $$;
+create trigger day_changed after insert or delete or update of created, updated, state, extra on loop
+for each row execute function day_changed();
 alter table override add column rung bigint not null default 1;
 alter table outcome add column rung bigint not null default 1;
 alter table outcome add column climbed boolean;

@@ -31,6 +31,26 @@ alter table loop add column ladder text not null default '';
 -- The loop whose task a practice tries again.
 alter table loop add column practises text not null default '';
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
+create index loop_created on loop (tenant, project, created);
+create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
+
+-- The figures of the loops that began on a `day`, in days since 1970, once the day has ended. A trigger deletes them when a
+-- loop of the day changes; a page then counts the day again.
+create table day_figure (
+  tenant text not null,
+  project text not null,
+  day integer not null,
+  loops integer not null,
+  ended integer not null,
+  right_at_once integer not null,
+  retried integer not null,
+  solved integer not null,
+  stopped integer not null,
+  calls integer not null,
+  tokens integer not null,
+  cost real not null,
+  primary key (tenant, project, day)
+) without rowid;
 alter table override add column rung integer not null default 1;
 alter table outcome add column rung integer not null default 1;
 alter table outcome add column climbed boolean;
@@ -511,4 +531,15 @@ when (select indexed from example where id = new.example) begin
   update corpus set changed = changed + 1 where scope = (select scope from example where id = new.example);
   update vector set changed = (select c.changed from corpus c join example e using (scope) where e.id = new.example)
   where example = new.example;
+end;
+-- The figures of a day are counted again after one of its loops has changed.
+create trigger day_added after insert on loop begin
+  delete from day_figure where tenant = new.tenant and project = new.project and day = cast(new.created / 86400 as integer);
+end;
+create trigger day_changed after update of created, updated, state, extra on loop begin
+  delete from day_figure where tenant = old.tenant and project = old.project
+    and day in (cast(old.created / 86400 as integer), cast(new.created / 86400 as integer));
+end;
+create trigger day_gone after delete on loop begin
+  delete from day_figure where tenant = old.tenant and project = old.project and day = cast(old.created / 86400 as integer);
 end;
