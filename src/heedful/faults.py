@@ -68,9 +68,10 @@ _ALLOWED_FORMS: Mapping[str, str] = {
     "url": "an address such as https://example.org/path",
     "url_scheme": "an address that begins with {expected_schemes}",
 }
+NOT_EMPTY = "a text that is not empty"
 # Patterns of our own fields, in words.
 _PATTERN_FORMS: Mapping[str, str] = {
-    r"\S": "a text that is not empty",
+    r"\S": NOT_EMPTY,
     r"^\P{C}+$": "a text of printable characters",
     "^[0-9a-f]{16}$": "16 digits in hexadecimal",
 }
@@ -84,6 +85,8 @@ def allowed_value(fault: Mapping[str, Any]) -> str:
         return error.allowed if isinstance(error, InvalidInput) else str(error)
 
     context = fault.get("ctx", {})
+    if kind == "string_too_short" and context["min_length"] == 1:
+        return NOT_EMPTY
     if context.get("pattern") in _PATTERN_FORMS:
         return _PATTERN_FORMS[context["pattern"]]
 

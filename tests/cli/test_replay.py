@@ -132,7 +132,7 @@ NO_LOOPS = {
         "empty.db is empty, not a database; restore a copy, or move it away",
     ),
     "lines.json": (4, "not a database"),
-    "": (2, "--db is ''; it must have at least 1 character"),
+    "": (2, "--db is ''; it must be a text that is not empty"),
 }
 
 
