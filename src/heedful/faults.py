@@ -87,6 +87,8 @@ def allowed_value(fault: Mapping[str, Any]) -> str:
     context = fault.get("ctx", {})
     if kind == "string_too_short" and context["min_length"] == 1:
         return NOT_EMPTY
+    if kind == "too_short" and context["min_length"] == 1:
+        return "not empty"
     if context.get("pattern") in _PATTERN_FORMS:
         return _PATTERN_FORMS[context["pattern"]]
 

@@ -7,18 +7,16 @@ such as the goals of a loop, are in the room of that record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import wraps
-from inspect import signature
 from numbers import Integral, Number
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
 
 T = TypeVar("T")
-P = ParamSpec("P")
 # What other libraries call the limit of attempts, which a policy of heedful has.
 ATTEMPT_LIMIT_NAMES = (
     "attempts max_attempts max_iterations max_retries max_tries num_retries retries"
@@ -124,21 +122,6 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
             is_limit = name in ATTEMPT_LIMIT_NAMES and "policy" in known
             cure = ATTEMPT_LIMIT_CURE if is_limit else ""
             raise UnknownName(f"option of {owner}", name, known, cure)
-
-
-def knows_options(
-    function: Callable[P, Coroutine[Any, Any, T]],
-) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Return the async function, which now raises UnknownName for an unknown option."""
-    names = list(signature(function).parameters)
-
-    @wraps(function)
-    async def checked(*arguments: P.args, **options: P.kwargs) -> T:
-        """Call the function. Raises UnknownName."""
-        check_options(function.__name__, options, names)
-        return await function(*arguments, **options)
-
-    return checked
 
 
 def refuses_unknown_options(record: type[T]) -> type[T]:

@@ -246,7 +246,7 @@ BAD_RECORDS: dict[str, tuple[str, str]] = {
         '{"attempts": {"a": 1}}',
         "attempts is {'a': 1}; it must be a list",
     ),
-    "no attempt": ('{"attempts": []}', "at least 1 item"),
+    "no attempt": ('{"attempts": []}', "it must be not empty"),
     "a goal of another form": (
         line(goals=["q > 1"]),
         "a goal is 'q > 1'; it must be written like \"alignment",

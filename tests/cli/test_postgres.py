@@ -106,7 +106,7 @@ def test_every_command_works_on_it(desk, invoke, postgres, monkeypatch):
 URLS = {
     "postgresql://erin:hunter2@h/db?nope=1": "invalid URI query parameter",
     "postgresql://erin:hunter2@127.0.0.1:1/d": "see that the server runs",
-    f"postgresql://erin:hunter2@h/{'d' * 2000}": "must have at most 1000",
+    f"postgresql://erin:hunter2@h/{'d' * 2000}": "must be a text of at most 1000",
 }
 
 

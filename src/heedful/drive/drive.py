@@ -38,6 +38,7 @@ from heedful.drive.generate import (
 )
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
+    knows_options,
     late_error,
     resumed_ladder,
     validate_options,
@@ -59,7 +60,7 @@ from heedful.redact import redact
 from heedful.store import ladders
 from heedful.store.records import Head, JournalEntry, PracticeUsage, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import knows_options, refuses_unknown_options
+from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
 MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
 from heedful import errors
 from heedful.checks.evaluate import Check, Evaluate
@@ -14,8 +17,10 @@ from heedful.loop.ladder import Ladder
 from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.redact import redact
 from heedful.store.records import StoredLoop
-from heedful.validation import check_name, require
+from heedful.validation import check_name, check_options, require
 
+T = TypeVar("T")
+P = ParamSpec("P")
 UNLIMITED_SECONDS = float("inf")
 
 
@@ -117,3 +122,18 @@ def resumed_ladder(
     if ladder is None or stored_ladder is None:
         return ladder
     return stored_ladder.renamed(ladder.names)
+
+
+def knows_options(
+    function: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return the async function, which now raises UnknownName for an unknown option."""
+    names = list(signature(function).parameters)
+
+    @wraps(function)
+    async def checked(*arguments: P.args, **options: P.kwargs) -> T:
+        """Call the function. Raises UnknownName."""
+        check_options(function.__name__, options, names)
+        return await function(*arguments, **options)
+
+    return checked

@@ -36,7 +36,6 @@ from heedful.store.ownership import (
     approvals,
     doubt_about,
     doubt_about_unstated,
-    home_folder,
     identity_of,
     prepare_database,
     private,
@@ -651,7 +650,10 @@ def _log_line(line: str) -> None:
 
     # A RuntimeError says that the user has no home.
     with suppress(OSError, RuntimeError):
-        path = home_folder() / "hook.log"
+        # A home that is gone, as after a trial of the hooks, is not made again.
+        folder = own_db().parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / "hook.log"
         is_long = path.exists() and path.stat().st_size >= MAX_LOG_BYTES
         mode = "w" if is_long else "a"
         now = time.strftime("%Y-%m-%d %H:%M:%S")

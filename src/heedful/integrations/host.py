@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
-from heedful.integrations.alarms import measure_checks
 from heedful.integrations.reminders import (
     list_failures,
     settle_reminders,
@@ -831,6 +830,8 @@ class HostRun:
 
     async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and whether lessons helped; forget its events."""
+        from heedful.integrations.alarms import measure_checks
+
         await self.settle()
         await settle_reminders(memory, self.id, self.events, self.host.root)
         await measure_checks(memory, await self.events())

@@ -43,12 +43,9 @@ IS_LOG_ONLY = "it is gone, but a log ({log}) lies beside its place"
 
 
 def home_folder() -> Path:
-    """Return the private folder for what belongs to no repository.
-
-    Raises OSError, also if the user's home is not there: it is not ours to make.
-    """
+    """Return the private folder for what belongs to no repository. Raises OSError."""
     folder = own_db().parent
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
