@@ -16,7 +16,7 @@ from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
-from heedful.store.connection import Db, Row, bulk, holds, key_of
+from heedful.store.connection import Db, Row, bulk, holds, key_of, resumable
 from heedful.store.store import Store
 from heedful.web import figures as newest_figures
 from heedful.web.figures import rows
@@ -109,6 +109,7 @@ def _of_row(row: Row) -> Plain:
 
 
 @holds()
+@resumable(result=None)
 def store_day(db: Db, scope: Scope, day: int) -> None:
     """Count a closed day, and store its figures.
 
