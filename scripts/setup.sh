@@ -53,8 +53,10 @@ ready && exit 0
 make_environment
 rm -f "$stamp"
 echo "heedful: installing the locked requirements into .venv (once; about a minute)" >&2
-# Errors only: every index that lacks a package would be a warning for each of them.
-.venv/bin/python -m pip install -qq --require-hashes -r requirements.lock
+# The lock is complete, so nothing is resolved: pip would look for newer releases of a requirement
+# that has an extra, and refuse them for want of a hash. Errors only: every index that lacks a
+# package would be a warning for each of them.
+.venv/bin/python -m pip install -qq --no-deps --require-hashes -r requirements.lock
 # Offline from here: the build backend is among the locked requirements.
 .venv/bin/python -m pip install -qq --no-deps --no-build-isolation --editable .
 printf '%s\n' "$want" >"$stamp"
