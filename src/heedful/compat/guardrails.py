@@ -468,8 +468,8 @@ async def process_loop_completion(
 ) -> dict[str, Any]:
     """Report a completed run of a loop, and return whether the loop runs again.
 
-    `content` has the fields of `Completion`. docs/reference.md lists the fields of the
-    answer; it has `warnings` if something of a bias tag is not stored. A status other
+    `content` has the fields of `Completion`. The page
+    docs/earlier-systems/compatible.md lists the fields of the answer; it has `warnings` if something of a bias tag is not stored. A status other
     than "done" gives an answer with status "error". Raises NotFound, InvalidInput,
     Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
