@@ -970,8 +970,8 @@ def predictions(
     - `hallucination_detection`, an error: abs(mean predicted - mean actual) is above
       `deviation_sigma` standard deviations of the actual values.
     - `variance_hallucination`, an error: the ratio of the standard deviations
-      (predicted / actual) is not from `spread_ratio_min` to `spread_ratio_max`, or the actual
-      values have no spread (a warning if neither have one).
+      (predicted / actual) is not from `spread_ratio_min` to `spread_ratio_max`,
+      or the actual values have no spread (a warning if neither have one).
     - `constant_predictions`, an error: the standard deviation is 0, or below
       `constant_relative_std` times abs(mean) unless the actual values vary as little,
       or below `constant_relative_std` times that of the actual values.
