@@ -86,7 +86,8 @@ def test_every_preset_is_there_with_its_rules(name):
 
 
 def test_every_setting_is_there_with_its_default():
-    section = read_reference("command-line").partition("## Settings")[2].partition("\n## ")[0]
+    page = read_reference("command-line")
+    section = page.partition("## Settings")[2].partition("\n## ")[0]
     for name, field in Settings.model_fields.items():
         row = re.search(rf"^\| .*`{name}`.*$", section, re.MULTILINE)
         assert row is not None, name
