@@ -43,7 +43,7 @@ from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 
 Rows = NDArray[np.float32]
-PAGES = ("README.md", "docs/*.md", "examples/*/README.md")
+PAGES = ("README.md", "docs/**/*.md", "examples/*/README.md")
 OUT = Path("bench/out")
 REAL = 10_000
 MILLION = 1_000_000

@@ -26,14 +26,14 @@ NAMES = """\
 
 Every public name, its signature and what it does, made from the code. A name is
 imported when it is first used. Formats, settings and rules for several names stand in
-the [reference](../../docs/reference.md).
+the [reference](../../docs/reference/README.md).
 """
 COMMANDS_HEAD = """\
 # Commands
 
 What `heedful COMMAND --help` prints, for every command. Results go to standard output,
-everything else to standard error. [Settings](../../docs/reference.md#settings) and
-[exit codes](../../docs/reference.md#exit-codes) are the same for all commands.
+everything else to standard error. [Settings and exit
+codes](../../docs/reference/command-line.md) are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.
 MODULES = ("checks.numbers", "errors", "loop.policies", "models", "testing", "traces")

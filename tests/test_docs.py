@@ -18,15 +18,22 @@ from heedful.loop.policies import PRESETS
 from scripts import reference, run_docs
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DECISIONS = ROOT / "docs" / "decisions"
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *(page for page in DOCS if page.parent != DECISIONS)]
 OTHERS = [
     *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
-    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+    *sorted(DECISIONS.glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
     ROOT / "clients" / "typescript" / "README.md",
 ]
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 RULES = (*stop.STOP_RULES.values(), stop.All)
+
+
+def read_reference(subject: str) -> str:
+    """The page of the reference about a subject."""
+    page = ROOT / "docs" / "reference" / f"{subject}.md"
+    return page.read_text(encoding="utf-8")
 
 
 def signature_of(name: str, function: object) -> str:
@@ -62,12 +69,13 @@ def test_llms_txt_names_every_page():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_there_with_its_defaults(rule):
-    assert f"`{signature_of(rule.__name__, rule)}`" in REFERENCE
+    assert f"`{signature_of(rule.__name__, rule)}`" in read_reference("policies")
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_is_there_with_its_rules(name):
-    row = re.search(rf"^\| `heedful\.policies\.{name}` \|.*$", REFERENCE, re.MULTILINE)
+    page = read_reference("policies")
+    row = re.search(rf"^\| `heedful\.policies\.{name}` \|.*$", page, re.MULTILINE)
     assert row is not None
     short = re.sub(r"(MaxAttempts|Repeat)\((?:limit|times)=", r"\1(", row.group())
     for rule in PRESETS[name].rules:
@@ -78,7 +86,8 @@ def test_every_preset_is_there_with_its_rules(name):
 
 
 def test_every_setting_is_there_with_its_default():
-    section = REFERENCE.partition("## Settings")[2].partition("\n## ")[0]
+    page = read_reference("command-line")
+    section = page.partition("## Settings")[2].partition("\n## ")[0]
     for name, field in Settings.model_fields.items():
         row = re.search(rf"^\| .*`{name}`.*$", section, re.MULTILINE)
         assert row is not None, name
@@ -88,15 +97,15 @@ def test_every_setting_is_there_with_its_default():
 
 
 def test_every_check_is_in_the_table_of_checks():
-    section = REFERENCE.partition("### Ready-made checks")[2].partition("\n### ")[0]
+    page = read_reference("checks")
+    section = page.partition("## Ready-made checks")[2].partition("\n## ")[0]
     listed = re.findall(r"`([a-z_]+)(?:\(.*?\))?`(?=.*\|.*\|)", section)
     assert sorted(listed) == sorted(checks.known())
 
 
 def test_the_index_of_decisions_names_every_page():
-    folder = ROOT / "docs" / "decisions"
-    index = (folder / "README.md").read_text(encoding="utf-8")
-    pages = {page.name for page in folder.glob("*.md")} - {"README.md"}
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in DECISIONS.glob("*.md")} - {"README.md"}
     assert set(re.findall(r"^- \[.+?\]\((.+?)\)", index, re.MULTILINE)) == pages
 
 

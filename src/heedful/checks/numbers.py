@@ -963,17 +963,30 @@ def predictions(
 ) -> TableCheck:
     """Check that predictions are new, with a mean and a spread like actual values.
 
-    Findings are `missing_results` (no file, no rows, an old file),
-    `hallucination_detection` (the means differ by more than `deviation_sigma` standard
-    deviations of the actual values), `variance_hallucination` (the ratio of the
-    standard deviations is not from `spread_ratio_min` to `spread_ratio_max`),
-    `constant_predictions` (the standard deviation is below `constant_relative_std`
-    times that of the actual values, or times the mean while the actual values vary
-    more) and `finite`. From ten rows on there are also `leakage` (copies of the actual
-    values) and the warnings `skill` (no better than the mean) and `shuffled` (rows seem
-    to be in another order). Standard deviations are of the sample (ddof = 1), over the
-    rows with both values; without such rows, or with `actual=None`, only
-    `constant_predictions` (by the mean) and `finite` judge the predictions.
+    The findings; a value exactly at a bound passes:
+
+    - `missing_results`, an error: the file is missing, empty, stale or damaged, columns
+      or rows are missing, or fewer than two rows have both values.
+    - `hallucination_detection`, an error: abs(mean predicted - mean actual) is above
+      `deviation_sigma` standard deviations of the actual values.
+    - `variance_hallucination`, an error: the ratio of the standard deviations
+      (predicted / actual) is not from `spread_ratio_min` to `spread_ratio_max`,
+      or the actual values have no spread (a warning if neither have one).
+    - `constant_predictions`, an error: the standard deviation is 0, or below
+      `constant_relative_std` times abs(mean) unless the actual values vary as little,
+      or below `constant_relative_std` times that of the actual values.
+    - `leakage`: ten or more actual values are not whole numbers, and more than half of
+      these are predicted exactly; an error if all are, else a warning.
+    - `finite`, an error: cells that are missing, NaN, infinite, beyond 1e150 or not
+      numbers; a warning if an actual value is missing.
+    - `skill`, a warning: from 10 rows on and without an error, the root mean square
+      error is not below that of the mean of the actual values.
+    - `shuffled`, a warning: from 30 rows on, mean and spread fit, but the correlation
+      is below 0.2 and below 3 / sqrt(rows).
+
+    Standard deviations are of the sample (ddof = 1), over the rows with both values.
+    Without such rows, or with `actual=None`, only `constant_predictions` (by the mean)
+    and `finite` judge the predictions.
     `newer_than` works as in `results`. Raises InvalidInput.
     """
     columns: tuple[str, ...] = ()

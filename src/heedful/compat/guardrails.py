@@ -468,10 +468,10 @@ async def process_loop_completion(
 ) -> dict[str, Any]:
     """Report a completed run of a loop, and return whether the loop runs again.
 
-    `content` has the fields of `Completion`. docs/reference.md lists the fields of the
-    answer; it has `warnings` if something of a bias tag is not stored. A status other
-    than "done" gives an answer with status "error". Raises NotFound, InvalidInput,
-    Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
+    `content` has the fields of `Completion`. docs/earlier-systems/compatible.md lists
+    the fields of the answer; it has `warnings` if part of a bias tag is not stored. A
+    status other than "done" gives an answer with status "error". Raises NotFound,
+    InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE_STATUS:
         return {"status": "error", "message": NOT_DONE_MESSAGE, "loop_id": loop_id}

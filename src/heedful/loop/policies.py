@@ -26,7 +26,7 @@ from heedful.validation import require
 _hopeless = All(Repeat(1, near=False), NothingMet())
 default: Policy = Policy((stop.MaxAttempts(4), Repeat(2), _hopeless), name="default")
 thorough: Policy = Policy((stop.MaxAttempts(5), Repeat(2, near=False)), name="thorough")
-# The limits of orchestrators with reflection guardrails (docs/reference.md).
+# The limits of orchestrators with reflection guardrails (docs/reference/policies.md).
 orchestrator: Policy = Policy(
     (stop.MaxAttempts(4), stop.Fatigue(0.5), stop.Echo(3, across="scope")),
     improvement=Improvement(against="previous"),
