@@ -120,11 +120,15 @@ class IndexingResult(NamedTuple):
 
 
 class _Checks:
-    """When the texts of a scope were complete: at all loops, and at changed ones."""
+    """When the texts of a scope were complete: at all loops, and at changed ones.
+
+    `unfinished` is true after a search that did not write all missing texts.
+    """
 
     def __init__(self) -> None:
         self.all_at: float = 0.0
         self.changed_at: float = 0.0
+        self.unfinished: bool = False
 
     def since(self, now: float) -> float:
         """Return from which time on loops may have changed."""
@@ -170,9 +174,7 @@ def _all_parts(text: str) -> str:
     """
     starts = range(len(text) - PART_CHARS + 1)
     step = len(starts) // MAX_QUERY_PARTS + 1
-    parts = dict.fromkeys(
-        text[start : start + PART_CHARS] for start in starts[::step]
-    )
+    parts = dict.fromkeys(text[start : start + PART_CHARS] for start in starts[::step])
     return " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
@@ -245,12 +247,11 @@ def read_texts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopText]:
 def store_texts(db: Db, scope: Scope, texts: Sequence[LoopText]) -> None:
     """Store the texts of loops in place of older ones."""
     loops = json.dumps([text.loop for text in texts])
+    db.run("delete_texts", {**key_of(scope), "loops": loops})
     present = {row["n"] for row in db.all("loops_there", scope, loops=loops)}
     for text in texts:
-        key = {**key_of(scope), "loop": text.loop}
-        db.delete("loop_text", key)
         if text.loop in present:
-            db.insert("loop_text", {**key, "updated": text.updated, "text": text.text})
+            db.insert("loop_text", {**key_of(scope), **text._asdict()})
 
 
 @bulk
@@ -280,7 +281,19 @@ def matching(
             return LoopMatches(tuple(loops), oldest=oldest, unindexed=0)
 
 
-async def index_texts(store: Store, scope: Scope, query: TextQuery) -> IndexingResult:
+async def continue_indexing(store: Store) -> None:
+    """Write missing texts of the scopes in which this process searched before.
+
+    Raises StoreError.
+    """
+    for scope, checks in list(_checks.get(store, {}).items()):
+        if checks.unfinished:
+            await index_texts(store, scope)
+
+
+async def index_texts(
+    store: Store, scope: Scope, query: TextQuery | None = None
+) -> IndexingResult:
     """Write the texts of loops that have changed, newest first; say which fit a query.
 
     This ends after `MAX_INDEXING_SECONDS`; the next call continues. If the database
@@ -298,7 +311,8 @@ async def index_texts(store: Store, scope: Scope, query: TextQuery) -> IndexingR
     while done < len(loops) and time.monotonic() < deadline:
         batch = loops[done : done + INDEX_BATCH_LOOPS]
         texts = await store.read(scope, read_texts, batch)
-        matches.update(text.loop for text in texts if query.fits(text.text))
+        if query is not None:
+            matches.update(text.loop for text in texts if query.fits(text.text))
         if written:
             try:
                 await store.write(scope, store_texts, texts)
@@ -306,7 +320,9 @@ async def index_texts(store: Store, scope: Scope, query: TextQuery) -> IndexingR
                 written = False
         done += len(batch)
 
-    if written and done >= len(loops) and len(loops) < MAX_UNINDEXED_LOOPS:
+    complete = done >= len(loops) and len(loops) < MAX_UNINDEXED_LOOPS
+    checks.unfinished = written and not complete
+    if written and complete:
         checks.changed_at = now
         if not since:
             checks.all_at = now
@@ -325,6 +341,4 @@ async def search_loops(
     )
     fitting = {loop for loop in indexed.matches if stored.oldest <= loop < end}
     loops = sorted(fitting.union(stored.loops), reverse=True)
-    return LoopMatches(
-        tuple(loops), oldest=stored.oldest, unindexed=indexed.unindexed
-    )
+    return LoopMatches(tuple(loops), oldest=stored.oldest, unindexed=indexed.unindexed)

@@ -31,3 +31,6 @@ from (
 
 -- name: loops_there
 select n from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:loops));
+
+-- name: delete_texts
+delete from loop_text where tenant = :tenant and project = :project and loop in (select atom from json_each(:loops));
