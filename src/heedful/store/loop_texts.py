@@ -202,7 +202,7 @@ def _finding_texts(data: str | None) -> Iterator[str]:
 
 @bulk
 def loops_without_text(db: Db, scope: Scope, since: float = 0.0) -> list[int]:
-    """Return the loops whose text is missing or old, newest first.
+    """Return the loops whose text is missing or old, last changed first.
 
     Only loops that changed `since` a time are returned.
     """
@@ -294,7 +294,7 @@ async def continue_indexing(store: Store) -> None:
 async def index_texts(
     store: Store, scope: Scope, query: TextQuery | None = None
 ) -> IndexingResult:
-    """Write the texts of loops that have changed, newest first; say which fit a query.
+    """Write the texts of loops that have changed, the last first; say which fit a query.
 
     This ends after `MAX_INDEXING_SECONDS`; the next call continues. If the database
     cannot be written, the texts are only compared.

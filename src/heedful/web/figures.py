@@ -36,7 +36,7 @@ from heedful.loop.sentence import describe_end, describe_reason
 from heedful.loop.share import Share
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, Row, bulk, key_of, token
+from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.weeks import WEEK_DAYS, count_weeks
@@ -458,9 +458,14 @@ def listed(
 
     numbers = ""
     oldest = 0
+    oldest_match = 0
     if matches is not None:
         numbers = json.dumps(matches.loops)
         oldest = matches.oldest
+        before = 1  # no loop is older
+        if matches.loops:
+            before = matches.loops[0] + 1
+            oldest_match = matches.loops[-1]
     if rule or tag or matches is None:
         oldest_read = _oldest_searched(
             db, scope, before, rule=rule, tag=tag, numbers=numbers
@@ -477,10 +482,10 @@ def listed(
         matches=numbers,
         rule=rule,
         tag=tag,
-        before=before,
+        before=before or MAX_ROWS,
         since=since,
         limit=limit + 1,
-        oldest=oldest,
+        oldest=max(oldest, oldest_match),
         chars=MAX_SHOWN_TASK_CHARS,
         record_chars=MAX_LIST_RECORD_CHARS,
     )

@@ -21,7 +21,7 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision
 from loop
-where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
+where tenant = :tenant and project = :project and n < :before and n >= :oldest
   and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
   and (:model = '' or model = :model) and updated >= :since
   and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))

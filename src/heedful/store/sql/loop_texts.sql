@@ -1,9 +1,10 @@
 -- name: loops_without_text
--- The newest loops that changed since their text was written, or that have none; no runs of pipelines and no practices.
+-- The loops that changed since their text was written, or that have none, last changed first, by the index loop_updated;
+-- no runs of pipelines and no practices.
 select n from loop
 where tenant = :tenant and project = :project and updated >= :since and kind <> 'run' and practises = ''
   and not exists (select 1 from loop_text where loop_text.loop = loop.n and loop_text.updated = loop.updated)
-order by n desc limit :limit;
+order by updated desc limit :limit;
 
 -- name: tasks_of_loops
 select n, id, updated, substr(task, 1, cast(:chars as integer)) as task from loop
