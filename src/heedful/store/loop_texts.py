@@ -294,7 +294,7 @@ async def continue_indexing(store: Store) -> None:
 async def index_texts(
     store: Store, scope: Scope, query: TextQuery | None = None
 ) -> IndexingResult:
-    """Write the texts of loops that have changed, the last first; say which fit a query.
+    """Write the texts of loops that changed, the last first; say which fit a query.
 
     This ends after `MAX_INDEXING_SECONDS`; the next call continues. If the database
     cannot be written, the texts are only compared.
@@ -334,11 +334,11 @@ async def search_loops(
 ) -> LoopMatches:
     """Return the newest loops with a text, older than the number `before` if given."""
     query = query_of(scope, text)
-    indexed = await index_texts(store, scope, query)
+    indexing = await index_texts(store, scope, query)
     end = before or MAX_ROWS
     stored = await store.read(
         scope, matching, query, before=end, seconds=MAX_MATCHING_SECONDS
     )
-    fitting = {loop for loop in indexed.matches if stored.oldest <= loop < end}
+    fitting = {loop for loop in indexing.matches if stored.oldest <= loop < end}
     loops = sorted(fitting.union(stored.loops), reverse=True)
-    return LoopMatches(tuple(loops), oldest=stored.oldest, unindexed=indexed.unindexed)
+    return LoopMatches(tuple(loops), oldest=stored.oldest, unindexed=indexing.unindexed)
