@@ -336,9 +336,9 @@ async def search_loops(
     query = query_of(scope, text)
     indexing = await index_texts(store, scope, query)
     end = before or MAX_ROWS
-    stored = await store.read(
+    result = await store.read(
         scope, matching, query, before=end, seconds=MAX_MATCHING_SECONDS
     )
-    fitting = {loop for loop in indexing.matches if stored.oldest <= loop < end}
-    loops = sorted(fitting.union(stored.loops), reverse=True)
-    return LoopMatches(tuple(loops), oldest=stored.oldest, unindexed=indexing.unindexed)
+    fitting = {loop for loop in indexing.matches if result.oldest <= loop < end}
+    loops = sorted(fitting.union(result.loops), reverse=True)
+    return LoopMatches(tuple(loops), oldest=result.oldest, unindexed=indexing.unindexed)
