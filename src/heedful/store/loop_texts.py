@@ -37,7 +37,7 @@ from heedful.store.store import Store
 # newest attempts of a loop.
 MAX_PART_CHARS = 8_192
 MAX_SEARCHED_ATTEMPTS = 20
-MAX_LOOP_CHARS = 64 * 1024
+MAX_TEXT_OF_LOOP_CHARS = 64 * 1024
 # JSON has up to six characters for one, such as `\u00e9`.
 MAX_PART_JSON_CHARS = 6 * MAX_PART_CHARS
 MAX_SEARCHED_RECORD_CHARS = 32 * 1024  # findings of larger records are not searched
@@ -63,7 +63,7 @@ PART_CHARS = 3
 _FIRST_PRIVATE = 0xE000
 _PRIVATE_CHARS = 6_000
 _ID_MARK = "\uf800"
-_BLANKS_PATTERN = re.compile(r"[\s\x00-\x1f\ue000-\uf8ff]+")
+_FOLDED_BLANKS_PATTERN = re.compile(r"[\s\x00-\x1f\ue000-\uf8ff]+")
 # Chinese, Japanese and Korean words may have two characters. Each one is doubled, so
 # that two of them have parts of three.
 _IDEOGRAPHS_PATTERN = re.compile(
@@ -144,7 +144,7 @@ def fold(text: str) -> str:
     """Return a text as a search compares it, without cases and kinds of blanks."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     text = normalize("NFKC", normalize("NFKC", text).casefold())
-    return _IDEOGRAPHS_PATTERN.sub(r"\1\1", _BLANKS_PATTERN.sub(" ", text))
+    return _IDEOGRAPHS_PATTERN.sub(r"\1\1", _FOLDED_BLANKS_PATTERN.sub(" ", text))
 
 
 def query_of(scope: Scope, text: str) -> TextQuery:
@@ -235,7 +235,7 @@ def read_texts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopText]:
             loop=row["n"],
             updated=row["updated"],
             text=f"{mark}{_marked_id(fold(row['id']))} "
-            + " ".join(map(fold, texts[row["n"]]))[:MAX_LOOP_CHARS],
+            + " ".join(map(fold, texts[row["n"]]))[:MAX_TEXT_OF_LOOP_CHARS],
         )
         for row in tasks
     ]
