@@ -63,6 +63,8 @@ insert into precondition_test values ('two', 'p', '["word", 1, 0, false, []]', 1
 insert into session_mark values ('two', 'p', 's', 'read 1f');
 insert into reminder values
   ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, '2026-W47', 0);
+insert into loop_text (loop, tenant, project, updated, text)
+  select n, tenant, project, updated, 'text' from loop;
 insert into day_figure values ('two', 'p', 20000, 3, 2, 1, 1, 0, 1, 4, 70, 0.5);
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into substitution

@@ -23,7 +23,10 @@ from heedful.store.statements import (
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares
 # them.
-OWN = {"sqlite": {"new_vectors"}, "postgres": {"nearest"}}
+OWN = {
+    "sqlite": {"new_vectors", "indexed_texts_that_match"},
+    "postgres": {"nearest"},
+}
 
 
 def names(file: str) -> list[str]:

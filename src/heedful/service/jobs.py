@@ -47,6 +47,7 @@ from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.store import episodes, ladders, lessons
 from heedful.store import loops as loop_store
+from heedful.store.loop_texts import continue_indexing
 from heedful.store.store import Store
 
 log: logging.Logger = logging.getLogger("heedful")
@@ -473,8 +474,10 @@ async def sweep(work: Work, tools: Tools, failed: bool = False) -> None:
     Episodes whose lessons await the words of a model get a job, too, if there is a
     model. This is done in every scope. With `failed`, failed episodes get a job, too.
     Episodes that a worker has claimed get none. What the worker practises is queued
-    once in its period. Raises StoreError.
+    once in its period. An index of texts that a search began is continued. Raises
+    StoreError.
     """
+    await continue_indexing(tools.store)
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope, tools.patience)
         if not tools.enabled:

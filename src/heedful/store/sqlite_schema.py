@@ -27,8 +27,8 @@ _CREATE_PATTERN = re.compile(
 )
 _SQL_COMMENT_PATTERN = re.compile(r"--[^\n]*")
 _DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
-# What FTS5 keeps an index in. Its own tables have no expressions.
-SHADOW_PREFIX = "example_fts_"
+# What FTS5 keeps its indexes in. Its own tables have no expressions.
+SHADOW_PREFIXES = ("example_fts_", "loop_fts_")
 # A column or a check of a table may call functions.
 _EXPRESSION_PATTERN = re.compile(
     r"\b(?:as|check|default|generated|collate|references)\b", re.IGNORECASE
@@ -119,7 +119,7 @@ def _is_own(
     """
     if entry.name in names:
         return entry in objects or _is_other_version(entry, objects)
-    if entry.name.startswith(SHADOW_PREFIX):
+    if entry.name.startswith(SHADOW_PREFIXES):
         return entry.kind == "table" and not _EXPRESSION_PATTERN.search(row["sql"])
     if entry.kind == "index":
         return row["tbl_name"].lower() not in names

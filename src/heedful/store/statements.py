@@ -17,6 +17,7 @@ Dialect = Literal["sqlite", "postgres"]
 SQL_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 SQL_ROOMS = (
     "loops",
+    "loop_texts",
     "ladders",
     "practices",
     "lessons",

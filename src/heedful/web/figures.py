@@ -36,7 +36,8 @@ from heedful.loop.sentence import describe_end, describe_reason
 from heedful.loop.share import Share
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, Row, bulk, key_of, token
+from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
+from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
@@ -51,7 +52,7 @@ MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
 # Loops that one search looks at; the page then offers to search older ones.
 MAX_SEARCHED_LOOPS = 10_000
-MAX_SEARCHED_BYTES = 32 * 2**20  # of their tasks or records, in which it searches
+MAX_SEARCHED_BYTES = 32 * 2**20  # of their records, in which it searches
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
 MAX_SOURCE_TEXTS = 5_000  # the newest texts in quarantine whose sources are counted
@@ -435,7 +436,7 @@ def listed(
     state: str = "",
     key: str = "",
     model: str = "",
-    text: str = "",
+    matches: LoopMatches | None = None,
     rule: str = "",
     tag: str = "",
     before: int = 0,
@@ -445,9 +446,9 @@ def listed(
 
     The cursor is the number below which a search continues, or 0 at the end. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
-    loops have this `state`, this memory `key`, this `model`, the `text` in their task,
-    an output or a finding, or at the beginning of their id; they were stopped by
-    `rule`, failed the check `tag`, and changed `since` a time; "" and 0 allow all.
+    loops have this `state`, this memory `key` and this `model`; they were stopped by
+    `rule`, failed the check `tag`, and changed `since` a time; "" and 0 allow all. With
+    `matches`, they are among those that a search for a text has found.
     """
     # Rules and checks are looked for as text in the stored JSON.
     if rule:
@@ -455,7 +456,22 @@ def listed(
     if tag:
         tag = f'"check":{json.dumps(tag)}'
 
-    oldest = _oldest_searched(db, scope, before, text=text, rule=rule, tag=tag)
+    numbers = ""
+    oldest = 0
+    oldest_match = 0
+    if matches is not None:
+        numbers = json.dumps(matches.loops)
+        oldest = matches.oldest
+        before = 1  # no loop is older
+        if matches.loops:
+            before = matches.loops[0] + 1
+            oldest_match = matches.loops[-1]
+    if rule or tag or matches is None:
+        oldest_read = _oldest_searched(
+            db, scope, before, rule=rule, tag=tag, numbers=numbers
+        )
+        oldest = max(oldest, oldest_read)
+
     newest = rows(
         db,
         scope,
@@ -463,14 +479,13 @@ def listed(
         state=state,
         key=key,
         model=model,
-        text=text.lower(),
-        spellings=json.dumps(_spellings(text)),
+        matches=numbers,
         rule=rule,
         tag=tag,
-        before=before,
+        before=before or MAX_ROWS,
         since=since,
         limit=limit + 1,
-        oldest=oldest,
+        oldest=max(oldest, oldest_match),
         chars=MAX_SHOWN_TASK_CHARS,
         record_chars=MAX_LIST_RECORD_CHARS,
     )
@@ -483,25 +498,19 @@ def listed(
     return loops, oldest
 
 
-def _spellings(text: str) -> list[str]:
-    """Return how a text may stand in stored JSON, of which SQL lowers only ASCII.
-
-    JSON has escapes for other letters, so their cases are searched one by one.
-    """
-    cases = (text, text.lower(), text.upper(), text.capitalize())
-    return list(dict.fromkeys(json.dumps(case)[1:-1].lower() for case in cases))
-
-
 def _oldest_searched(
-    db: Db, scope: Scope, before: int, text: str, rule: str, tag: str
+    db: Db, scope: Scope, before: int, rule: str, tag: str, numbers: str
 ) -> int:
-    """Return the number of the oldest loop that a search looks at; 0 if it is all."""
+    """Return the number of the oldest loop that a search looks at; 0 if it is all.
+
+    `numbers` is the JSON of those among which it searches, "" for all.
+    """
     values: Plain = {"before": before, "window": MAX_SEARCHED_LOOPS}
-    if not (text or rule or tag):
+    if not (rule or tag):
         past = rows(db, scope, "past", **values)
         return past[0]["n"] if past else 0
 
-    values |= {**key_of(scope), "text": text, "rule": rule, "tag": tag}
+    values |= {**key_of(scope), "rule": rule, "tag": tag, "matches": numbers}
     free_bytes = MAX_SEARCHED_BYTES
     oldest = 0
     looked_at = 0

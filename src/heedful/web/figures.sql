@@ -21,25 +21,20 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision
 from loop
-where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
+where tenant = :tenant and project = :project and n < :before and n >= :oldest
   and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
   and (:model = '' or model = :model) and updated >= :since
-  and (:text = '' or instr(lower(id), :text) = 1
-    or exists (select 1 from json_each(:spellings) as spelling where instr(lower(task), spelling.value) > 0
-      or exists (select 1 from attempt where loop = loop.n and (instr(lower(value), spelling.value) > 0
-        or instr(lower(record), spelling.value) > 0
-        and instr(lower(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */), spelling.value) > 0))))
+  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
   and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
 order by n desc limit :limit;
 
 -- name: searched
 -- Loops of a search, each with the size of what is searched.
-select n, case when :text = '' then 0 else /*sqlite length(task) *//*postgres octet_length(task) */
-    + (select coalesce(sum(length(record) + length(value)), 0) from attempt where loop = loop.n) end
-  + case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
+select n, case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
   + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
 from loop where tenant = :tenant and project = :project and practises = '' and (:before = 0 or n < :before)
+  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
 order by n desc limit :window;
 
 -- name: past

@@ -35,6 +35,7 @@ from heedful.store import ladders, lessons, reminders
 from heedful.store import loops as loop_store
 from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
+from heedful.store.loop_texts import search_loops
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
@@ -190,6 +191,12 @@ async def loops(visit: Visit) -> Document:
     """Show the newest loops that fit the filters."""
     names = ("state", "rule", "check", "key", "model", "text", "days")
     filters = {name: visit.query.get(name, "") for name in names}
+    before = visit.number("cursor")
+    matches = None
+    if filters["text"].strip():
+        matches = await search_loops(
+            visit.caller.setup.store, visit.caller.scope, filters["text"], before
+        )
 
     rows, cursor = await visit.caller.read(
         figures.listed,
@@ -198,9 +205,9 @@ async def loops(visit: Visit) -> Document:
         rule=filters["rule"],
         key=filters["key"],
         model=filters["model"],
-        text=filters["text"],
+        matches=matches,
         tag=filters["check"],
-        before=visit.number("cursor"),
+        before=before,
         since=since(visit),
     )
 
@@ -208,6 +215,7 @@ async def loops(visit: Visit) -> Document:
         "loops": rows,
         "begin": begin(visit),
         "filters": filters,
+        "unindexed": matches.unindexed if matches else 0,
         **page_links(visit, cursor),
     }
 

@@ -1,4 +1,4 @@
--- Schema 2 for SQLite. Every index of SQLite ends with the number of the row.
+-- Schema 3 for SQLite. Every index of SQLite ends with the number of the row.
 -- include tables.sql
 
 -- The name of this file, which nobody can guess. Hooks know a user's own database by it, even if git or another program
@@ -36,6 +36,17 @@ from example e join corpus c on c.scope = e.scope where e.indexed;
 create virtual table example_fts using fts5 (
   words, content = 'recallable', content_rowid = 'id', detail = none, columnsize = 0, tokenize = 'ascii'
 );
+
+-- The three-letter parts of the texts of loops. A text is deleted and inserted, never updated.
+create virtual table loop_fts using fts5 (
+  text, content = 'loop_text', content_rowid = 'loop', detail = none, columnsize = 0, tokenize = 'trigram case_sensitive 1'
+);
+create trigger loop_text_added after insert on loop_text begin
+  insert into loop_fts (rowid, text) values (new.loop, new.text);
+end;
+create trigger loop_text_gone after delete on loop_text begin
+  insert into loop_fts (loop_fts, rowid, text) values ('delete', old.loop, old.text);
+end;
 
 -- The figures of a day are counted again after one of its loops has changed.
 create trigger day_added after insert on loop begin

@@ -1,4 +1,4 @@
--- Schema 2: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
+-- Schema 3: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
 
@@ -720,6 +720,19 @@ create index event_of on event (tenant, project, session, n);
 create index event_call on event (tenant, project, session, call, tool, type);
 create index event_tool on event (tenant, project, session, tool, type, n);
 create index event_action on event (tenant, project, session, action, n);
+
+-- What a search of loops looks at: the beginnings of the task, of outputs and of findings, folded for comparison. A search
+-- writes it for loops whose `updated` differs; a report never does.
+create table loop_text (
+  loop integer not null references loop (n) on delete cascade,
+  tenant text not null,
+  project text not null,
+  updated real not null,
+  text text not null,
+  primary key (loop)
+);
+create index loop_text_newest on loop_text (tenant, project, loop);
+create index loop_updated on loop (tenant, project, updated);
 
 create index loop_newest on loop (tenant, project, n);
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';

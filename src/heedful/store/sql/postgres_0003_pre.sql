@@ -1,0 +1,19 @@
+-- From schema 2 to 3 for PostgreSQL.
+
+-- What a search of loops looks at: the beginnings of the task, of outputs and of findings, folded for comparison. A search
+-- writes it for loops whose `updated` differs; a report never does.
+create table loop_text (
+  loop bigint not null references loop (n) on delete cascade,
+  tenant text collate "C" not null default current_setting('heedful.tenant'),
+  project text collate "C" not null,
+  updated double precision not null,
+  text text collate "C" not null,
+  primary key (loop)
+);
+create index loop_text_newest on loop_text (tenant, project, loop);
+create index loop_updated on loop (tenant, project, updated);
+-- A search reads all texts, and compressed ones take several times as long.
+alter table loop_text alter text set storage external;
+alter table loop_text enable row level security;
+create policy of_tenant on loop_text using (tenant = (select current_setting('heedful.tenant')))
+with check (tenant = (select current_setting('heedful.tenant')));

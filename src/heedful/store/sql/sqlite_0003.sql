@@ -1,0 +1,25 @@
+-- From schema 2 to 3 for SQLite.
+
+-- What a search of loops looks at: the beginnings of the task, of outputs and of findings, folded for comparison. A search
+-- writes it for loops whose `updated` differs; a report never does.
+create table loop_text (
+  loop integer not null references loop (n) on delete cascade,
+  tenant text not null,
+  project text not null,
+  updated real not null,
+  text text not null,
+  primary key (loop)
+);
+create index loop_text_newest on loop_text (tenant, project, loop);
+create index loop_updated on loop (tenant, project, updated);
+
+-- The three-letter parts of the texts of loops. A text is deleted and inserted, never updated.
+create virtual table loop_fts using fts5 (
+  text, content = 'loop_text', content_rowid = 'loop', detail = none, columnsize = 0, tokenize = 'trigram case_sensitive 1'
+);
+create trigger loop_text_added after insert on loop_text begin
+  insert into loop_fts (rowid, text) values (new.loop, new.text);
+end;
+create trigger loop_text_gone after delete on loop_text begin
+  insert into loop_fts (loop_fts, rowid, text) values ('delete', old.loop, old.text);
+end;
