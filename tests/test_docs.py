@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 DECISIONS = ROOT / "docs" / "decisions"
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", *(page for page in DOCS if page.parent != DECISIONS)]
+HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
 OTHERS = [
     *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
     *sorted(DECISIONS.glob("*.md")),
@@ -109,6 +110,12 @@ def test_the_index_of_decisions_names_every_page():
     assert set(re.findall(r"^- \[.+?\]\((.+?)\)", index, re.MULTILINE)) == pages
 
 
+def test_the_index_of_the_how_to_names_every_page():
+    index = (ROOT / "docs" / "howto" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in HOW_TO} - {"README.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == pages
+
+
 def test_the_index_of_examples_names_every_example():
     folder = ROOT / "examples"
     index = (folder / "README.md").read_text(encoding="utf-8")
@@ -123,7 +130,9 @@ def test_the_index_of_examples_names_every_example():
 
 
 def test_a_new_user_needs_ten_lines_from_an_empty_folder_to_a_told_lesson(tmp_path):
-    page = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "howto" / "lessons-from-runs.md").read_text(
+        encoding="utf-8"
+    )
     example = next(block for block in run_docs.blocks(page) if block.title)
     lines = [line for line in example.body.splitlines() if line.strip()]
     assert len(lines) <= 10

@@ -15,7 +15,7 @@ from scripts.run_docs import blocks
 from tests import postgres
 from tests.postgres import Urls
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto-deploy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "deploy.md"
 
 
 async def used(urls: Urls) -> heedful.Remembered:

