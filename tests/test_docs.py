@@ -18,10 +18,12 @@ from heedful.loop.policies import PRESETS
 from scripts import reference, run_docs
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DECISIONS = ROOT / "docs" / "decisions"
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *(page for page in DOCS if page.parent != DECISIONS)]
 OTHERS = [
     *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
-    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+    *sorted(DECISIONS.glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
     ROOT / "clients" / "typescript" / "README.md",
 ]
@@ -94,9 +96,8 @@ def test_every_check_is_in_the_table_of_checks():
 
 
 def test_the_index_of_decisions_names_every_page():
-    folder = ROOT / "docs" / "decisions"
-    index = (folder / "README.md").read_text(encoding="utf-8")
-    pages = {page.name for page in folder.glob("*.md")} - {"README.md"}
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in DECISIONS.glob("*.md")} - {"README.md"}
     assert set(re.findall(r"^- \[.+?\]\((.+?)\)", index, re.MULTILINE)) == pages
 
 
