@@ -13,6 +13,8 @@ import pytest
 
 from heedful import checks
 from heedful.cli.settings import Settings
+from heedful.integrations import host
+from heedful.lessons import briefing
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
 from scripts import reference, run_docs
@@ -87,6 +89,24 @@ def test_every_setting_is_there_with_its_default():
         if field.default is not None:
             default = str(field.default).lower().removesuffix(".0")
             assert f"`{default}`" in row.group(), name
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        briefing.ANSWERS_REASON,
+        briefing.DISTANCE_REASON,
+        briefing.HARMFUL_MEMORY.reason,
+        briefing.HOLDOUT_REASON,
+        briefing.NO_ROOM_REASON,
+        briefing.PARTICULARS_REASON,
+        briefing.SAME_RULE_REASON,
+        host.UNFIT_SILENCE,
+    ],
+)
+def test_every_reason_why_memory_is_silent_has_its_row(reason):
+    page = (ROOT / "docs" / "memory-is-silent.md").read_text(encoding="utf-8")
+    assert f"`{reason}`" in page
 
 
 def test_every_check_is_in_the_table_of_checks():
