@@ -173,7 +173,8 @@ def start(path: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
     whether it passed, and its output.
     """
     programs = Path(sys.executable).parent
-    environment = os.environ | variables | {
+    environment = {**os.environ, **variables}
+    environment |= {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
         "NO_COLOR": "1",

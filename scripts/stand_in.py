@@ -57,7 +57,7 @@ def completion(request: Mapping[str, Any]) -> dict[str, Any]:
 class Answers(BaseHTTPRequestHandler):
     """Answers every POST with a chat completion."""
 
-    def do_POST(self) -> None:  # noqa: N802, the name that http.server calls
+    def do_POST(self) -> None:
         """Read the request and write the completion."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         body = json.dumps(completion(request)).encode()
