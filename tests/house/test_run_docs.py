@@ -4,7 +4,6 @@ import pytest
 
 from scripts import run_docs, stand_in
 
-
 # A program as a reader writes it: the SDK finds the stand-in by its own variables.
 ASKING = """
 from openai import OpenAI
