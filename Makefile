@@ -42,8 +42,8 @@ integrations: setup ## tests/integrations with the newest frameworks, in .venv-i
 check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some
 	@$(PY) scripts/check.py $(ARGS)
 
-docs: setup ## the pages of all names and all commands, in build/docs
-	@$(PY) scripts/reference.py
+docs: setup ## the docs as a site, with every name and command, in build/docs; a broken link fails
+	@$(PY) -m scripts.docs_site
 
 bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
 	@$(PY) -m bench$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)

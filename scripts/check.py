@@ -38,10 +38,11 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "format": (PYTHON, "-m", "ruff", "format", "--check", "."),
     "budgets": (PYTHON, "-m", "scripts.budgets"),
     "modules-run": (*script("modules_run"), "--check"),
+    "words": script("words"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
     "openapi": (*script("openapi"), "--check"),
-    "reference": script("reference"),
+    "site": (PYTHON, "-m", "scripts.docs_site"),
 }
 
 

@@ -11,6 +11,8 @@ In the order of the page:
   below a line is compared, `...` standing for anything. Lines with other commands are
   not run.
 
+The OpenAI SDK of a page reaches the stand-in of `scripts/stand_in.py`.
+
 `scripts/run_docs.py page …` runs only those pages.
 """
 
@@ -20,13 +22,14 @@ import ast
 import asyncio
 import doctest
 import inspect
+import itertools
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,12 +168,13 @@ def run_page(path: Path) -> int:
     return 0
 
 
-def start(path: Path) -> tuple[bool, str]:
-    """Run a page in a new process and folder; return whether it passed, and its
-    output.
+def start(path: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
+    """Run a page in a new process and folder, with these environment variables; return
+    whether it passed, and its output.
     """
     programs = Path(sys.executable).parent
-    environment = os.environ | {
+    environment = {**os.environ, **variables}
+    environment |= {
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
         "NO_COLOR": "1",
@@ -210,9 +214,14 @@ def main(arguments: Sequence[str]) -> int:
         return run_page(Path(arguments[1]))
     pages = [Path(name).resolve() for name in arguments]
     pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    # As a script, this file has its own folder on the path and not the root.
+    sys.path.insert(0, str(ROOT))
+    from scripts import stand_in
+
     wrong = 0
-    with ThreadPoolExecutor(2) as pool:
-        for passed, page_output in pool.map(start, pages):
+    with stand_in.serving() as variables, ThreadPoolExecutor(2) as pool:
+        outcomes = pool.map(start, pages, itertools.repeat(variables))
+        for passed, page_output in outcomes:
             if not passed:
                 wrong += 1
                 print(page_output.rstrip())

@@ -13,9 +13,11 @@ import pytest
 
 from heedful import checks
 from heedful.cli.settings import Settings
+from heedful.integrations import host
+from heedful.lessons import briefing
 from heedful.loop import stop
 from heedful.loop.policies import PRESETS
-from scripts import reference, run_docs
+from scripts import docs_site, run_docs, words
 
 ROOT = Path(__file__).parent.parent
 DECISIONS = ROOT / "docs" / "decisions"
@@ -59,13 +61,20 @@ def anchors(page: Path) -> set[str]:
     return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
-def test_llms_txt_names_every_page():
-    listed = set(
-        re.findall(r"\]\(([^)]+)\)", (ROOT / "llms.txt").read_text(encoding="utf-8"))
-    )
-    pages = {page.relative_to(ROOT).as_posix() for page in PAGES}
-    indexes = {"CONTRIBUTING.md", "docs/decisions/README.md", "examples/README.md"}
-    assert listed == pages | indexes | {"docs/openapi.json"}
+def test_the_navigation_of_the_site_has_every_page_once():
+    listed = [path for section in docs_site.navigation() for path in section.pages]
+    pages = [page.relative_to(ROOT).as_posix() for page in {*PAGES, *OTHERS}]
+    assert sorted(listed) == sorted([*pages, *docs_site.made_pages()])
+
+
+def test_the_index_for_models_has_a_page_with_its_first_sentence():
+    page = "# Costs\n\n```sh\nmake it\n```\n\nSee [a page](x.md) first. Then wait.\n"
+    assert docs_site.summary(page) == ("Costs", "See a page first.")
+
+
+def test_words_in_blocks_and_addresses_of_links_do_not_count():
+    page = "Read [this page](docs/a.md).\n\n```sh\nmake it so\n```\n\n| a | 2 |\n"
+    assert words.count(page) == 5
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -95,6 +104,24 @@ def test_every_setting_is_there_with_its_default():
         if field.default is not None:
             default = str(field.default).lower().removesuffix(".0")
             assert f"`{default}`" in row.group(), name
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        briefing.ANSWERS_REASON,
+        briefing.DISTANCE_REASON,
+        briefing.HARMFUL_MEMORY.reason,
+        briefing.HOLDOUT.reason,
+        briefing.NO_ROOM_REASON,
+        briefing.PARTICULARS_REASON,
+        briefing.SAME_RULE_REASON,
+        host.UNFIT_SILENCE,
+    ],
+)
+def test_every_reason_why_memory_is_silent_has_its_row(reason):
+    page = (ROOT / "docs" / "memory-is-silent.md").read_text(encoding="utf-8")
+    assert f"`{reason}`" in page
 
 
 def test_every_check_is_in_the_table_of_checks():
@@ -170,8 +197,3 @@ def check_links(page: Path, text: str) -> None:
 )
 def test_links_between_pages_lead_somewhere(page):
     check_links(page, page.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", reference.PAGES)
-def test_links_of_a_built_page_lead_somewhere(name):
-    check_links(reference.BUILT / name, reference.PAGES[name]())

@@ -1,8 +1,8 @@
-"""The table and the picture of `learn`, for the README and the docs.
+"""The table and the picture of `learn`, for the docs.
 
 `python -m bench.quality.learn_page` reads `bench/out/learn.json` and writes, for each
-model in it, a table between the two marks in each page that has them, and the picture
-beside the docs. Won and lost stand beside every gain.
+model in it, a table between the two marks in docs/benchmarks.md, and the picture beside
+the docs. Won and lost stand beside every gain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from bench.quality.learn import BUDGET, OUT, PLAIN, RIVAL
 from bench.quality.streams import CORRECTED, OPEN, RULES
 
-PAGES = (Path("README.md"), Path("docs/benchmarks.md"))
+PAGE = Path("docs/benchmarks.md")
 PICTURE = Path("docs/learning_public.png")
 COLUMNS = (PLAIN, RIVAL, BUDGET)
 GAIN = f"{BUDGET}_over_{RIVAL}.second_half"
@@ -39,10 +39,9 @@ def main() -> int:
 
     reports = json.loads(OUT.read_text("utf-8"))
     text = "\n".join(table(size, report) for size, report in reports.items())
-    for page in PAGES:
-        before = page.read_text("utf-8")
-        after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
-        page.write_text(after, "utf-8")
+    before = PAGE.read_text("utf-8")
+    after = _MARKED.sub(lambda marks: f"{marks[1]}{text}{marks[2]}", before)
+    PAGE.write_text(after, "utf-8")
     PICTURE.write_bytes(draw(next(iter(reports.values()))))
     return 0
 

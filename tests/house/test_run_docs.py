@@ -2,7 +2,17 @@
 
 import pytest
 
-from scripts import run_docs
+from scripts import run_docs, stand_in
+
+# A program as a reader writes it: the SDK finds the stand-in by its own variables.
+ASKING = """
+from openai import OpenAI
+
+message = {"role": "user", "content": PROMPT}
+with OpenAI() as client:
+    answer = client.chat.completions.create(model="any", messages=[message])
+print(answer.choices[0].message.content)
+"""
 
 
 @pytest.fixture
@@ -12,7 +22,8 @@ def outcome(tmp_path):
     def run(text: str) -> tuple[bool, str]:
         path = tmp_path / "page.md"
         path.write_text(text, encoding="utf-8")
-        return run_docs.start(path)
+        with stand_in.serving() as variables:
+            return run_docs.start(path, variables)
 
     return run
 
@@ -54,3 +65,20 @@ def test_a_page_that_does_not(outcome, text, message):
     passed, output = outcome(text)
     assert not passed
     assert message in output
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        pytest.param("Checkout answers 500", "very high", id="without the rule"),
+        pytest.param("Checkout answers 500\nsay P0 to P3", "P0", id="with the rule"),
+        pytest.param("No word of it\nP0 for Checkout", "P1", id="another bug"),
+    ],
+)
+def test_the_stand_in_answers_a_page_that_asks_a_model(outcome, prompt, answer):
+    program = ASKING.replace("PROMPT", repr(prompt))
+    text = page(
+        ('python title="ask.py"', program), ("console", f"$ python ask.py\n{answer}")
+    )
+    passed, output = outcome(text)
+    assert passed, output

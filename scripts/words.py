@@ -1,0 +1,58 @@
+"""Count the words of the pages that people write, and hold them to a ceiling.
+
+`scripts/words.py` prints the words of each page, most first, and exits with 1 if all of
+them together are over the ceiling. Words in fenced blocks do not count: a program that
+runs is worth its length. What a reader must read does.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# It only falls. A reader needs no more than 45,000 words.
+MAX_WORDS = 85_350
+# Pages that a program writes, and those that only callers of earlier systems read.
+UNCOUNTED = ("docs/failures.md", "docs/earlier-systems/*")
+FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+TARGET = re.compile(r"\]\([^)\s]*\)")
+WORD = re.compile(r"\S*\w\S*")
+
+
+def count(text: str) -> int:
+    """Return the number of words in a page, without fenced blocks and addresses of
+    links.
+    """
+    for part in (FENCED, COMMENT):
+        text = part.sub("", text)
+    return len(WORD.findall(TARGET.sub("]", text)))
+
+
+def pages() -> list[Path]:
+    """Return the README and the pages of `docs` that are counted."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        page
+        for page in found
+        if not any(page.relative_to(ROOT).match(name) for name in UNCOUNTED)
+    ]
+
+
+def main() -> int:
+    """Print the words of every page; return 1 if there are too many."""
+    counts = {
+        page.relative_to(ROOT).as_posix(): count(page.read_text(encoding="utf-8"))
+        for page in pages()
+    }
+    for name, words in sorted(counts.items(), key=lambda pair: -pair[1]):
+        print(f"{words:>7,}  {name}")
+    total = sum(counts.values())
+    print(f"{total:>7,}  in {len(counts)} pages; at most {MAX_WORDS:,}")
+    return 1 if total > MAX_WORDS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
