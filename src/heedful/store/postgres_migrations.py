@@ -39,7 +39,7 @@ from heedful.store.statements import SQL_FOLDER, read_sql
 Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
-POSTGRES_SCHEMA_VERSION: Final = 2  # that of `postgres_schema.sql`
+POSTGRES_SCHEMA_VERSION: Final = 3  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_PGVECTOR_VERSION = (0, 8)
 _MIGRATION_ROLE_FIX = (

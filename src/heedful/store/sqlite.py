@@ -410,8 +410,8 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
-SCHEMA_VERSION = 2  # the number of the newest `sqlite_….sql`
-SQLITE_SCHEMA_VERSION = 2  # that of `sqlite_schema.sql`, with which a file begins
+SCHEMA_VERSION = 3  # the number of the newest `sqlite_….sql`
+SQLITE_SCHEMA_VERSION = 3  # that of `sqlite_schema.sql`, with which a file begins
 BUSY_TIMEOUT_SECONDS = 20.0
 
 

@@ -1,4 +1,4 @@
--- Schema 2: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
+-- Schema 3: the tables, indexes and triggers of both engines, written for SQLite. `store.statements` translates them.
 -- Times are seconds since 1970. JSON is stored as text. `via` names the keys of a service through which a row came, such
 -- as `key:0cb7fbdbffce`, separated by blanks; it is empty for what a program wrote in process.
 
@@ -89,6 +89,16 @@ create table override (
   used integer not null default 0 check (used between 0 and decisions),
   until real,
   rung integer not null default 1,
+  created real not null,
+  primary key (loop, seq)
+) without rowid;
+
+-- What persons wrote about a loop, in order: each note with its author, for the next reader.
+create table loop_note (
+  loop integer not null references loop (n) on delete cascade,
+  seq integer not null,
+  text text not null,
+  by text not null,
   created real not null,
   primary key (loop, seq)
 ) without rowid;
