@@ -426,6 +426,56 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
+class LoopUsage(NamedTuple):
+    """The number of attempts of a loop, and what the loop used in all."""
+
+    attempts: int
+    usage: Usage
+
+
+@bulk
+def summaries(
+    db: Db,
+    scope: Scope,
+    numbers: Sequence[int],
+    usage: Mapping[int, LoopUsage] | None = None,
+) -> list[Plain]:
+    """Return what a list shows of loops, in the order of their `numbers`.
+
+    What they used is read unless it is in `usage`.
+    """
+    listed_rows = rows(
+        db,
+        scope,
+        "summaries",
+        numbers=json.dumps(list(numbers)),
+        chars=MAX_SHOWN_TASK_CHARS,
+        record_chars=MAX_LIST_RECORD_CHARS,
+    )
+    known = usage or {}
+    unknown = [n for n in numbers if n not in known]
+    used = {**known, **usage_of(db, scope, unknown)}
+    summary_of = {row["n"]: _summary(row, used[row["n"]]) for row in listed_rows}
+    return [summary_of[n] for n in numbers if n in summary_of]
+
+
+def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsage]:
+    """Return what loops used, by their numbers."""
+    usage = {}
+    for row in rows(db, scope, "usage_of", numbers=json.dumps(list(numbers))):
+        used = Usage(
+            row["calls"],
+            row["tokens"],
+            cost=row["cost"],
+            seconds=row["seconds"],
+        )
+        # Calls that failed belong to no attempt.
+        if row["extra"] != "{}":
+            used += Usage(**json.loads(row["extra"]))
+        usage[row["n"]] = LoopUsage(row["attempts"], used)
+    return usage
+
+
 @bulk
 def listed(
     db: Db,
@@ -438,8 +488,11 @@ def listed(
     text: str = "",
     rule: str = "",
     tag: str = "",
+    policy: str = "",
+    noted: bool = False,
     before: int = 0,
     since: float = 0.0,
+    usage: Mapping[int, LoopUsage] | None = None,
 ) -> tuple[list[Plain], int]:
     """Return the newest loops that fit all filters, and the cursor of older ones.
 
@@ -447,9 +500,13 @@ def listed(
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key`, this `model`, the `text` in their task,
     an output or a finding, or at the beginning of their id; they were stopped by
-    `rule`, failed the check `tag`, and changed `since` a time; "" and 0 allow all.
+    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, and
+    changed `since` a time; "" and 0 allow all. What loops used is read unless it is in
+    `usage`.
     """
-    # Rules and checks are looked for as text in the stored JSON.
+    stop = rule
+    check = tag
+    # Rules and checks are looked for as text in the stored JSON, which is quick.
     if rule:
         rule = f'"rule":{json.dumps(rule)}'
     if tag:
@@ -467,20 +524,58 @@ def listed(
         spellings=json.dumps(_spellings(text)),
         rule=rule,
         tag=tag,
+        stop=stop,
+        check=check,
+        policy=policy,
+        noted=int(noted),
         before=before,
         since=since,
         limit=limit + 1,
         oldest=oldest,
-        chars=MAX_SHOWN_TASK_CHARS,
-        record_chars=MAX_LIST_RECORD_CHARS,
     )
 
-    loops = [_summary(row) for row in newest]
-    if len(loops) > limit:
-        return loops[:limit], loops[limit - 1]["n"]
+    numbers = [row["n"] for row in newest]
+    loops = summaries(db, scope, numbers[:limit], usage)
+    if len(numbers) > limit:
+        return loops, numbers[limit - 1]
 
     # All loops that were looked at are shown; there may be older ones.
     return loops, oldest
+
+
+def with_text(db: Db, scope: Scope, text: str, limit: int) -> set[int]:
+    """Return the numbers of those of the newest `limit` loops that have a text.
+
+    It is looked for as `listed` does.
+    """
+    loops = rows(db, scope, "recent", limit=limit)
+    if not loops:
+        return set()
+
+    oldest = max(
+        loops[-1]["n"], _oldest_searched(db, scope, 0, text=text, rule="", tag="")
+    )
+    fitting = rows(
+        db,
+        scope,
+        "listed",
+        state="",
+        key="",
+        model="",
+        text=text.lower(),
+        spellings=json.dumps(_spellings(text)),
+        rule="",
+        tag="",
+        stop="",
+        check="",
+        policy="",
+        noted=0,
+        before=0,
+        since=0.0,
+        limit=limit,
+        oldest=oldest,
+    )
+    return {row["n"] for row in fitting}
 
 
 def _spellings(text: str) -> list[str]:
@@ -526,7 +621,7 @@ def _reason(decision: Plain) -> str:
     return describe_reason(verdict_from(decision)) if decision else ""
 
 
-def _summary(row: Row) -> Plain:
+def _summary(row: Row, used: LoopUsage) -> Plain:
     """Return what a list shows of a loop.
 
     `rung` is the one that answered. `left_out` has the characters of the task that are
@@ -551,7 +646,9 @@ def _summary(row: Row) -> Plain:
         "stage": row["stage"],
         "memory_key": row["memory_key"],
         "model": row["model"],
-        "attempts": row["attempts"],
+        "policy": row["policy"] or "",
+        "attempts": used.attempts,
+        "right": row["state"] == "passed" and used.attempts < 2,
         "task": task,
         "state": row["state"],
         "driven": row["driven"],
@@ -561,7 +658,11 @@ def _summary(row: Row) -> Plain:
         "reason": _reason(decision),
         "failed": _failed_checks(row["last"] or "{}"),
         "rung": rung,
-        "cost": row["cost"],
+        "calls": used.usage.calls,
+        "tokens": used.usage.tokens,
+        "cost": used.usage.cost,
+        "seconds": used.usage.seconds,
+        "notes": row["notes"],
         "left_out": {"task": left_out, "last": unread},
     }
 

@@ -8,22 +8,13 @@ select coalesce((select max(updated) from (select updated from loop where tenant
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
-select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
-       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
-       case when lease > store_clock() then 1 else 0 end as driven,
-       (select count(*) from attempt where loop = loop.n) as attempts,
-       (select coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
-        from attempt where loop = loop.n)
-       + coalesce(cast(/*sqlite json_extract(extra, '$.cost') *//*postgres extra::json ->> 'cost' */ as double precision), 0) as cost,
-       (select case when length(record) <= :record_chars then record else '' end
-        from attempt where loop = loop.n order by number desc limit 1) as last,
-       (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
-       (select case when length(record) <= :record_chars then record else '{}' end
-        from decision where loop = loop.n order by seq desc limit 1) as decision
+-- The numbers of the loops that fit; `summaries` has the rest. A rule is looked for in the last decision, a check among the
+-- errors of all attempts. '-' stands for loops without a key, a model or a name of their policy.
+select n
 from loop
 where tenant = :tenant and project = :project and (:before = 0 or n < :before) and n >= :oldest
-  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
-  and (:model = '' or model = :model) and updated >= :since
+  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
+  and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
   and (:text = '' or instr(lower(id), :text) = 1
     or exists (select 1 from json_each(:spellings) as spelling where instr(lower(task), spelling.value) > 0
       or exists (select 1 from attempt where loop = loop.n and (instr(lower(value), spelling.value) > 0
@@ -31,7 +22,64 @@ where tenant = :tenant and project = :project and (:before = 0 or n < :before) a
         and instr(lower(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */), spelling.value) > 0))))
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
   and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
+  and (:stop = '' or state = 'stopped' and exists (
+    select 1 from json_each((select coalesce(/*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */, '[]')
+                             from decision where loop = loop.n order by seq desc limit 1)) as stop
+    where json_extract(stop.value, '$.rule') = :stop))
+  and (:check = '' or exists (
+    select 1 from attempt, json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
+    where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
+      and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
+  and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
+  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n))
 order by n desc limit :limit;
+
+-- name: summaries
+select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
+       /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy,
+       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
+       case when lease > store_clock() then 1 else 0 end as driven,
+       (select count(*) from loop_note where loop = loop.n) as notes,
+       (select case when length(record) <= :record_chars then record else '' end
+        from attempt where loop = loop.n order by number desc limit 1) as last,
+       (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
+       (select case when length(record) <= :record_chars then record else '{}' end
+        from decision where loop = loop.n order by seq desc limit 1) as decision
+from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
+
+-- name: recent
+-- The newest loops, with the size of their records: that of each, and of all up to it.
+select n, state, memory_key, model, policy, created, updated, notes, stops, size, sum(size) over (order by n desc) as total
+from (
+  select n, state, memory_key, model, /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy, created, updated,
+         (select count(*) from loop_note where loop = loop.n) as notes,
+         (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
+         case when state = 'stopped' then (
+           select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
+           from decision where loop = loop.n order by seq desc limit 1) end as stops
+  from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
+) as loop order by n desc;
+
+-- name: usage_of
+-- What loops used in their attempts, and besides in `extra`, as JSON. PostgreSQL reads each record once.
+select loop.n, loop.extra, count(attempt.number) as attempts,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
+         + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds
+from loop left join
+/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+group by loop.n;
+
+-- name: checks_of
+-- The checks with an error in any attempt of loops.
+select distinct loop.n, json_extract(finding.value, '$.check') as failed
+from loop join attempt on attempt.loop = loop.n
+cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+  and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
 -- name: searched
 -- Loops of a search, each with the size of what is searched.

@@ -38,9 +38,11 @@ from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
-from heedful.web import figures, matrix, pairs
+from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
+from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.recent import RecentLoop
 from heedful.web.site import (
     READING,
     Document,
@@ -49,6 +51,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.table import Table, time_of
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -61,6 +64,8 @@ MAX_SAVED_AGE_SECONDS = 600.0
 MIN_CACHED_LOOPS = 2_000
 # When the calls saved were counted, and their figures, by the memory of a scope.
 _saved_calls = WeakKeyDictionary[Memory, tuple[float, Document]]()
+# The newest loops as they were read last, by number, by the memory of a scope.
+_recent_loops = WeakKeyDictionary[Memory, dict[int, RecentLoop]]()
 
 
 async def queues(visit: Visit) -> list[Document]:
@@ -186,30 +191,125 @@ def since(visit: Visit) -> float:
     return time.time() - days * figures.FIGURE_DAY_SECONDS
 
 
-async def loops(visit: Visit) -> Document:
-    """Show the newest loops that fit the filters."""
-    names = ("state", "rule", "check", "key", "model", "text", "days")
-    filters = {name: visit.query.get(name, "") for name in names}
+async def recent_loops(visit: Visit) -> recent.Recent:
+    """Return the newest loops; those that have not changed are not read again."""
+    memory = visit.caller.memory
+    known = _recent_loops.get(memory, {})
+    newest = await visit.caller.read(recent.read_recent, known)
+    _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
+    return newest
 
-    rows, cursor = await visit.caller.read(
-        figures.listed,
-        MAX_LIST_ROWS,
-        state=filters["state"],
-        rule=filters["rule"],
-        key=filters["key"],
-        model=filters["model"],
-        text=filters["text"],
-        tag=filters["check"],
-        before=visit.number("cursor"),
-        since=since(visit),
-    )
+
+async def loops(visit: Visit) -> Document:
+    """Show the loops that fit the filters, what they used, and their facets.
+
+    Totals, facets and any order but the newest first are those of the newest loops.
+    """
+    names = [*(facet.name for facet in FACETS), "text", "days"]
+    filters = {name: visit.query.get(name, "") for name in names}
+    newest = await recent_loops(visit)
+    numbers = None
+    if filters["text"]:
+        limit = max(1, len(newest.loops))
+        numbers = await visit.caller.read(figures.with_text, filters["text"], limit)
+
+    narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
+    sort = visit.query.get("sort", "")
+    if sort:
+        rows, cursor = await _sorted_loops(visit, narrowed.loops, sort)
+    else:
+        rows, cursor = await _newest_loops(visit, filters, newest.loops)
 
     return {
         "loops": rows,
         "begin": begin(visit),
         "filters": filters,
+        "sort": sort,
+        "sorts": _sort_links(visit, sort),
+        "facets": _facet_links(visit, narrowed.facets),
+        "chips_held": _chips(visit, filters),
+        "totals": recent.count_loops(narrowed.loops),
+        "window": len(newest.loops),
+        "more_loops": newest.more,
+        "unchecked": newest.unchecked,
         **page_links(visit, cursor),
     }
+
+
+async def _sorted_loops(
+    visit: Visit, fitting: Sequence[RecentLoop], sort: str
+) -> tuple[list[Document], int]:
+    """Return a page of the loops that fit, in an order, and where the next begins."""
+    begin = visit.number("cursor")
+    end = begin + visit.most(MAX_LIST_ROWS)
+    shown = sort_loops(fitting, sort)[begin:end]
+    usage = {loop.n: loop.used for loop in shown}
+    rows = await visit.caller.read(figures.summaries, list(usage), usage)
+    return rows, end if end < len(fitting) else 0
+
+
+async def _newest_loops(
+    visit: Visit, filters: Mapping[str, str], known: Sequence[RecentLoop]
+) -> tuple[list[Document], int]:
+    """Return a page of the newest loops that fit, and where the next begins."""
+    return await visit.caller.read(
+        figures.listed,
+        visit.most(MAX_LIST_ROWS),
+        state=filters["state"],
+        rule=filters["rule"],
+        key=filters["key"],
+        model=filters["model"],
+        policy=filters["policy"],
+        noted=bool(filters["notes"]),
+        text=filters["text"],
+        tag=filters["check"],
+        before=visit.number("cursor"),
+        since=since(visit),
+        usage={loop.n: loop.used for loop in known},
+    )
+
+
+def _sort_links(visit: Visit, sort: str) -> dict[str, Document]:
+    """Return the address of each order, and which one the list has now.
+
+    The largest come first, and after another click the smallest.
+    """
+    links = {}
+    for name in SORTS:
+        link = visit.turned(sort=f"-{name}")
+        order = ""
+        if sort == f"-{name}":
+            link = visit.turned(sort=name)
+            order = "descending"
+        elif sort == name:
+            link = visit.turned(sort="")
+            order = "ascending"
+        links[name] = {"link": link, "order": order}
+    return links
+
+
+def _facet_links(visit: Visit, facets: Sequence[Document]) -> list[Document]:
+    """Return the facets, each value with the address that turns it on, or off."""
+    for facet in facets:
+        for value in facet["values"]:
+            chosen = "" if value["chosen"] else value["value"]
+            value["link"] = visit.turned(**{facet["name"]: chosen})
+    return list(facets)
+
+
+def _chips(visit: Visit, filters: Mapping[str, str]) -> list[Document]:
+    """Return the filters that hold, each with the address without it."""
+    titles = {facet.name: facet.title for facet in FACETS}
+    return [
+        {
+            "name": name,
+            "title": titles.get(name, name),
+            "value": value,
+            "without": visit.turned(**{name: ""}),
+        }
+        for name, value in filters.items()
+        if value
+    ]
 
 
 async def loop(visit: Visit, id: str) -> Document:
@@ -455,11 +555,40 @@ async def cancel(visit: Visit) -> str:
     return "The loop is cancelled."
 
 
+LOOP_TABLE = Table(
+    rows="loops",
+    columns={
+        "id": "id",
+        "task": "task",
+        "state": "state",
+        "first answer right": "right",
+        "attempts": "attempts",
+        "calls": "calls",
+        "tokens": "tokens",
+        "cost": "cost",
+        "seconds": "seconds",
+        "stopped by": "stopped_by",
+        "why": "reason",
+        "failed checks": "failed",
+        "rung": "rung",
+        "memory key": "memory_key",
+        "model": "model",
+        "policy": "policy",
+        "notes": "notes",
+        "began": time_of("created"),
+        "changed": time_of("updated"),
+    },
+)
 PAGES = (
     SitePage(address="/", template="home", title="Home", make=home, may=READING),
     SitePage(address="/home", template="home", title="Home", make=home, may=READING),
     SitePage(
-        address="/loops", template="loops", title="Loops", make=loops, may=READING
+        address="/loops",
+        template="loops",
+        title="Loops",
+        make=loops,
+        may=READING,
+        table=LOOP_TABLE,
     ),
     SitePage(
         address="/loops/{id:path}",

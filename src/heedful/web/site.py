@@ -1,8 +1,8 @@
 """Serve the pages: sign in, find the page of an address, and do what a form asks for.
 
 A page asks the routes of the service as the caller who signed in. So rights, tenants,
-limits and the audit are those of the API. An address shows a page as HTML, and with
-`.json` at its end the data of the page.
+limits and the audit are those of the API. An address shows a page as HTML, with `.json`
+at its end the data of the page, and with `.csv` the rows of its list.
 
 Addresses are found by Starlette's router, files are sent by its FileResponse. Sessions
 are our own: a session of Starlette lives in a signed cookie, which everybody who has it
@@ -59,7 +59,8 @@ from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
-from heedful.web.render import address, page_text
+from heedful.web.render import DATA_ENDINGS, address, page_text
+from heedful.web.table import MAX_TABLE_ROWS, TABLE_READ_ROWS, Table
 
 SITE_PATH = "/ui"
 EVENTS_PATH = "/events"  # below it
@@ -238,7 +239,8 @@ def _digest(secret: str) -> bytes:
 class Visit:
     """One request of somebody who signed in, and the routes that it may ask.
 
-    `person` is False for what a live page asks for by itself, and for HEAD.
+    `person` is False for what a live page asks for by itself, and for HEAD. `is_table`
+    is True if the rows of the page are asked for as CSV.
     """
 
     app: ASGIApp
@@ -249,6 +251,7 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
     person: bool = True
+    is_table: bool = False
 
     @property
     def is_here(self) -> bool:
@@ -334,14 +337,28 @@ class Visit:
     @cached_property
     def newest(self) -> str:
         """The address of the beginning of the list on this page."""
+        return self.turned()
+
+    def turned(self, **changes: str) -> str:
+        """Return the address of the beginning of this list with other filters."""
         query = {name: value for name, value in self.query.items() if name != "cursor"}
-        return self.link(self.path, **query)
+        return self.link(self.path, **{**query, **changes})
 
     @cached_property
     def data(self) -> str:
         """The address of the data of this page."""
         path, _, query = self.page.partition("?")
         return f"{path}.json?{query}"
+
+    @cached_property
+    def table(self) -> str:
+        """The address of the rows of this list as CSV, from the beginning."""
+        path, _, query = self.newest.partition("?")
+        return f"{path}.csv?{query}"
+
+    def most(self, rows: int) -> int:
+        """Return how many rows a list reads at a time: more than `rows` for CSV."""
+        return TABLE_READ_ROWS if self.is_table else rows
 
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
@@ -366,7 +383,7 @@ class SitePage:
 
     A part of the address such as `{id:path}` (any text) or `{n:int}` (a number) is an
     argument of `make`. The key of the visitor needs one of the permissions `may`, for
-    the page and for its data.
+    the page and for its data. The `table` declares the rows and columns of its list.
     """
 
     address: str
@@ -374,6 +391,26 @@ class SitePage:
     title: str
     make: Callable[..., Awaitable[Document]]
     may: tuple[str, ...]
+    table: Table | None = None
+
+    async def csv(self, visit: Visit, place: Mapping[str, Any]) -> str:
+        """Return the rows of the list from its beginning, at most `MAX_TABLE_ROWS`.
+
+        `place` has the arguments of `make`. Raises NotFound if the page has no list.
+        """
+        if self.table is None:
+            raise NotFound("list", visit.path, "these pages")
+
+        rows: list[Document] = []
+        visit = replace(visit, is_table=True)
+        while len(rows) < MAX_TABLE_ROWS:
+            facts = await self.make(visit, **place)
+            rows += facts[self.table.rows]
+            if not facts.get("cursor"):
+                break
+            query = {**visit.query, "cursor": str(facts["cursor"])}
+            visit = replace(visit, query=query)
+        return await offload(self.table.csv, rows[:MAX_TABLE_ROWS])
 
 
 @dataclass(frozen=True)
@@ -679,15 +716,20 @@ class Site:
         """Return the function that answers requests for a page or its data."""
 
         async def show(request: Request) -> Response:
-            """Return the page as HTML, or its data as JSON."""
+            """Return the page as HTML, its data as JSON, or its rows as CSV."""
             visit: Visit = request.state.visit
             visit.needs(*page.may)
+            if _is_table(request):
+                rows = await page.csv(visit, request.path_params)
+                return _csv(rows, f"{page.template}.csv")
+
             facts = await page.make(visit, **request.path_params)
             if _is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
 
             template = f"ui/{page.template}.html.j2"
+            facts["has_table"] = page.table is not None
             return await offload(_html, template, visit, title=page.title, facts=facts)
 
         return show
@@ -815,6 +857,15 @@ def _html(
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 
+def _csv(text: str, name: str) -> Response:
+    """Return a table as a file with a name."""
+    return Response(
+        text.encode("utf-8", "replace"),
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        media_type="text/csv",
+    )
+
+
 def _with_page_headers(send: Send) -> Send:
     """Return a function that sends what `send` does, with the headers of pages."""
 
@@ -882,19 +933,24 @@ def _raw_path(request: Request) -> str:
 
 
 def _page_path(request: Request) -> str:
-    """Return the path of the page, whether its HTML or its data is asked for."""
+    """Return the path of the page, whatever of it is asked for."""
     path = _raw_path(request)
     # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
     if re.fullmatch(r"/\w+/", path):
         path = path[:-1]
-    if path.endswith(".json"):
-        path = path.removesuffix(".json") or "/"
+    if path.endswith(DATA_ENDINGS):
+        path = path.rpartition(".")[0] or "/"
     return path
 
 
 def _is_data(request: Request) -> bool:
     """Return whether the data of a page is asked for, not its HTML."""
-    return _raw_path(request).endswith(".json")
+    return _raw_path(request).endswith(DATA_ENDINGS)
+
+
+def _is_table(request: Request) -> bool:
+    """Return whether the rows of a page are asked for as CSV."""
+    return _raw_path(request).endswith(".csv")
 
 
 def _own_address(address: str) -> str:
@@ -937,6 +993,6 @@ def page_links(visit: Visit, cursor: object) -> Document:
     `cursor` is that of the next page; it is None or 0 on the last page.
     """
     if not cursor:
-        return {"next": ""}
+        return {"next": "", "cursor": ""}
     query = urlencode({**visit.query, "cursor": str(cursor)})
-    return {"next": f"?{query}"}
+    return {"next": f"?{query}", "cursor": str(cursor)}
