@@ -40,6 +40,14 @@ from heedful.store.connection import Db, Row, bulk, key_of, token
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
+class Period(NamedTuple):
+    """The time from `begin` until just before `end`, in seconds since 1970."""
+
+    begin: float
+    end: float
+
+
+ALL_TIME = Period(begin=0.0, end=1e11)
 FIGURE_DAY_SECONDS = 86_400.0
 # A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
 # of less than `MIN_COURSE_DAYS` days, it has those of `SHORT_COURSE_GROUPS` groups.
@@ -492,6 +500,7 @@ def listed(
     noted: bool = False,
     before: int = 0,
     since: float = 0.0,
+    period: Period = ALL_TIME,
     usage: Mapping[int, LoopUsage] | None = None,
 ) -> tuple[list[Plain], int]:
     """Return the newest loops that fit all filters, and the cursor of older ones.
@@ -500,10 +509,15 @@ def listed(
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key`, this `model`, the `text` in their task,
     an output or a finding, or at the beginning of their id; they were stopped by
-    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, and
-    changed `since` a time; "" and 0 allow all. What loops used is read unless it is in
-    `usage`.
+    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, changed
+    `since` a time, and began in a `period`; "" and 0 allow all. What loops used is read
+    unless it is in `usage`.
     """
+    # The search begins with the last loop of the period.
+    if not (before or period == ALL_TIME):
+        last = rows(db, scope, "last_between", **period._asdict())
+        before = last[0]["n"] + 1 if last else 1
+
     stop = rule
     check = tag
     # Rules and checks are looked for as text in the stored JSON, which is quick.
@@ -532,6 +546,7 @@ def listed(
         since=since,
         limit=limit + 1,
         oldest=oldest,
+        **period._asdict(),
     )
 
     numbers = [row["n"] for row in newest]
@@ -543,18 +558,19 @@ def listed(
     return loops, oldest
 
 
-def with_text(db: Db, scope: Scope, text: str, limit: int) -> set[int]:
-    """Return the numbers of those of the newest `limit` loops that have a text.
+def with_text(
+    db: Db, scope: Scope, text: str, newest: Sequence[int], period: Period
+) -> set[int]:
+    """Return the numbers of those loops that have a text; `newest` are in order.
 
     It is looked for as `listed` does.
     """
-    loops = rows(db, scope, "recent", limit=limit)
-    if not loops:
+    if not newest:
         return set()
 
-    oldest = max(
-        loops[-1]["n"], _oldest_searched(db, scope, 0, text=text, rule="", tag="")
-    )
+    limit = len(newest)
+    searched = _oldest_searched(db, scope, newest[0] + 1, text=text, rule="", tag="")
+    oldest = max(newest[-1], searched)
     fitting = rows(
         db,
         scope,
@@ -574,6 +590,7 @@ def with_text(db: Db, scope: Scope, text: str, limit: int) -> set[int]:
         since=0.0,
         limit=limit,
         oldest=oldest,
+        **period._asdict(),
     )
     return {row["n"] for row in fitting}
 

@@ -31,8 +31,13 @@ where tenant = :tenant and project = :project and (:before = 0 or n < :before) a
     where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
       and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
   and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
-  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n))
+  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and created >= :begin and created < :end
 order by n desc limit :limit;
+
+-- name: last_between
+-- The last loop that began in a period.
+select n from loop where tenant = :tenant and project = :project and created >= :begin and created < :end
+order by n desc limit 1;
 
 -- name: summaries
 select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
@@ -57,7 +62,8 @@ from (
          case when state = 'stopped' then (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
            from decision where loop = loop.n order by seq desc limit 1) end as stops
-  from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :limit
+  from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+    and created >= :begin and created < :end order by n desc limit :limit
 ) as loop order by n desc;
 
 -- name: usage_of

@@ -31,7 +31,7 @@ from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted
 from heedful.store import episodes as episode_store
-from heedful.store import ladders, lessons, reminders
+from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
 from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
@@ -42,6 +42,7 @@ from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
 from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
 from heedful.web.site import (
     READING,
@@ -191,12 +192,18 @@ def since(visit: Visit) -> float:
     return time.time() - days * figures.FIGURE_DAY_SECONDS
 
 
-async def recent_loops(visit: Visit) -> recent.Recent:
-    """Return the newest loops; those that have not changed are not read again."""
+async def recent_loops(
+    visit: Visit, period: figures.Period = figures.ALL_TIME
+) -> recent.Recent:
+    """Return the newest loops of a period.
+
+    Those that have not changed since they were read last are not read again.
+    """
     memory = visit.caller.memory
     known = _recent_loops.get(memory, {})
-    newest = await visit.caller.read(recent.read_recent, known)
-    _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
+    newest = await visit.caller.read(recent.read_recent, known, period)
+    if period == figures.ALL_TIME:
+        _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
     return newest
 
 
@@ -205,13 +212,16 @@ async def loops(visit: Visit) -> Document:
 
     Totals, facets and any order but the newest first are those of the newest loops.
     """
-    names = [*(facet.name for facet in FACETS), "text", "days"]
+    names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
     filters = {name: visit.query.get(name, "") for name in names}
-    newest = await recent_loops(visit)
+    period = period_of(visit)
+    newest = await recent_loops(visit, period)
     numbers = None
     if filters["text"]:
-        limit = max(1, len(newest.loops))
-        numbers = await visit.caller.read(figures.with_text, filters["text"], limit)
+        read_numbers = [loop.n for loop in newest.loops]
+        numbers = await visit.caller.read(
+            figures.with_text, filters["text"], read_numbers, period
+        )
 
     narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
     sort = visit.query.get("sort", "")
@@ -265,6 +275,7 @@ async def _newest_loops(
         tag=filters["check"],
         before=visit.number("cursor"),
         since=since(visit),
+        period=period_of(visit),
         usage={loop.n: loop.used for loop in known},
     )
 
@@ -329,6 +340,7 @@ async def loop(visit: Visit, id: str) -> Document:
     )
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
+    facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
@@ -555,6 +567,15 @@ async def cancel(visit: Visit) -> str:
     return "The loop is cancelled."
 
 
+async def note(visit: Visit) -> str:
+    """Write a note on a loop."""
+    # Browsers end the lines of a text with "\r\n".
+    text = visit.form.get("text", "").replace("\r\n", "\n")
+    path = f"/v1/loops/{visit.form.get('id', '')}/notes"
+    await visit.ask("POST", path, {"text": text})
+    return "The note is saved."
+
+
 LOOP_TABLE = Table(
     rows="loops",
     columns={
@@ -598,4 +619,8 @@ PAGES = (
         may=READING,
     ),
 )
-ACTIONS = (SiteAction(override, ("approve",)), SiteAction(cancel, ("write",)))
+ACTIONS = (
+    SiteAction(override, ("approve",)),
+    SiteAction(cancel, ("write",)),
+    SiteAction(note, ("write",)),
+)

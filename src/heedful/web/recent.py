@@ -17,7 +17,7 @@ from heedful.loop.record import NO_USAGE
 from heedful.store.connection import Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.web import figures
-from heedful.web.figures import LoopUsage, rows
+from heedful.web.figures import ALL_TIME, LoopUsage, Period, rows
 
 Plain = dict[str, Any]
 
@@ -63,14 +63,17 @@ class Recent(NamedTuple):
 
 @bulk
 def read_recent(
-    db: Db, scope: Scope, known: Mapping[int, RecentLoop] | None = None
+    db: Db,
+    scope: Scope,
+    known: Mapping[int, RecentLoop] | None = None,
+    period: Period = ALL_TIME,
 ) -> Recent:
-    """Return the newest loops whose records have at most `MAX_REPLAY_BYTES`.
+    """Return the newest loops of a period, of at most `MAX_REPLAY_BYTES` of records.
 
     The records of `known` loops that have not changed are not read again.
     """
     limit = figures.MAX_FIGURE_LOOPS
-    newest = rows(db, scope, "recent", limit=limit + 1)
+    newest = rows(db, scope, "recent", limit=limit + 1, **period._asdict())
     heads = [row for row in newest[:limit] if row["total"] <= MAX_REPLAY_BYTES]
 
     same = {}
