@@ -75,8 +75,7 @@ def narrow(
         missed = [
             facet.name
             for facet in FACETS
-            if filters.get(facet.name)
-            and filters[facet.name] not in facet.values(loop)
+            if filters.get(facet.name) and filters[facet.name] not in facet.values(loop)
         ]
         if not missed:
             fitting.append(loop)

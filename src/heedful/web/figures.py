@@ -40,6 +40,7 @@ from heedful.store.connection import Db, Row, bulk, key_of, token
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
+
 class Period(NamedTuple):
     """The time from `begin` until just before `end`, in seconds since 1970."""
 
@@ -72,6 +73,7 @@ MAX_PREVIEW_CHARS = 20_000
 # those of 50 rows are within MAX_LISTING_BYTES.
 MAX_LIST_RECORD_CHARS = 32 * 1024
 MAX_LIST_EPISODE_CHARS = 80 * 1024
+MAX_SEARCHED_EPISODES = 1_000  # the newest ones, in whose tasks a search looks
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
@@ -890,7 +892,11 @@ def replayable(
 
 @bulk
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
-    """Return the task of episodes and their first step that failed, by digest."""
+    """Return what a list shows of episodes, by digest.
+
+    That is the task, the first step that failed, the number of `steps`, and the time
+    from the first to the last of them in seconds, None if it is unknown.
+    """
     episode_rows = rows(
         db,
         scope,
@@ -902,8 +908,10 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     summaries = dict[str, Plain]()
     for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})
+        events = episode.get("events", ())
+        times = [event["at"] for event in events if event.get("at") is not None]
         failed = ""
-        for number, event in enumerate(episode.get("events", ()), 1):
+        for number, event in enumerate(events, 1):
             if event.get("error"):
                 failed = f"{number} {event.get('tool', '')}"
                 break
@@ -911,8 +919,44 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
             "failed": failed,
+            "steps": len(events),
+            "seconds": max(times) - min(times) if len(times) > 1 else None,
         }
     return summaries
+
+
+@bulk
+def found_episodes(
+    db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
+) -> list[Plain]:
+    """Return those of the newest episodes that have a text in their task."""
+    found = rows(
+        db,
+        scope,
+        "found_episodes",
+        # JSON in a column has escapes; the task that the statement reads has none.
+        spellings=json.dumps(
+            list(dict.fromkeys((text.lower(), text, text.upper(), text.capitalize())))
+        ),
+        state=state,
+        before=before,
+        window=MAX_SEARCHED_EPISODES,
+        limit=limit,
+    )
+    return [dict(row) for row in found]
+
+
+def lessons_learnt(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, int]:
+    """Return how many lessons were learnt from each episode, by digest."""
+    sources = {f"episode:{digest[:16]}": digest for digest in digests}
+    counts = rows(
+        db,
+        scope,
+        "learnt_counts",
+        token=token(scope),
+        sources=json.dumps(list(sources)),
+    )
+    return {sources[row["source"]]: row["lessons"] for row in counts}
 
 
 @bulk
@@ -941,9 +985,12 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
 
 
 @bulk
-def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
-    """Return the newest runs of pipelines."""
-    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
+def runs(
+    db: Db, scope: Scope, limit: int, before: int, pipeline: str = ""
+) -> list[Plain]:
+    """Return the newest runs of pipelines, or of one of them."""
+    newest = rows(db, scope, "runs", limit=limit, before=before, pipeline=pipeline)
+    return [dict(row) for row in newest]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:

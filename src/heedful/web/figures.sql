@@ -229,11 +229,28 @@ from (select n, state from loop where tenant = :tenant and project = :project an
       order by n desc limit :limit) as loop
 where state = 'stopped';
 
+-- name: lesson_order
+-- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
+select id, kind, signature, seen, helped, hurt from lesson
+where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
+  and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
+  and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
+  and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+order by id desc limit :limit;
+
 -- name: runs
 select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,
        state, created, updated from loop
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
+  and (:pipeline = '' or /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ = :pipeline)
 order by n desc limit :limit;
+
+-- name: pipelines
+-- The pipelines of the newest runs, those with the most runs first.
+select pipeline, count(*) as runs from (
+  select /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline from loop
+  where tenant = :tenant and project = :project and kind = 'run' order by n desc limit :limit
+) as run where pipeline <> '' group by pipeline order by count(*) desc, pipeline limit 20;
 
 -- name: failures
 -- The errors of reflections, those of the most episodes first.
@@ -337,6 +354,21 @@ left join vector v on v.example = e.id and v.space = :space;
 -- name: episodes
 select digest, case when length(record) < :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
+
+-- name: found_episodes
+-- Those of the newest episodes that have a text in their task, which is searched as those of loops.
+select id, digest, name, session, outcome, state, error, at from (
+  select * from episode where tenant = :tenant and project = :project order by id desc limit :window
+) as episode
+where (:before = 0 or id < :before) and (:state = '' or state = :state)
+  and exists (select 1 from json_each(:spellings) as spelling
+              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0)
+order by id desc limit :limit;
+
+-- name: learnt_counts
+-- How many lessons were learnt from episodes.
+select o.source, count(distinct e.lesson_id) as lessons from origin o join example e on e.id = o.example
+where o.scope = :token and o.source in (select value from json_each(:sources)) group by o.source;
 
 -- name: episode_of
 select digest, name, session, outcome, state, tries, error, at, length(record) as chars,

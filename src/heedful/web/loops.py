@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -235,7 +235,7 @@ async def loops(visit: Visit) -> Document:
         "begin": begin(visit),
         "filters": filters,
         "sort": sort,
-        "sorts": _sort_links(visit, sort),
+        "sorts": sort_links(visit, sort, SORTS),
         "facets": _facet_links(visit, narrowed.facets),
         "chips_held": _chips(visit, filters),
         "totals": recent.count_loops(narrowed.loops),
@@ -280,13 +280,13 @@ async def _newest_loops(
     )
 
 
-def _sort_links(visit: Visit, sort: str) -> dict[str, Document]:
+def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:
     """Return the address of each order, and which one the list has now.
 
     The largest come first, and after another click the smallest.
     """
     links = {}
-    for name in SORTS:
+    for name in names:
         link = visit.turned(sort=f"-{name}")
         order = ""
         if sort == f"-{name}":

@@ -60,7 +60,7 @@ from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
 from heedful.web.render import DATA_ENDINGS, address, page_text
-from heedful.web.table import MAX_TABLE_ROWS, TABLE_READ_ROWS, Table
+from heedful.web.table import TABLE_READ_ROWS, Table
 
 SITE_PATH = "/ui"
 EVENTS_PATH = "/events"  # below it
@@ -394,7 +394,7 @@ class SitePage:
     table: Table | None = None
 
     async def csv(self, visit: Visit, place: Mapping[str, Any]) -> str:
-        """Return the rows of the list from its beginning, at most `MAX_TABLE_ROWS`.
+        """Return the rows of the list from its beginning, as many as it declares.
 
         `place` has the arguments of `make`. Raises NotFound if the page has no list.
         """
@@ -403,14 +403,14 @@ class SitePage:
 
         rows: list[Document] = []
         visit = replace(visit, is_table=True)
-        while len(rows) < MAX_TABLE_ROWS:
+        while len(rows) < self.table.most:
             facts = await self.make(visit, **place)
             rows += facts[self.table.rows]
             if not facts.get("cursor"):
                 break
             query = {**visit.query, "cursor": str(facts["cursor"])}
             visit = replace(visit, query=query)
-        return await offload(self.table.csv, rows[:MAX_TABLE_ROWS])
+        return await offload(self.table.csv, rows[: self.table.most])
 
 
 @dataclass(frozen=True)
@@ -729,7 +729,7 @@ class Site:
                 return Response(text, media_type="application/json")
 
             template = f"ui/{page.template}.html.j2"
-            facts["has_table"] = page.table is not None
+            facts["table_rows"] = page.table.most if page.table is not None else 0
             return await offload(_html, template, visit, title=page.title, facts=facts)
 
         return show

@@ -27,11 +27,12 @@ class Table:
     """Which data of a page are rows, and what stands in each column.
 
     A column is the place of its value in a row, such as `uplift.gain`, or a function of
-    the row.
+    the row. There are `most` rows.
     """
 
     rows: str
     columns: Mapping[str, str | Callable[[Plain], Any]]
+    most: int = MAX_TABLE_ROWS
 
     def csv(self, rows: Iterable[Plain]) -> str:
         """Return the rows as CSV, with the names of the columns first."""
