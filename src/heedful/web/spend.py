@@ -46,10 +46,7 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    if days is None:
-        rows = _group(loops, GROUPS[by][1])
-    else:
-        rows = _day_rows(days)
+    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
     total = _total(rows)
     for row in rows:
         row["part"] = _part(row, total)
