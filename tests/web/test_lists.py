@@ -85,7 +85,7 @@ def counts_of(page: Any, name: str) -> dict[str, int]:
     """Return the counts of a facet."""
     for facet in page["facets"]:
         if facet["name"] == name:
-            return {one["value"]: one["count"] for one in facet["values"]}
+            return {value["value"]: value["count"] for value in facet["values"]}
     return {}
 
 
@@ -222,9 +222,9 @@ def test_notes_are_a_facet_and_a_mark(browser):
     assert "1 note" in browser.get("/loops?notes=with").text
     loop = browser.get("/loops/sql-2")
     assert "Ask again &lt;b&gt;tomorrow" in loop.text
-    (stored,) = read(browser, "/loops/sql-2")["notes"]
-    assert stored == read_data(browser.api.get("/v1/loops/sql-2"))["notes"][0]
-    assert stored["text"] == note
+    (written,) = read(browser, "/loops/sql-2")["notes"]
+    assert written == read_data(browser.api.get("/v1/loops/sql-2"))["notes"][0]
+    assert written["text"] == note
 
 
 def test_who_may_not_write_is_offered_no_note(browser):
@@ -295,7 +295,7 @@ def test_csv_has_the_rows_of_the_list_with_its_filters(browser):
 
 @both
 def test_csv_goes_on_beyond_a_page(browser, monkeypatch):
-    monkeypatch.setattr("heedful.web.site.TABLE_READ_ROWS", 2)
+    monkeypatch.setattr("heedful.web.site.CSV_READ_ROWS", 2)
     rows = rows_of(browser, "/loops.csv")
     assert [row["id"] for row in rows] == [loop[0] for loop in reversed(LOOPS)]
 

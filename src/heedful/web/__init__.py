@@ -10,10 +10,12 @@ All that belongs to a page is in this room:
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
+- `summaries.py`, `found_traces.py`: what lists show of loops and traces.
 - `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
   common; `table.py`: the rows of a list as CSV.
 - `menu.py`: the groups of the menu, and pages that were renamed.
-- `site.py`: who may see a page, and the way from an address to a page.
+- `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
+  reads what a request asks for.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     from starlette.routing import Route
 
     from heedful.web import inbox, lessons, loops, pairs, spend, work
+    from heedful.web.addresses import SITE_PATH
     from heedful.web.menu import moved_routes
-    from heedful.web.site import SITE_PATH, Site
+    from heedful.web.site import Site
 
     site = Site(
         app,

@@ -32,7 +32,7 @@ from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
-from heedful.loop.sentence import describe_end, describe_reason
+from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
@@ -73,7 +73,6 @@ MAX_PREVIEW_CHARS = 20_000
 # those of 50 rows are within MAX_LISTING_BYTES.
 MAX_LIST_RECORD_CHARS = 32 * 1024
 MAX_LIST_EPISODE_CHARS = 80 * 1024
-MAX_SEARCHED_EPISODES = 1_000  # the newest ones, in whose tasks a search looks
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
@@ -329,7 +328,7 @@ def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
         if row["record"] is None:
             unread += 1
         else:
-            attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
+            attempts_by_loop[row["n"]].append(set(failed_checks(row["record"])))
 
     failed = Counter[str]()
     retried = Counter[str]()
@@ -352,7 +351,7 @@ def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
     return checks, unread
 
 
-def _failed_checks(attempt: str) -> list[str]:
+def failed_checks(attempt: str) -> list[str]:
     """Return the checks with an error in a stored attempt, without duplicates."""
     evaluation = json.loads(attempt).get("evaluation") or {}
     checks = [
@@ -436,56 +435,6 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
-class LoopUsage(NamedTuple):
-    """The number of attempts of a loop, and what the loop used in all."""
-
-    attempts: int
-    usage: Usage
-
-
-@bulk
-def summaries(
-    db: Db,
-    scope: Scope,
-    numbers: Sequence[int],
-    usage: Mapping[int, LoopUsage] | None = None,
-) -> list[Plain]:
-    """Return what a list shows of loops, in the order of their `numbers`.
-
-    What they used is read unless it is in `usage`.
-    """
-    listed_rows = rows(
-        db,
-        scope,
-        "summaries",
-        numbers=json.dumps(list(numbers)),
-        chars=MAX_SHOWN_TASK_CHARS,
-        record_chars=MAX_LIST_RECORD_CHARS,
-    )
-    known = usage or {}
-    unknown = [n for n in numbers if n not in known]
-    used = {**known, **usage_of(db, scope, unknown)}
-    summary_of = {row["n"]: _summary(row, used[row["n"]]) for row in listed_rows}
-    return [summary_of[n] for n in numbers if n in summary_of]
-
-
-def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsage]:
-    """Return what loops used, by their numbers."""
-    usage = {}
-    for row in rows(db, scope, "usage_of", numbers=json.dumps(list(numbers))):
-        used = Usage(
-            row["calls"],
-            row["tokens"],
-            cost=row["cost"],
-            seconds=row["seconds"],
-        )
-        # Calls that failed belong to no attempt.
-        if row["extra"] != "{}":
-            used += Usage(**json.loads(row["extra"]))
-        usage[row["n"]] = LoopUsage(row["attempts"], used)
-    return usage
-
-
 @bulk
 def listed(
     db: Db,
@@ -503,17 +452,15 @@ def listed(
     before: int = 0,
     since: float = 0.0,
     period: Period = ALL_TIME,
-    usage: Mapping[int, LoopUsage] | None = None,
-) -> tuple[list[Plain], int]:
-    """Return the newest loops that fit all filters, and the cursor of older ones.
+) -> tuple[list[int], int]:
+    """Return the numbers of the newest loops that fit, and the cursor of older ones.
 
     The cursor is the number below which a search continues, or 0 at the end. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key`, this `model`, the `text` in their task,
     an output or a finding, or at the beginning of their id; they were stopped by
     `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, changed
-    `since` a time, and began in a `period`; "" and 0 allow all. What loops used is read
-    unless it is in `usage`.
+    `since` a time, and began in a `period`; "" and 0 allow all.
     """
     # The search begins with the last loop of the period.
     if not (before or period == ALL_TIME):
@@ -552,12 +499,11 @@ def listed(
     )
 
     numbers = [row["n"] for row in newest]
-    loops = summaries(db, scope, numbers[:limit], usage)
     if len(numbers) > limit:
-        return loops, numbers[limit - 1]
+        return numbers[:limit], numbers[limit - 1]
 
     # All loops that were looked at are shown; there may be older ones.
-    return loops, oldest
+    return numbers, oldest
 
 
 def with_text(
@@ -628,62 +574,11 @@ def _oldest_searched(
     return oldest if looked_at == MAX_SEARCHED_LOOPS else 0
 
 
-def _rung_name(ladder: str, rung: int) -> str:
+def rung_name(ladder: str, rung: int) -> str:
     """Return the name of a rung from the JSON of its ladder, "" without a ladder."""
     if not ladder:
         return ""
     return from_document(Ladder, json.loads(ladder)).name(rung)
-
-
-def _reason(decision: Plain) -> str:
-    """Return in plain words why the last decision was made; "" without a decision."""
-    return describe_reason(verdict_from(decision)) if decision else ""
-
-
-def _summary(row: Row, used: LoopUsage) -> Plain:
-    """Return what a list shows of a loop.
-
-    `rung` is the one that answered. `left_out` has the characters of the task that are
-    not in `task`, and those of the last attempt if it was not read, so that `failed`
-    and `rung` are empty.
-    """
-    decision = json.loads(row["decision"] or "{}")
-    task, left_out = beginning(row["task"], row["task_chars"])
-    last = json.loads(row["last"] or "{}")
-    unread = 0
-    if row["last"] == "":
-        unread = row["last_chars"]
-    rung = ""
-    if last and row["state"] == "passed":
-        rung = _rung_name(row["ladder"], last.get("rung", 1))
-
-    return {
-        "n": row["n"],
-        "id": row["id"],
-        "kind": row["kind"],
-        "run": row["run"],
-        "stage": row["stage"],
-        "memory_key": row["memory_key"],
-        "model": row["model"],
-        "policy": row["policy"] or "",
-        "attempts": used.attempts,
-        "right": row["state"] == "passed" and used.attempts < 2,
-        "task": task,
-        "state": row["state"],
-        "driven": row["driven"],
-        "created": row["created"],
-        "updated": row["updated"],
-        "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
-        "reason": _reason(decision),
-        "failed": _failed_checks(row["last"] or "{}"),
-        "rung": rung,
-        "calls": used.usage.calls,
-        "tokens": used.usage.tokens,
-        "cost": used.usage.cost,
-        "seconds": used.usage.seconds,
-        "notes": row["notes"],
-        "left_out": {"task": left_out, "last": unread},
-    }
 
 
 @bulk
@@ -740,7 +635,7 @@ def window(
 
     ladder = head.pop("ladder")
     for attempt in attempts:
-        attempt["made_by"] = _rung_name(ladder, attempt.get("rung", 1))
+        attempt["made_by"] = rung_name(ladder, attempt.get("rung", 1))
 
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
@@ -923,40 +818,6 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
             "seconds": max(times) - min(times) if len(times) > 1 else None,
         }
     return summaries
-
-
-@bulk
-def found_episodes(
-    db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
-) -> list[Plain]:
-    """Return those of the newest episodes that have a text in their task."""
-    found = rows(
-        db,
-        scope,
-        "found_episodes",
-        # JSON in a column has escapes; the task that the statement reads has none.
-        spellings=json.dumps(
-            list(dict.fromkeys((text.lower(), text, text.upper(), text.capitalize())))
-        ),
-        state=state,
-        before=before,
-        window=MAX_SEARCHED_EPISODES,
-        limit=limit,
-    )
-    return [dict(row) for row in found]
-
-
-def lessons_learnt(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, int]:
-    """Return how many lessons were learnt from each episode, by digest."""
-    sources = {f"episode:{digest[:16]}": digest for digest in digests}
-    counts = rows(
-        db,
-        scope,
-        "learnt_counts",
-        token=token(scope),
-        sources=json.dumps(list(sources)),
-    )
-    return {sources[row["source"]]: row["lessons"] for row in counts}
 
 
 @bulk

@@ -83,17 +83,17 @@ async def lessons(visit: Visit) -> Document:
     elif sort:
         rows, cursor, window = await _sorted_lessons(visit, filters, sort)
     else:
-        most = visit.most(MAX_PAGE_LESSONS)
+        limit = visit.most(MAX_PAGE_LESSONS)
         listed = await review.list_lessons(
             visit.caller,
-            most + 1,
+            limit + 1,
             visit.number("cursor") or MAX_INTEGER,
             kind=filters["kind"],
             error_type=filters["error_type"],
             tag=filters["tag"],
             state=filters["state"] or "settled",
         )
-        rows, cursor = split_page(listed, most, "id")
+        rows, cursor = split_page(listed, limit, "id")
 
     lessons = await _with_links(visit, rows)
     effects = await effects_of(visit)
@@ -154,9 +154,9 @@ async def _sorted_lessons(
     ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
     ids = [row["id"] for row in ordered[begin:end]]
     rows = await visit.caller.read(figures.lessons, ids)
-    shown = [review.visible(visit.caller, row) for row in rows]
+    lessons = [review.visible(visit.caller, row) for row in rows]
     cursor = end if end < len(ordered) else 0
-    return shown, cursor, len(ordered)
+    return lessons, cursor, len(ordered)
 
 
 async def effects_of(visit: Visit) -> Mapping[str, Document]:
@@ -346,8 +346,8 @@ async def rollback(visit: Visit) -> str:
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     model = visit.query.get("model", "")
-    most = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
-    answer = await visit.get("/v1/proof", limit=most, model=model)
+    limit = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
+    answer = await visit.get("/v1/proof", limit=limit, model=model)
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
     for comparison in answer["lessons"]:

@@ -52,6 +52,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.summaries import summaries
 from heedful.web.table import Table, time_of
 
 MAX_LIST_ROWS = 50  # rows of a list
@@ -126,7 +127,8 @@ async def home(visit: Visit) -> Document:
     failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
-    unsolved, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
+    stopped, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
+    unsolved = await read(summaries, stopped)
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     episodes = await read(episode_store.counts)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
@@ -200,8 +202,8 @@ async def recent_loops(
     Those that have not changed since they were read last are not read again.
     """
     memory = visit.caller.memory
-    known = _recent_loops.get(memory, {})
-    newest = await visit.caller.read(recent.read_recent, known, period)
+    seen_loops = _recent_loops.get(memory, {})
+    newest = await visit.caller.read(recent.read_recent, seen_loops, period)
     if period == figures.ALL_TIME:
         _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
     return newest
@@ -226,9 +228,9 @@ async def loops(visit: Visit) -> Document:
     narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
     sort = visit.query.get("sort", "")
     if sort:
-        rows, cursor = await _sorted_loops(visit, narrowed.loops, sort)
+        rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
     else:
-        rows, cursor = await _newest_loops(visit, filters, newest.loops)
+        rows, cursor = await _list_page(visit, filters, newest.loops)
 
     return {
         "loops": rows,
@@ -246,23 +248,23 @@ async def loops(visit: Visit) -> Document:
     }
 
 
-async def _sorted_loops(
+async def _sorted_page(
     visit: Visit, fitting: Sequence[RecentLoop], sort: str
 ) -> tuple[list[Document], int]:
     """Return a page of the loops that fit, in an order, and where the next begins."""
     begin = visit.number("cursor")
     end = begin + visit.most(MAX_LIST_ROWS)
-    shown = sort_loops(fitting, sort)[begin:end]
-    usage = {loop.n: loop.used for loop in shown}
-    rows = await visit.caller.read(figures.summaries, list(usage), usage)
+    page = sort_loops(fitting, sort)[begin:end]
+    usage = {loop.n: loop.used for loop in page}
+    rows = await visit.caller.read(summaries, list(usage), usage)
     return rows, end if end < len(fitting) else 0
 
 
-async def _newest_loops(
-    visit: Visit, filters: Mapping[str, str], known: Sequence[RecentLoop]
+async def _list_page(
+    visit: Visit, filters: Mapping[str, str], recent_ones: Sequence[RecentLoop]
 ) -> tuple[list[Document], int]:
     """Return a page of the newest loops that fit, and where the next begins."""
-    return await visit.caller.read(
+    numbers, cursor = await visit.caller.read(
         figures.listed,
         visit.most(MAX_LIST_ROWS),
         state=filters["state"],
@@ -276,8 +278,9 @@ async def _newest_loops(
         before=visit.number("cursor"),
         since=since(visit),
         period=period_of(visit),
-        usage={loop.n: loop.used for loop in known},
     )
+    usage = {loop.n: loop.used for loop in recent_ones}
+    return await visit.caller.read(summaries, numbers, usage), cursor
 
 
 def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:

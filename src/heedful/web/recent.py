@@ -17,7 +17,8 @@ from heedful.loop.record import NO_USAGE
 from heedful.store.connection import Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.web import figures
-from heedful.web.figures import ALL_TIME, LoopUsage, Period, rows
+from heedful.web.figures import ALL_TIME, Period, rows
+from heedful.web.summaries import LoopUsage, usage_of
 
 Plain = dict[str, Any]
 
@@ -84,7 +85,7 @@ def read_recent(
 
     changed = [row for row in heads if row["n"] not in same]
     checked = [row["n"] for row in changed if _has_known_checks(row)]
-    usage = figures.usage_of(db, scope, [row["n"] for row in changed])
+    usage = usage_of(db, scope, [row["n"] for row in changed])
     usage |= {n: loop.used for n, loop in same.items()}
     checks = defaultdict[int, list[str]](list)
     for row in rows(db, scope, "checks_of", numbers=json.dumps(checked)):
@@ -132,10 +133,16 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
         total += loop.used.usage
         counts["loops"] += 1
         counts[loop.state] += 1
-        counts["ended"] += loop.state != "open"
-        counts["right"] += loop.is_right
-        counts["retried"] += loop.state != "open" and loop.used.attempts > 1
-        counts["solved"] += loop.state == "passed" and loop.used.attempts > 1
+        if loop.state == "open":
+            continue
+
+        counts["ended"] += 1
+        if loop.is_right:
+            counts["right"] += 1
+        if loop.used.attempts > 1:
+            counts["retried"] += 1
+        if loop.used.attempts > 1 and loop.state == "passed":
+            counts["solved"] += 1
     return {
         **counts,
         "calls": total.calls,

@@ -59,12 +59,23 @@ from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
-from heedful.web.render import DATA_ENDINGS, address, page_text
-from heedful.web.table import TABLE_READ_ROWS, Table
+from heedful.web.addresses import (
+    SITE_PATH,
+    check_host,
+    cookie_name,
+    cookie_of,
+    is_data,
+    is_table,
+    origin_scheme,
+    own_address,
+    page_path,
+    proxy_scheme,
+    raw_path,
+)
+from heedful.web.render import address, page_text
+from heedful.web.table import CSV_READ_ROWS, Table
 
-SITE_PATH = "/ui"
 EVENTS_PATH = "/events"  # below it
-COOKIE_NAME = "heedful_ui"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 # At a time. If there are more, the key with the most sessions loses the one that was
 # not used for the longest time, so that nobody can end the sessions of others.
@@ -358,7 +369,7 @@ class Visit:
 
     def most(self, rows: int) -> int:
         """Return how many rows a list reads at a time: more than `rows` for CSV."""
-        return TABLE_READ_ROWS if self.is_table else rows
+        return CSV_READ_ROWS if self.is_table else rows
 
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
@@ -484,10 +495,10 @@ class Site:
         scope["route"] = self
         request = Request(scope, receive)
         try:
-            _check_host(request)
+            check_host(request)
             # The path is decoded after `.json` is taken off, because the id of a loop
             # may end with it, quoted.
-            path = unquote(_page_path(request))
+            path = unquote(page_path(request))
             # The router gets a scope of its own, because it sets the route, and that of
             # the request is `self`.
             site_scope = {**scope, "path": path, "root_path": "", "path_params": {}}
@@ -527,7 +538,7 @@ class Site:
             if self.sessions.redeem(request.query_params.get("token", "")):
                 return self._enter(request, "", invited=True)
             # The address is loaded again in the session that it began.
-            if self.sessions.find(_cookie(request)):
+            if self.sessions.find(cookie_of(request)):
                 return RedirectResponse(SITE_PATH, 303)
 
             wrong = (
@@ -563,7 +574,7 @@ class Site:
                 return self._sign_in_page(wrong, following=following, status=401)
 
             with self._admission.caller(caller):
-                page = _own_address(following)
+                page = own_address(following)
                 return self._enter(request, authorization, caller.key.id, page=page)
 
     def _sign_in_page(
@@ -586,15 +597,15 @@ class Site:
 
         The session that this browser had before ends.
         """
-        self.sessions.end(_cookie(request))
+        self.sessions.end(cookie_of(request))
 
-        secure = "https" in (_origin_scheme(request), _proxy_scheme(request))
+        secure = "https" in (origin_scheme(request), proxy_scheme(request))
         cookie, _ = self.sessions.begin(
             authorization, key, invited=invited, secure=secure
         )
         response = RedirectResponse(page, 303)
         response.set_cookie(
-            _cookie_name(request),
+            cookie_name(request),
             cookie,
             path=SITE_PATH,
             httponly=True,
@@ -617,7 +628,7 @@ class Site:
             with ExitStack() as places:
                 places.enter_context(self._admission.caller(visit.caller))
                 # An address with its project can be passed on to others.
-                is_page = request.method != "POST" and not _is_data(request)
+                is_page = request.method != "POST" and not is_data(request)
                 is_stream = visit.path == EVENTS_PATH
                 if is_page and not is_stream and "project" not in visit.query:
                     response = RedirectResponse(visit.page, 303)
@@ -647,7 +658,7 @@ class Site:
         # The script of a live page sends this header when it loads the page again.
         is_live = "heedful-live" in request.headers or path == EVENTS_PATH
         person = not is_live and request.method != "HEAD"
-        session = self.sessions.find(_cookie(request), person)
+        session = self.sessions.find(cookie_of(request), person)
         if session is None:
             raise KeyRefused("sign in first: the session has ended, or there was none")
 
@@ -707,9 +718,9 @@ class Site:
         """End the session of a request. Raises Problem."""
         _check_token(request.state.visit)
 
-        self.sessions.end(_cookie(request))
+        self.sessions.end(cookie_of(request))
         response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
-        response.delete_cookie(_cookie_name(request), path=SITE_PATH)
+        response.delete_cookie(cookie_name(request), path=SITE_PATH)
         return response
 
     def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
@@ -719,12 +730,12 @@ class Site:
             """Return the page as HTML, its data as JSON, or its rows as CSV."""
             visit: Visit = request.state.visit
             visit.needs(*page.may)
-            if _is_table(request):
+            if is_table(request):
                 rows = await page.csv(visit, request.path_params)
                 return _csv(rows, f"{page.template}.csv")
 
             facts = await page.make(visit, **request.path_params)
-            if _is_data(request):
+            if is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
 
@@ -760,7 +771,7 @@ class Site:
 
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
-        return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
+        return RedirectResponse(own_address(visit.form.get("back", "")), 303)
 
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
@@ -770,7 +781,7 @@ class Site:
         if request.method == "HEAD":
             return Response(media_type=stream_type)
 
-        changes = self._changes(visit, _cookie(request), request.headers)
+        changes = self._changes(visit, cookie_of(request), request.headers)
         return StreamingResponse(changes, media_type=stream_type)
 
     async def _changes(
@@ -807,7 +818,7 @@ class Site:
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
 
-        if _is_data(request):
+        if is_data(request):
             return JSONResponse(
                 {"code": problem.code, "detail": problem.detail},
                 problem.status,
@@ -815,7 +826,7 @@ class Site:
             )
 
         if must_sign_in:
-            path = f"{SITE_PATH}{_raw_path(request)}"
+            path = f"{SITE_PATH}{raw_path(request)}"
             following = f"{path}?{request.url.query}".rstrip("/?")
             sign_in = f"{SITE_PATH}/sign-in"
             if following != SITE_PATH:
@@ -886,9 +897,9 @@ def _check_origin(request: Request, session: Session | None) -> None:
     the network may have written it.
     """
     host = urlsplit(request.headers.get("origin", "")).netloc
-    scheme = _origin_scheme(request)
+    scheme = origin_scheme(request)
     is_own = bool(host) and host == request.headers.get("host", "")
-    is_insecure = scheme != "https" and _proxy_scheme(request) == "https"
+    is_insecure = scheme != "https" and proxy_scheme(request) == "https"
     is_other_scheme = session is not None and session.secure != (scheme == "https")
     if not is_own or is_insecure or is_other_scheme:
         raise Problem(
@@ -896,23 +907,6 @@ def _check_origin(request: Request, session: Session | None) -> None:
             code="other_origin",
             detail="the form is not from a page of this site",
         )
-
-
-def _origin_scheme(request: Request) -> str:
-    """Return the scheme of the page that sent a request; "" if it does not say."""
-    return urlsplit(request.headers.get("origin", "")).scheme
-
-
-def _proxy_scheme(request: Request) -> str:
-    """Return the scheme with which a browser asks, as a proxy or the connection says.
-
-    Anybody can claim it. So it is used only to make a session stricter: a claim of
-    https gets a cookie that browsers send over https alone.
-    """
-    forwarded = request.headers.get("x-forwarded-proto", "")
-    # The first of several proxies is the one that the browser asked.
-    first = forwarded.partition(",")[0].strip().lower()
-    return first or request.url.scheme
 
 
 def _check_token(visit: Visit) -> None:
@@ -923,67 +917,6 @@ def _check_token(visit: Visit) -> None:
             status=403,
             code="forged",
             detail="the form has no valid token; load the page again",
-        )
-
-
-def _raw_path(request: Request) -> str:
-    """Return the path of a request below `/ui` as it was sent, before it is decoded."""
-    raw: bytes = request.scope["raw_path"]
-    return raw.decode("latin-1").partition("?")[0].removeprefix(SITE_PATH) or "/"
-
-
-def _page_path(request: Request) -> str:
-    """Return the path of the page, whatever of it is asked for."""
-    path = _raw_path(request)
-    # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
-    if re.fullmatch(r"/\w+/", path):
-        path = path[:-1]
-    if path.endswith(DATA_ENDINGS):
-        path = path.rpartition(".")[0] or "/"
-    return path
-
-
-def _is_data(request: Request) -> bool:
-    """Return whether the data of a page is asked for, not its HTML."""
-    return _raw_path(request).endswith(DATA_ENDINGS)
-
-
-def _is_table(request: Request) -> bool:
-    """Return whether the rows of a page are asked for as CSV."""
-    return _raw_path(request).endswith(".csv")
-
-
-def _own_address(address: str) -> str:
-    """Return an address of this site; for any other, that of the home page.
-
-    `/ui`, `/ui/loops` and `/ui?project=a` are of this site, `/ui.example.com` is not.
-    """
-    if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address):
-        return address
-    return SITE_PATH
-
-
-def _cookie(request: Request) -> str:
-    """Return the cookie of a request, or ""."""
-    return request.cookies.get(_cookie_name(request), "")
-
-
-def _cookie_name(request: Request) -> str:
-    """Return the name of the cookie, which contains the port, such as `heedful_ui_80`.
-
-    Browsers send a cookie to all ports of a machine, so services would share it.
-    """
-    port = re.search(r":(\d+)$", request.headers.get("host", ""))
-    return f"{COOKIE_NAME}_{port[1]}" if port else COOKIE_NAME
-
-
-def _check_host(request: Request) -> None:
-    """Refuse a Host header that no browser sends for this address. Raises Problem."""
-    if not re.fullmatch(r"[\w.\-\[\]:]+", request.headers.get("host", ""), re.ASCII):
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail="the request has no valid Host header",
         )
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from heedful.pages.report import text
 
-MAX_TABLE_ROWS = 2_000
-MAX_CELL_CHARS = 2_000
-TABLE_READ_ROWS = 250  # rows of one look at the data of a page
+MAX_CSV_ROWS = 2_000
+MAX_CSV_CELL_CHARS = 2_000
+CSV_READ_ROWS = 250  # rows of one look at the data of a page
 FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Plain = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Table:
 
     rows: str
     columns: Mapping[str, str | Callable[[Plain], Any]]
-    most: int = MAX_TABLE_ROWS
+    most: int = MAX_CSV_ROWS
 
     def csv(self, rows: Iterable[Plain]) -> str:
         """Return the rows as CSV, with the names of the columns first."""
@@ -79,9 +79,9 @@ def _cell(value: Any) -> str | float:
     if isinstance(value, int | float):
         return value
 
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
         value = ", ".join(value)
-    words = text(value)[:MAX_CELL_CHARS]
+    words = text(value)[:MAX_CSV_CELL_CHARS]
     if words.startswith(FORMULA_MARKS):
         return f"'{words}"
     return words

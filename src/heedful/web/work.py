@@ -32,7 +32,7 @@ from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
-from heedful.web import figures
+from heedful.web import figures, found_traces
 from heedful.web.days import read_home
 from heedful.web.loops import (
     failed_episodes,
@@ -327,7 +327,7 @@ async def traces(visit: Visit) -> Document:
         # Tasks are words of others, which nobody has reviewed.
         visit.needs("read")
         rows = await visit.caller.read(
-            figures.found_episodes,
+            found_traces.found_episodes,
             MAX_WORK_ROWS + 1,
             text=text,
             state=state,
@@ -348,7 +348,7 @@ async def traces(visit: Visit) -> Document:
     summaries: dict[str, Document] = {}
     if visit.may("read"):
         summaries = await visit.caller.read(figures.episodes, digests)
-    learnt = await visit.caller.read(figures.lessons_learnt, digests)
+    learnt = await visit.caller.read(found_traces.lessons_learnt, digests)
     episodes = [
         {
             **episode,
@@ -362,7 +362,7 @@ async def traces(visit: Visit) -> Document:
         "episodes": episodes,
         "state": state,
         "text": text,
-        "searched": figures.MAX_SEARCHED_EPISODES,
+        "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),
     }
