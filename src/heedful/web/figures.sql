@@ -31,7 +31,7 @@ where tenant = :tenant and project = :project and (:before = 0 or n < :before) a
     where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
       and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
   and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
-  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and created >= :begin and created < :end
+  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and +created >= :begin and +created < :end
 order by n desc limit :limit;
 
 -- name: last_between
@@ -53,7 +53,8 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
 from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
 
 -- name: recent
--- The newest loops, with the size of their records: that of each, and of all up to it.
+-- The newest loops, with the size of their records: that of each, and of all up to it. A plus keeps the index of created out:
+-- it would sort all loops.
 select n, state, memory_key, model, policy, created, updated, notes, stops, size, sum(size) over (order by n desc) as total
 from (
   select n, state, memory_key, model, /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy, created, updated,
@@ -63,7 +64,7 @@ from (
            select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
            from decision where loop = loop.n order by seq desc limit 1) end as stops
   from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
-    and created >= :begin and created < :end order by n desc limit :limit
+    and +created >= :begin and +created < :end order by n desc limit :limit
 ) as loop order by n desc;
 
 -- name: usage_of
