@@ -199,6 +199,12 @@ async def _measure(engine: str, store: Store) -> list[Figure]:
         for page in (
             "",
             "/loops",
+            "/loops?sort=-cost",
+            "/loops?key=triage&check=severity",
+            "/loops?from=2026-11-10&to=2026-11-10",
+            "/spend",
+            "/spend?by=day",
+            "/lessons?sort=-hurt",
             "/loops?text=nothing+like+it",
             "/loops?text=bug+77:",
             "/loops?text=login+hangs",

@@ -196,6 +196,9 @@ OVERRIDES = {
     ),
 }
 OTHER_CALLS = {
+    "a note on a loop": Case(
+        Request("POST", "/v1/loops/1/notes", {"text": "ask again"}), [LOOP]
+    ),
     "a loop cancelled": Case(
         Request("POST", "/v1/loops/1/cancel", {"why": "b"}), [LOOP]
     ),

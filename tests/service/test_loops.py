@@ -14,6 +14,7 @@ from heedful.checks import words
 from heedful.errors import ModelTimeout
 from heedful.service import request_checks
 from heedful.service.setup import LIMITS_MIB_BYTES, MAX_CHECK_PROCESSES
+from heedful.store import loop_notes
 from heedful.store import loops as loop_store
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK
@@ -364,6 +365,54 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     assert [override["used"] for override in loop["overrides"]] == [1]
     assert loop["state"] == "stopped"
     assert loop["stopped_by"] == ["attempts"]
+
+
+@pytest.mark.both
+def test_notes_stand_with_the_loop_without_secrets_and_in_the_audit(api, id):
+    report(api, id, n=1)
+    path = f"/v1/loops/{id}/notes"
+    first = api.post(path, json={"text": " The source was offline. "})
+    secret = "sk-proj-" + 48 * "a1"
+    second = api.post(path, json={"text": f"Use {secret}"})
+    assert first.status_code == 201
+    assert second.status_code == 201
+    (entry, *_) = api.get("/v1/audit").json()["items"]
+    assert entry["action"] == "loop.note"
+    assert entry["subject"] == id
+
+    notes = api.get(f"/v1/loops/{id}").json()["notes"]
+    assert notes == [first.json(), second.json()]
+    assert notes[0]["text"] == "The source was offline."
+    assert notes[0]["by"] == entry["by"]
+    assert secret not in notes[1]["text"]
+    assert secret not in api.get("/v1/audit").text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="no text"),
+        pytest.param("  ", id="blanks"),
+        pytest.param(2_001 * "x", id="a long text"),
+    ],
+)
+def test_a_note_needs_a_text(api, id, text):
+    answer = api.post(f"/v1/loops/{id}/notes", json={"text": text})
+    assert answer.status_code == 422
+    assert api.get(f"/v1/loops/{id}").json()["notes"] == []
+
+
+def test_a_note_needs_a_loop(api):
+    problem(api.post("/v1/loops/none/notes", json={"text": "x"}), 404, "not_found")
+
+
+def test_a_loop_has_a_limited_number_of_notes(api, id, monkeypatch):
+    monkeypatch.setattr(loop_notes, "MAX_LOOP_NOTES", 2)
+    codes = [
+        api.post(f"/v1/loops/{id}/notes", json={"text": str(number)}).status_code
+        for number in range(3)
+    ]
+    assert codes == [201, 201, 422]
 
 
 def test_a_loop_is_cancelled(api, id):

@@ -283,7 +283,7 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
             )
         browser.open(browser.api._all)
         links = re.findall(
-            r'<td><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
+            r'class="task"><div><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
         )
         pages = [
             (browser.get(f"{link}.json").json()["name"], browser.get(link))

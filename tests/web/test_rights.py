@@ -44,6 +44,7 @@ ROUTE_OF_PAGE = {
     "/policies": "POST /v1/replay",
     "/policies/loops": "POST /v1/replay",
     "/projects": LOOPS,
+    "/spend": LOOPS,
     "/runs": LOOPS,
     "/runs/{id:path}": LOOPS,
     "/traces": "GET /v1/episodes",
@@ -55,6 +56,7 @@ ROUTE_OF_PAGE = {
 ROUTE_OF_ACTION = {
     "override": "POST /v1/loops/x/overrides",
     "cancel": "POST /v1/loops/x/cancel",
+    "note": "POST /v1/loops/x/notes",
     "release": "POST /v1/quarantine/1/release",
     "reject": "POST /v1/quarantine/1/reject",
     "revoke": "POST /v1/quarantine/revoke",

@@ -45,6 +45,7 @@ from heedful.pages import markdown, questions
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, short_id
+from heedful.store.loop_notes import LoopNote, notes_of
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
@@ -73,6 +74,7 @@ def why(
     """
 
     practices: list[str] = []
+    notes: list[LoopNote] = []
 
     async def read(memory: Memory) -> Report | StoredLoop:
         stored_loop = await _newest_or_named(memory, loop)
@@ -86,12 +88,13 @@ def why(
         practices.extend(
             await memory.store.read(memory.scope, practices_of, stored_loop.id)
         )
+        notes.extend(await memory.store.read(memory.scope, notes_of, stored_loop.id))
         return stored_loop
 
     loop_or_run = ask_memory(read)
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage)
-    return _explain_loop(loop_or_run, practices)
+    return _explain_loop(loop_or_run, practices, notes)
 
 
 async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
@@ -112,10 +115,12 @@ async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
     return await loop_of(memory, stored_loop.head.stage.run)
 
 
-def _explain_loop(stored_loop: StoredLoop, practices: list[str]) -> int:
+def _explain_loop(
+    stored_loop: StoredLoop, practices: list[str], notes: list[LoopNote]
+) -> int:
     """Print the attempts of a loop with the reasons of its decisions.
 
-    `practices` are the loops that practised its task.
+    `practices` are the loops that practised its task, `notes` are of persons.
     """
     explanation = stored_loop.explain()
     feedback_by_attempt = {}
@@ -128,7 +133,7 @@ def _explain_loop(stored_loop: StoredLoop, practices: list[str]) -> int:
         from heedful.service.schemas import explanation_record, loop_record
 
         document = {
-            **loop_record(stored_loop, practices),
+            **loop_record(stored_loop, practices, notes),
             **explanation_record(explanation),
         }
 
@@ -141,6 +146,7 @@ def _explain_loop(stored_loop: StoredLoop, practices: list[str]) -> int:
         state=state_after(stored_loop.verdict),
         fed=feedback_by_attempt,
         practices=practices,
+        notes=notes,
     )
     return answer(document, text)
 

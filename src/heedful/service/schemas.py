@@ -35,6 +35,7 @@ from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
 from heedful.service.wire import Page, SentLessonState, Shape
 from heedful.store.keys import Key
+from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.trials import MAX_LOOP_TEXTS
 from heedful.traces.episode import Ended
@@ -277,6 +278,12 @@ class NewOverride(Body):
     until: float | None = None
 
 
+class NewLoopNote(Body):
+    """A note about a loop."""
+
+    text: Annotated[Text, Field(min_length=1, max_length=MAX_LOOP_NOTE_CHARS)]
+
+
 class ReplayRequest(Body):
     """Policies to replay on the newest `limit` loops."""
 
@@ -322,13 +329,18 @@ def loop_verdict(
     }
 
 
-def loop_record(stored: StoredLoop, practices: Sequence[str] = ()) -> Document:
+def loop_record(
+    stored: StoredLoop,
+    practices: Sequence[str] = (),
+    notes: Sequence[LoopNote] = (),
+) -> Document:
     """Return a loop with its attempts (`made`), its decisions, and its latest verdict.
 
     The `plan` says why rungs are left out or limited, "" if they are not.
     The `output` of an attempt is null if only its digest is stored. A decision has the
     fatigue of the loop at that time, and the code of the reason. A practice `practises`
     the task of another loop; `practices` are the loops that practised this one's.
+    `notes` are what persons wrote about it.
     """
     head = stored.head
     loop = stored.loop
@@ -357,6 +369,7 @@ def loop_record(stored: StoredLoop, practices: Sequence[str] = ()) -> Document:
         "made": attempts,
         "decisions": _decision_rows(stored),
         "overrides": [asdict(override) for override in loop.overrides],
+        "notes": [asdict(note) for note in notes],
         "briefing": briefing,
         "verdict": loop_verdict(stored.verdict, loop),
     }

@@ -2,16 +2,20 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `pairs.py`, `lessons.py`, `inbox.py`, `work.py`: the pages of a subject. A
-  function makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a
-  module declare its pages, and what its forms do. `matrix.py` makes the matrix of a
-  loop.
+- `loops.py`, `pairs.py`, `lessons.py`, `inbox.py`, `work.py`, `spend.py`: the pages of
+  a subject. A function makes the data of a page; the tables `PAGES` and `ACTIONS` at
+  the end of a module declare its pages, and what its forms do. `matrix.py` makes the
+  matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
 - `figures.py`, `figures.sql`: what a page counts that no route of the API answers.
+- `summaries.py`, `found_traces.py`: what lists show of loops and traces.
+- `recent.py`, `facets.py`: the newest loops with what they used, and what they have in
+  common; `table.py`: the rows of a list as CSV.
 - `menu.py`: the groups of the menu, and pages that were renamed.
-- `site.py`: who may see a page, and the way from an address to a page.
+- `site.py`: who may see a page, and the way from an address to a page; `addresses.py`
+  reads what a request asks for.
 """
 
 from __future__ import annotations
@@ -29,9 +33,10 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
-    from heedful.web import inbox, lessons, loops, pairs, work
+    from heedful.web import inbox, lessons, loops, pairs, spend, work
+    from heedful.web.addresses import SITE_PATH
     from heedful.web.menu import moved_routes
-    from heedful.web.site import SITE_PATH, Site
+    from heedful.web.site import Site
 
     site = Site(
         app,
@@ -43,6 +48,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *lessons.PAGES,
             *inbox.PAGES,
             *work.PAGES,
+            *spend.PAGES,
         ),
         actions=(*loops.ACTIONS, *lessons.ACTIONS, *inbox.ACTIONS, *work.ACTIONS),
         read_only=read_only,

@@ -32,7 +32,7 @@ from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
-from heedful.loop.sentence import describe_end, describe_reason
+from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
@@ -41,6 +41,15 @@ from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
+
+class Period(NamedTuple):
+    """The time from `begin` until just before `end`, in seconds since 1970."""
+
+    begin: float
+    end: float
+
+
+ALL_TIME = Period(begin=0.0, end=1e11)
 FIGURE_DAY_SECONDS = 86_400.0
 # A course has the figures of each of the last `MAX_COURSE_DAYS` days. If all loops are
 # of less than `MIN_COURSE_DAYS` days, it has those of `SHORT_COURSE_GROUPS` groups.
@@ -320,7 +329,7 @@ def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
         if row["record"] is None:
             unread += 1
         else:
-            attempts_by_loop[row["n"]].append(set(_failed_checks(row["record"])))
+            attempts_by_loop[row["n"]].append(set(failed_checks(row["record"])))
 
     failed = Counter[str]()
     retried = Counter[str]()
@@ -343,7 +352,7 @@ def failing(db: Db, scope: Scope) -> tuple[list[Plain], int]:
     return checks, unread
 
 
-def _failed_checks(attempt: str) -> list[str]:
+def failed_checks(attempt: str) -> list[str]:
     """Return the checks with an error in a stored attempt, without duplicates."""
     evaluation = json.loads(attempt).get("evaluation") or {}
     checks = [
@@ -439,18 +448,29 @@ def listed(
     matches: LoopMatches | None = None,
     rule: str = "",
     tag: str = "",
+    policy: str = "",
+    noted: bool = False,
     before: int = 0,
     since: float = 0.0,
-) -> tuple[list[Plain], int]:
-    """Return the newest loops that fit all filters, and the cursor of older ones.
+    period: Period = ALL_TIME,
+) -> tuple[list[int], int]:
+    """Return the numbers of the newest loops that fit, and the cursor of older ones.
 
     The cursor is the number below which a search continues, or 0 at the end. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key` and this `model`; they were stopped by
-    `rule`, failed the check `tag`, and changed `since` a time; "" and 0 allow all. With
-    `matches`, they are among those that a search for a text has found.
+    `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, changed
+    `since` a time, and began in a `period`; "" and 0 allow all. With `matches`, they
+    are among those that a search for a text has found.
     """
-    # Rules and checks are looked for as text in the stored JSON.
+    # The list begins with the last loop of the period.
+    if matches is None and not before and period != ALL_TIME:
+        last = rows(db, scope, "last_between", **period._asdict())
+        before = last[0]["n"] + 1 if last else 1
+
+    stop = rule
+    check = tag
+    # Rules and checks are looked for as text in the stored JSON, which is quick.
     if rule:
         rule = f'"rule":{json.dumps(rule)}'
     if tag:
@@ -482,20 +502,23 @@ def listed(
         matches=numbers,
         rule=rule,
         tag=tag,
+        stop=stop,
+        check=check,
+        policy=policy,
+        noted=int(noted),
         before=before or MAX_ROWS,
         since=since,
         limit=limit + 1,
         oldest=max(oldest, oldest_match),
-        chars=MAX_SHOWN_TASK_CHARS,
-        record_chars=MAX_LIST_RECORD_CHARS,
+        **period._asdict(),
     )
 
-    loops = [_summary(row) for row in newest]
-    if len(loops) > limit:
-        return loops[:limit], loops[limit - 1]["n"]
+    numbers = [row["n"] for row in newest]
+    if len(numbers) > limit:
+        return numbers[:limit], numbers[limit - 1]
 
     # All loops that were looked at are shown; there may be older ones.
-    return loops, oldest
+    return numbers, oldest
 
 
 def _oldest_searched(
@@ -523,56 +546,11 @@ def _oldest_searched(
     return oldest if looked_at == MAX_SEARCHED_LOOPS else 0
 
 
-def _rung_name(ladder: str, rung: int) -> str:
+def rung_name(ladder: str, rung: int) -> str:
     """Return the name of a rung from the JSON of its ladder, "" without a ladder."""
     if not ladder:
         return ""
     return from_document(Ladder, json.loads(ladder)).name(rung)
-
-
-def _reason(decision: Plain) -> str:
-    """Return in plain words why the last decision was made; "" without a decision."""
-    return describe_reason(verdict_from(decision)) if decision else ""
-
-
-def _summary(row: Row) -> Plain:
-    """Return what a list shows of a loop.
-
-    `rung` is the one that answered. `left_out` has the characters of the task that are
-    not in `task`, and those of the last attempt if it was not read, so that `failed`
-    and `rung` are empty.
-    """
-    decision = json.loads(row["decision"] or "{}")
-    task, left_out = beginning(row["task"], row["task_chars"])
-    last = json.loads(row["last"] or "{}")
-    unread = 0
-    if row["last"] == "":
-        unread = row["last_chars"]
-    rung = ""
-    if last and row["state"] == "passed":
-        rung = _rung_name(row["ladder"], last.get("rung", 1))
-
-    return {
-        "n": row["n"],
-        "id": row["id"],
-        "kind": row["kind"],
-        "run": row["run"],
-        "stage": row["stage"],
-        "memory_key": row["memory_key"],
-        "model": row["model"],
-        "attempts": row["attempts"],
-        "task": task,
-        "state": row["state"],
-        "driven": row["driven"],
-        "created": row["created"],
-        "updated": row["updated"],
-        "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
-        "reason": _reason(decision),
-        "failed": _failed_checks(row["last"] or "{}"),
-        "rung": rung,
-        "cost": row["cost"],
-        "left_out": {"task": left_out, "last": unread},
-    }
 
 
 @bulk
@@ -629,7 +607,7 @@ def window(
 
     ladder = head.pop("ladder")
     for attempt in attempts:
-        attempt["made_by"] = _rung_name(ladder, attempt.get("rung", 1))
+        attempt["made_by"] = rung_name(ladder, attempt.get("rung", 1))
 
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
@@ -781,7 +759,11 @@ def replayable(
 
 @bulk
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
-    """Return the task of episodes and their first step that failed, by digest."""
+    """Return what a list shows of episodes, by digest.
+
+    That is the task, the first step that failed, the number of `steps`, and the time
+    from the first to the last of them in seconds, None if it is unknown.
+    """
     episode_rows = rows(
         db,
         scope,
@@ -793,8 +775,10 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     summaries = dict[str, Plain]()
     for row in episode_rows:
         episode = json.loads(row["record"]).get("episode", {})
+        events = episode.get("events", ())
+        times = [event["at"] for event in events if event.get("at") is not None]
         failed = ""
-        for number, event in enumerate(episode.get("events", ()), 1):
+        for number, event in enumerate(events, 1):
             if event.get("error"):
                 failed = f"{number} {event.get('tool', '')}"
                 break
@@ -802,6 +786,8 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
             "failed": failed,
+            "steps": len(events),
+            "seconds": max(times) - min(times) if len(times) > 1 else None,
         }
     return summaries
 
@@ -832,9 +818,12 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
 
 
 @bulk
-def runs(db: Db, scope: Scope, limit: int, before: int) -> list[Plain]:
-    """Return the newest runs of pipelines."""
-    return [dict(row) for row in rows(db, scope, "runs", limit=limit, before=before)]
+def runs(
+    db: Db, scope: Scope, limit: int, before: int, pipeline: str = ""
+) -> list[Plain]:
+    """Return the newest runs of pipelines, or of one of them."""
+    newest = rows(db, scope, "runs", limit=limit, before=before, pipeline=pipeline)
+    return [dict(row) for row in newest]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:

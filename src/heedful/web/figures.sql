@@ -8,26 +8,81 @@ select coalesce((select max(updated) from (select updated from loop where tenant
        coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
 
 -- name: listed
+-- The numbers of the loops that fit; `summaries` has the rest. A rule is looked for in the last decision, a check among the
+-- errors of all attempts. '-' stands for loops without a key, a model or a name of their policy.
+select n
+from loop
+where tenant = :tenant and project = :project and n < :before and n >= :oldest
+  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
+  and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
+  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
+  and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
+  and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
+  and (:stop = '' or state = 'stopped' and exists (
+    select 1 from json_each((select coalesce(/*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */, '[]')
+                             from decision where loop = loop.n order by seq desc limit 1)) as stop
+    where json_extract(stop.value, '$.rule') = :stop))
+  and (:check = '' or exists (
+    select 1 from attempt, json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
+    where attempt.loop = loop.n and instr(record, :tag) > 0 and json_extract(finding.value, '$.check') = :check
+      and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
+  and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
+  and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and +created >= :begin and +created < :end
+order by n desc limit :limit;
+
+-- name: last_between
+-- The last loop that began in a period.
+select n from loop where tenant = :tenant and project = :project and created >= :begin and created < :end
+order by n desc limit 1;
+
+-- name: summaries
 select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, created, updated,
+       /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars,
        case when lease > store_clock() then 1 else 0 end as driven,
-       (select count(*) from attempt where loop = loop.n) as attempts,
-       (select coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres record::json -> 'usage' ->> 'cost' */ as double precision)), 0)
-        from attempt where loop = loop.n)
-       + coalesce(cast(/*sqlite json_extract(extra, '$.cost') *//*postgres extra::json ->> 'cost' */ as double precision), 0) as cost,
+       (select count(*) from loop_note where loop = loop.n) as notes,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
        (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision
-from loop
-where tenant = :tenant and project = :project and n < :before and n >= :oldest
-  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = :key)
-  and (:model = '' or model = :model) and updated >= :since
-  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
-  and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
-  and (:tag = '' or 0 < (select count(*) from attempt where loop = loop.n and instr(record, :tag) > 0))
-order by n desc limit :limit;
+from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers));
+
+-- name: recent
+-- The newest loops, with the size of their records: that of each, and of all up to it. A plus keeps the index of created out:
+-- it would sort all loops.
+select n, state, memory_key, model, policy, created, updated, notes, stops, size, sum(size) over (order by n desc) as total
+from (
+  select n, state, memory_key, model, /*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */ as policy, created, updated,
+         (select count(*) from loop_note where loop = loop.n) as notes,
+         (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
+         case when state = 'stopped' then (
+           select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
+           from decision where loop = loop.n order by seq desc limit 1) end as stops
+  from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
+    and +created >= :begin and +created < :end order by n desc limit :limit
+) as loop order by n desc;
+
+-- name: usage_of
+-- What loops used in their attempts, and besides in `extra`, as JSON. PostgreSQL reads each record once.
+select loop.n, loop.extra, count(attempt.number) as attempts,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
+         + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
+       sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds
+from loop left join
+/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+group by loop.n;
+
+-- name: checks_of
+-- The checks with an error in any attempt of loops.
+select distinct loop.n, json_extract(finding.value, '$.check') as failed
+from loop join attempt on attempt.loop = loop.n
+cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
+where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
+  and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
 -- name: searched
 -- Loops of a search, each with the size of what is searched.
@@ -170,11 +225,28 @@ from (select n, state from loop where tenant = :tenant and project = :project an
       order by n desc limit :limit) as loop
 where state = 'stopped';
 
+-- name: lesson_order
+-- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
+select id, kind, signature, seen, helped, hurt from lesson
+where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
+  and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
+  and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
+  and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
+order by id desc limit :limit;
+
 -- name: runs
 select n, id, /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline,
        state, created, updated from loop
 where tenant = :tenant and project = :project and kind = 'run' and (:before = 0 or n < :before)
+  and (:pipeline = '' or /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ = :pipeline)
 order by n desc limit :limit;
+
+-- name: pipelines
+-- The pipelines of the newest runs, those with the most runs first.
+select pipeline, count(*) as runs from (
+  select /*sqlite json_extract(task, '$.pipeline') *//*postgres task::json ->> 'pipeline' */ as pipeline from loop
+  where tenant = :tenant and project = :project and kind = 'run' order by n desc limit :limit
+) as run where pipeline <> '' group by pipeline order by count(*) desc, pipeline limit 20;
 
 -- name: failures
 -- The errors of reflections, those of the most episodes first.
@@ -278,6 +350,21 @@ left join vector v on v.example = e.id and v.space = :space;
 -- name: episodes
 select digest, case when length(record) < :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
+
+-- name: found_episodes
+-- Those of the newest episodes that have a text in their task, which is searched as those of loops.
+select id, digest, name, session, outcome, state, error, at from (
+  select * from episode where tenant = :tenant and project = :project order by id desc limit :window
+) as episode
+where (:before = 0 or id < :before) and (:state = '' or state = :state)
+  and exists (select 1 from json_each(:spellings) as spelling
+              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0)
+order by id desc limit :limit;
+
+-- name: learnt_counts
+-- How many lessons were learnt from episodes.
+select o.source, count(distinct e.lesson_id) as lessons from origin o join example e on e.id = o.example
+where o.scope = :token and o.source in (select value from json_each(:sources)) group by o.source;
 
 -- name: episode_of
 select digest, name, session, outcome, state, tries, error, at, length(record) as chars,

@@ -34,6 +34,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.table import Table, time_of
 
 MAX_PAGE_GROUPS = 50
 # The newest texts that are put in order, and their characters.
@@ -163,7 +164,7 @@ async def quarantine(visit: Visit) -> Document:
 
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
     fitting = [group for group in inbox if group.has(filters["sign"])]
-    page_rows = fitting[first : first + MAX_PAGE_GROUPS]
+    page_rows = fitting[first : first + visit.most(MAX_PAGE_GROUPS)]
     end = first + len(page_rows)
 
     previews: list[Document] = []
@@ -361,6 +362,21 @@ async def revoke(visit: Visit) -> str:
     return f"Removed all of {source}: {', '.join(removed) or 'nothing'}."
 
 
+# Without the words that wait: a file goes where nobody rules on them.
+INBOX_TABLE = Table(
+    rows="waiting",
+    columns={
+        "id": "id",
+        "texts": lambda row: len(row["ids"]),
+        "kind": "kind",
+        "trust": "trust",
+        "signs": lambda row: [sign["kind"] for sign in row["signs"]],
+        "missed": "missed",
+        "seen": "seen",
+        "sources": "sources",
+        "since": time_of("at"),
+    },
+)
 PAGES = (
     SitePage(
         address="/quarantine",
@@ -368,6 +384,7 @@ PAGES = (
         title="Quarantine",
         make=quarantine,
         may=REVIEWING,
+        table=INBOX_TABLE,
     ),
     SitePage(
         address="/quarantine/{n:int}",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
 from typing import Any, get_args
+from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
@@ -24,15 +26,21 @@ from heedful.lessons.sentence import say_gain, say_missing
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.share import Share
 from heedful.memory.dream import Dreams
+from heedful.memory.memory import Memory
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire, split_page
 from heedful.store import hardened
 from heedful.store import links as link_store
-from heedful.store.connection import token
+from heedful.store.connection import Row, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.days import read_home
-from heedful.web.loops import project_names
+from heedful.web.loops import (
+    MAX_SAVED_AGE_SECONDS,
+    MIN_CACHED_LOOPS,
+    project_names,
+    sort_links,
+)
 from heedful.web.site import (
     READING,
     Document,
@@ -41,47 +49,135 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.table import Table, time_of
 
 MAX_PAGE_LESSONS = 50
+# The newest lessons that fit are sorted, because no index has their counters.
+MAX_SORTED_LESSONS = 2_000
+LESSON_SORTS = ("seen", "helped", "hurt", "effect")
+MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
 MAX_RELATED_LESSONS = 5
 MAX_ROW_LINKS = 3  # of each lesson in a list
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
 QUESTION_KINDS = ("task", "error", "action")
+# When the effects of lessons were read, how many loops had ended, and the effects, by
+# the memory of a scope.
+_effects = WeakKeyDictionary[Memory, tuple[float, int, Mapping[str, Document]]]()
 
 
 async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
     names = ("kind", "state", "error_type", "tag", "text")
     filters = {name: visit.query.get(name, "") for name in names}
+    sort = visit.query.get("sort", "")
 
     rows: Sequence[Any]
     cursor = None
+    window = 0
     silence = ""
     if filters["text"]:
         matches = await _search_lessons(visit, filters)
         rows = await _rows_of_matches(visit, matches, filters["state"])
         silence = matches.silence
+    elif sort:
+        rows, cursor, window = await _sorted_lessons(visit, filters, sort)
     else:
+        limit = visit.most(MAX_PAGE_LESSONS)
         listed = await review.list_lessons(
             visit.caller,
-            MAX_PAGE_LESSONS + 1,
+            limit + 1,
             visit.number("cursor") or MAX_INTEGER,
             kind=filters["kind"],
             error_type=filters["error_type"],
             tag=filters["tag"],
             state=filters["state"] or "settled",
         )
-        rows, cursor = split_page(listed, MAX_PAGE_LESSONS, "id")
+        rows, cursor = split_page(listed, limit, "id")
 
+    lessons = await _with_links(visit, rows)
+    effects = await effects_of(visit)
+    for lesson in lessons:
+        name = f"{lesson['kind']}/{lesson['signature']}"
+        lesson["effect"] = effects.get(name)
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
         "states": get_args(State),
-        "lessons": await _with_links(visit, rows),
+        "lessons": lessons,
         "silence": silence,
+        "sort": sort,
+        "sorts": sort_links(visit, sort, LESSON_SORTS),
+        "window": window,
+        "limited": window == MAX_SORTED_LESSONS,
         **page_links(visit, cursor),
     }
+
+
+async def _sorted_lessons(
+    visit: Visit, filters: Document, sort: str
+) -> tuple[list[Any], int, int]:
+    """Return a page of the newest lessons that fit, in an order.
+
+    Also returns the next cursor, and how many lessons were put in order. Raises
+    InvalidInput.
+    """
+    name = sort.removeprefix("-")
+    if name not in LESSON_SORTS:
+        allowed = ", ".join([*LESSON_SORTS, *(f"-{other}" for other in LESSON_SORTS)])
+        raise InvalidInput("sort", sort, allowed)
+
+    effects = await effects_of(visit)
+    newest = await visit.caller.read(
+        figures.rows,
+        "lesson_order",
+        kind=filters["kind"],
+        error_type=filters["error_type"],
+        tag=filters["tag"],
+        state=filters["state"] or "settled",
+        reviews=review.may_review(visit.caller),
+        limit=MAX_SORTED_LESSONS,
+    )
+
+    def value(row: Row) -> float:
+        """Return what the lesson is sorted by; an unknown effect comes last."""
+        if name != "effect":
+            return float(row[name])
+        effect = effects.get(f"{row['kind']}/{row['signature']}")
+        gain = effect["uplift"]["gain"] if effect else None
+        if gain is None:
+            return -2.0 if sort.startswith("-") else 2.0
+        return float(gain)
+
+    begin = visit.number("cursor")
+    end = begin + visit.most(MAX_PAGE_LESSONS)
+    ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
+    ids = [row["id"] for row in ordered[begin:end]]
+    rows = await visit.caller.read(figures.lessons, ids)
+    lessons = [review.visible(visit.caller, row) for row in rows]
+    cursor = end if end < len(ordered) else 0
+    return lessons, cursor, len(ordered)
+
+
+async def effects_of(visit: Visit) -> Mapping[str, Document]:
+    """Return what the proof says of the lessons, by name, as the page Proof does.
+
+    In a project with many loops it is up to `MAX_SAVED_AGE_SECONDS` old.
+    """
+    memory = visit.caller.memory
+    proven = _effects.get(memory)
+    if proven is not None:
+        read_at, ended, effects = proven
+        is_fresh = time.monotonic() - read_at < MAX_SAVED_AGE_SECONDS
+        if is_fresh and ended >= MIN_CACHED_LOOPS:
+            return effects
+
+    proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
+    effects = {
+        effect["lesson"]: {**effect, **_words_of(effect)} for effect in proof["lessons"]
+    }
+    _effects[memory] = time.monotonic(), proof["ended"], effects
+    return effects
 
 
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
@@ -147,7 +243,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     helped = Share(exposed["helped"] or 0, exposed["loops"])
     hurt = Share(exposed["hurt"] or 0, exposed["loops"])
 
-    proof = await visit.get("/v1/proof", limit=200)
+    proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
     effects = [
         {**effect, **_words_of(effect)}
         for effect in proof["lessons"]
@@ -250,7 +346,8 @@ async def rollback(visit: Visit) -> str:
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     model = visit.query.get("model", "")
-    answer = await visit.get("/v1/proof", limit=MAX_PAGE_LESSONS, model=model)
+    limit = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
+    answer = await visit.get("/v1/proof", limit=limit, model=model)
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
     for comparison in answer["lessons"]:
@@ -345,6 +442,46 @@ async def recall(visit: Visit) -> Document:
     return {"asked": question, "kinds": QUESTION_KINDS, "answer": answer}
 
 
+LESSON_TABLE = Table(
+    rows="lessons",
+    columns={
+        "id": "id",
+        "lesson": "text",
+        "kind": "kind",
+        "type of error": "error_type",
+        "state": "state",
+        "trust": "trust",
+        "pinned": "pinned",
+        "seen": "seen",
+        "helped": "helped",
+        "hurt": "hurt",
+        "conclusion": "effect.conclusion",
+        "gain": "effect.uplift.gain",
+        "low": "effect.uplift.low",
+        "high": "effect.uplift.high",
+        "first seen": time_of("first_seen"),
+        "last seen": time_of("last_seen"),
+    },
+)
+PROOF_TABLE = Table(
+    rows="lessons",
+    columns={
+        "lesson": "lesson",
+        "words": "text",
+        "conclusion": "conclusion",
+        "gain at the first try": "uplift.gain",
+        "low": "uplift.low",
+        "high": "uplift.high",
+        "right with": "uplift.shown",
+        "right without": "uplift.withheld",
+        "same error fewer": "recurrence.gain",
+        "same error low": "recurrence.low",
+        "same error high": "recurrence.high",
+        "loops with": "shown",
+        "loops without": "withheld",
+        "missing": "lacks",
+    },
+)
 PAGES = (
     SitePage(
         address="/lessons",
@@ -352,6 +489,7 @@ PAGES = (
         title="Lessons",
         make=lessons,
         may=READING,
+        table=LESSON_TABLE,
     ),
     SitePage(
         address="/lessons/{n:int}",
@@ -364,7 +502,12 @@ PAGES = (
         address="/dreams", template="dreams", title="Dreams", make=dreams, may=READING
     ),
     SitePage(
-        address="/proof", template="proof", title="Proof", make=proof, may=READING
+        address="/proof",
+        template="proof",
+        title="Proof",
+        make=proof,
+        may=READING,
+        table=PROOF_TABLE,
     ),
     SitePage(
         address="/recall", template="recall", title="Recall", make=recall, may=READING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -31,17 +31,20 @@ from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted
 from heedful.store import episodes as episode_store
-from heedful.store import ladders, lessons, reminders
+from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
 from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
-from heedful.store.loop_texts import search_loops
+from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
-from heedful.web import figures, matrix, pairs
+from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
+from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.periods import period_of
+from heedful.web.recent import RecentLoop
 from heedful.web.site import (
     READING,
     Document,
@@ -50,6 +53,8 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
+from heedful.web.summaries import summaries
+from heedful.web.table import Table, time_of
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -62,6 +67,8 @@ MAX_SAVED_AGE_SECONDS = 600.0
 MIN_CACHED_LOOPS = 2_000
 # When the calls saved were counted, and their figures, by the memory of a scope.
 _saved_calls = WeakKeyDictionary[Memory, tuple[float, Document]]()
+# The newest loops as they were read last, by number, by the memory of a scope.
+_recent_loops = WeakKeyDictionary[Memory, dict[int, RecentLoop]]()
 
 
 async def queues(visit: Visit) -> list[Document]:
@@ -121,7 +128,8 @@ async def home(visit: Visit) -> Document:
     failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
-    unsolved, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
+    stopped, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
+    unsolved = await read(summaries, stopped)
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     episodes = await read(episode_store.counts)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
@@ -187,37 +195,154 @@ def since(visit: Visit) -> float:
     return time.time() - days * figures.FIGURE_DAY_SECONDS
 
 
-async def loops(visit: Visit) -> Document:
-    """Show the newest loops that fit the filters."""
-    names = ("state", "rule", "check", "key", "model", "text", "days")
-    filters = {name: visit.query.get(name, "") for name in names}
-    before = visit.number("cursor")
-    matches = None
-    if filters["text"].strip():
-        matches = await search_loops(
-            visit.caller.setup.store, visit.caller.scope, filters["text"], before
-        )
+async def recent_loops(
+    visit: Visit, period: figures.Period = figures.ALL_TIME
+) -> recent.Recent:
+    """Return the newest loops of a period.
 
-    rows, cursor = await visit.caller.read(
-        figures.listed,
-        MAX_LIST_ROWS,
-        state=filters["state"],
-        rule=filters["rule"],
-        key=filters["key"],
-        model=filters["model"],
-        matches=matches,
-        tag=filters["check"],
-        before=before,
-        since=since(visit),
-    )
+    Those that have not changed since they were read last are not read again.
+    """
+    memory = visit.caller.memory
+    seen_loops = _recent_loops.get(memory, {})
+    newest = await visit.caller.read(recent.read_recent, seen_loops, period)
+    if period == figures.ALL_TIME:
+        _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
+    return newest
+
+
+async def loops(visit: Visit) -> Document:
+    """Show the loops that fit the filters, what they used, and their facets.
+
+    Totals, facets and any order but the newest first are those of the newest loops.
+    """
+    names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
+    filters = {name: visit.query.get(name, "") for name in names}
+    period = period_of(visit)
+    newest = await recent_loops(visit, period)
+    matches = await _matches(visit, filters["text"])
+    numbers = None
+    if matches is not None:
+        numbers = frozenset(matches.loops)
+
+    narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
+    sort = visit.query.get("sort", "")
+    if sort:
+        rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
+    else:
+        before = visit.number("cursor")
+        if before and matches is not None:
+            matches = await _matches(visit, filters["text"], before)
+        rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
 
     return {
         "loops": rows,
         "begin": begin(visit),
         "filters": filters,
         "unindexed": matches.unindexed if matches else 0,
+        "sort": sort,
+        "sorts": sort_links(visit, sort, SORTS),
+        "facets": _facet_links(visit, narrowed.facets),
+        "chips_held": _chips(visit, filters),
+        "totals": recent.count_loops(narrowed.loops),
+        "window": len(newest.loops),
+        "more_loops": newest.more,
+        "unchecked": newest.unchecked,
         **page_links(visit, cursor),
     }
+
+
+async def _sorted_page(
+    visit: Visit, fitting: Sequence[RecentLoop], sort: str
+) -> tuple[list[Document], int]:
+    """Return a page of the loops that fit, in an order, and where the next begins."""
+    begin = visit.number("cursor")
+    end = begin + visit.most(MAX_LIST_ROWS)
+    page = sort_loops(fitting, sort)[begin:end]
+    usage = {loop.n: loop.used for loop in page}
+    rows = await visit.caller.read(summaries, list(usage), usage)
+    return rows, end if end < len(fitting) else 0
+
+
+async def _matches(visit: Visit, text: str, before: int = 0) -> LoopMatches | None:
+    """Return the newest loops with a text, older than the number `before` if given.
+
+    Returns None without a text: all loops fit then.
+    """
+    if not text.strip():
+        return None
+
+    caller = visit.caller
+    return await search_loops(caller.setup.store, caller.scope, text, before)
+
+
+async def _list_page(
+    visit: Visit,
+    filters: Mapping[str, str],
+    recent_ones: Sequence[RecentLoop],
+    *,
+    matches: LoopMatches | None,
+) -> tuple[list[Document], int]:
+    """Return a page of the newest loops that fit, and where the next begins."""
+    numbers, cursor = await visit.caller.read(
+        figures.listed,
+        visit.most(MAX_LIST_ROWS),
+        state=filters["state"],
+        rule=filters["rule"],
+        key=filters["key"],
+        model=filters["model"],
+        policy=filters["policy"],
+        noted=bool(filters["notes"]),
+        matches=matches,
+        tag=filters["check"],
+        before=visit.number("cursor"),
+        since=since(visit),
+        period=period_of(visit),
+    )
+    usage = {loop.n: loop.used for loop in recent_ones}
+    return await visit.caller.read(summaries, numbers, usage), cursor
+
+
+def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:
+    """Return the address of each order, and which one the list has now.
+
+    The largest come first, and after another click the smallest.
+    """
+    links = {}
+    for name in names:
+        link = visit.turned(sort=f"-{name}")
+        order = ""
+        if sort == f"-{name}":
+            link = visit.turned(sort=name)
+            order = "descending"
+        elif sort == name:
+            link = visit.turned(sort="")
+            order = "ascending"
+        links[name] = {"link": link, "order": order}
+    return links
+
+
+def _facet_links(visit: Visit, facets: Sequence[Document]) -> list[Document]:
+    """Return the facets, each value with the address that turns it on, or off."""
+    for facet in facets:
+        for value in facet["values"]:
+            chosen = "" if value["chosen"] else value["value"]
+            value["link"] = visit.turned(**{facet["name"]: chosen})
+    return list(facets)
+
+
+def _chips(visit: Visit, filters: Mapping[str, str]) -> list[Document]:
+    """Return the filters that hold, each with the address without it."""
+    titles = {facet.name: facet.title for facet in FACETS}
+    return [
+        {
+            "name": name,
+            "title": titles.get(name, name),
+            "value": value,
+            "without": visit.turned(**{name: ""}),
+        }
+        for name, value in filters.items()
+        if value
+    ]
 
 
 async def loop(visit: Visit, id: str) -> Document:
@@ -237,6 +362,7 @@ async def loop(visit: Visit, id: str) -> Document:
     )
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
+    facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
@@ -463,11 +589,49 @@ async def cancel(visit: Visit) -> str:
     return "The loop is cancelled."
 
 
+async def note(visit: Visit) -> str:
+    """Write a note on a loop."""
+    # Browsers end the lines of a text with "\r\n".
+    text = visit.form.get("text", "").replace("\r\n", "\n")
+    path = f"/v1/loops/{visit.form.get('id', '')}/notes"
+    await visit.ask("POST", path, {"text": text})
+    return "The note is saved."
+
+
+LOOP_TABLE = Table(
+    rows="loops",
+    columns={
+        "id": "id",
+        "task": "task",
+        "state": "state",
+        "first answer right": "right",
+        "attempts": "attempts",
+        "calls": "calls",
+        "tokens": "tokens",
+        "cost": "cost",
+        "seconds": "seconds",
+        "stopped by": "stopped_by",
+        "why": "reason",
+        "failed checks": "failed",
+        "rung": "rung",
+        "memory key": "memory_key",
+        "model": "model",
+        "policy": "policy",
+        "notes": "notes",
+        "began": time_of("created"),
+        "changed": time_of("updated"),
+    },
+)
 PAGES = (
     SitePage(address="/", template="home", title="Home", make=home, may=READING),
     SitePage(address="/home", template="home", title="Home", make=home, may=READING),
     SitePage(
-        address="/loops", template="loops", title="Loops", make=loops, may=READING
+        address="/loops",
+        template="loops",
+        title="Loops",
+        make=loops,
+        may=READING,
+        table=LOOP_TABLE,
     ),
     SitePage(
         address="/loops/{id:path}",
@@ -477,4 +641,8 @@ PAGES = (
         may=READING,
     ),
 )
-ACTIONS = (SiteAction(override, ("approve",)), SiteAction(cancel, ("write",)))
+ACTIONS = (
+    SiteAction(override, ("approve",)),
+    SiteAction(cancel, ("write",)),
+    SiteAction(note, ("write",)),
+)

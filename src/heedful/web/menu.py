@@ -64,7 +64,11 @@ MENU = (
     MenuGroup("Policies", (MenuPage("Policies", "/policies"),)),
     MenuGroup(
         "System",
-        (MenuPage("Health", "/health"), MenuPage("Projects", "/projects")),
+        (
+            MenuPage("Health", "/health"),
+            MenuPage("Spend", "/spend"),
+            MenuPage("Projects", "/projects"),
+        ),
     ),
 )
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cache
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.pages.report import environment
+from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# With one of these at its end, an address asks for the data of a page, or its rows.
+DATA_ENDINGS = (".json", ".csv")
 # The least age in seconds that is said in a unit, the seconds of the unit, its name.
 AGE_UNITS = (
     (86_400 * 2, 86_400, "d"),
@@ -36,7 +41,12 @@ def _pages() -> Environment:
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
     pages = environment(True).overlay(undefined=Undefined, loader=templates)
-    pages.filters |= {"ago": ago, "number": number}
+    pages.filters |= {
+        "ago": ago,
+        "digits": digits,
+        "number": number,
+        "short": short_id,
+    }
     pages.globals |= {"address": address, "MENU": MENU}
     return pages
 
@@ -48,6 +58,18 @@ def number(value: float) -> str:
     ('1,234,567', '0.123')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def digits(values: Sequence[float], most: int) -> int:
+    """Return how many decimals a column needs, so that its least number has two digits.
+
+    >>> digits([0.0021, 3.5], 6), digits([12.0], 6), digits([12.5, 240.0], 2)
+    (4, 0, 1)
+    """
+    least = min(map(abs, filter(None, values)), default=1.0)
+    if all(value == int(value) for value in values):
+        return 0
+    return max(0, min(most, 1 - floor(log10(least)))) or 1
 
 
 def ago(at: float, now: float) -> str:
@@ -67,8 +89,8 @@ def address(path: str, /, **query: Any) -> str:
     """Return the address of a page, with the parts of its query that are not empty."""
     place = quote(path) if path != "/" else ""
     # The id of a loop may end with `.json`, which would ask for the data of a page.
-    if place.endswith(".json"):
-        place = f"{place.removesuffix('.json')}%2Ejson"
+    if place.endswith(DATA_ENDINGS):
+        place = "%2E".join(place.rsplit(".", 1))
 
     fields = {name: value for name, value in query.items() if value not in ("", None)}
     if not fields:

@@ -1,8 +1,8 @@
 """Serve the pages: sign in, find the page of an address, and do what a form asks for.
 
 A page asks the routes of the service as the caller who signed in. So rights, tenants,
-limits and the audit are those of the API. An address shows a page as HTML, and with
-`.json` at its end the data of the page.
+limits and the audit are those of the API. An address shows a page as HTML, with `.json`
+at its end the data of the page, and with `.csv` the rows of its list.
 
 Addresses are found by Starlette's router, files are sent by its FileResponse. Sessions
 are our own: a session of Starlette lives in a signed cookie, which everybody who has it
@@ -59,11 +59,23 @@ from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
+from heedful.web.addresses import (
+    SITE_PATH,
+    check_host,
+    cookie_name,
+    cookie_of,
+    is_data,
+    is_table,
+    origin_scheme,
+    own_address,
+    page_path,
+    proxy_scheme,
+    raw_path,
+)
 from heedful.web.render import address, page_text
+from heedful.web.table import CSV_READ_ROWS, Table
 
-SITE_PATH = "/ui"
 EVENTS_PATH = "/events"  # below it
-COOKIE_NAME = "heedful_ui"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 # At a time. If there are more, the key with the most sessions loses the one that was
 # not used for the longest time, so that nobody can end the sessions of others.
@@ -238,7 +250,8 @@ def _digest(secret: str) -> bytes:
 class Visit:
     """One request of somebody who signed in, and the routes that it may ask.
 
-    `person` is False for what a live page asks for by itself, and for HEAD.
+    `person` is False for what a live page asks for by itself, and for HEAD. `is_table`
+    is True if the rows of the page are asked for as CSV.
     """
 
     app: ASGIApp
@@ -249,6 +262,7 @@ class Visit:
     form: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
     person: bool = True
+    is_table: bool = False
 
     @property
     def is_here(self) -> bool:
@@ -334,14 +348,28 @@ class Visit:
     @cached_property
     def newest(self) -> str:
         """The address of the beginning of the list on this page."""
+        return self.turned()
+
+    def turned(self, **changes: str) -> str:
+        """Return the address of the beginning of this list with other filters."""
         query = {name: value for name, value in self.query.items() if name != "cursor"}
-        return self.link(self.path, **query)
+        return self.link(self.path, **{**query, **changes})
 
     @cached_property
     def data(self) -> str:
         """The address of the data of this page."""
         path, _, query = self.page.partition("?")
         return f"{path}.json?{query}"
+
+    @cached_property
+    def table(self) -> str:
+        """The address of the rows of this list as CSV, from the beginning."""
+        path, _, query = self.newest.partition("?")
+        return f"{path}.csv?{query}"
+
+    def most(self, rows: int) -> int:
+        """Return how many rows a list reads at a time: more than `rows` for CSV."""
+        return CSV_READ_ROWS if self.is_table else rows
 
     def number(
         self, name: str, default: int = 0, most: int = 10**15, least: int = 0
@@ -366,7 +394,7 @@ class SitePage:
 
     A part of the address such as `{id:path}` (any text) or `{n:int}` (a number) is an
     argument of `make`. The key of the visitor needs one of the permissions `may`, for
-    the page and for its data.
+    the page and for its data. The `table` declares the rows and columns of its list.
     """
 
     address: str
@@ -374,6 +402,26 @@ class SitePage:
     title: str
     make: Callable[..., Awaitable[Document]]
     may: tuple[str, ...]
+    table: Table | None = None
+
+    async def csv(self, visit: Visit, place: Mapping[str, Any]) -> str:
+        """Return the rows of the list from its beginning, as many as it declares.
+
+        `place` has the arguments of `make`. Raises NotFound if the page has no list.
+        """
+        if self.table is None:
+            raise NotFound("list", visit.path, "these pages")
+
+        rows: list[Document] = []
+        visit = replace(visit, is_table=True)
+        while len(rows) < self.table.most:
+            facts = await self.make(visit, **place)
+            rows += facts[self.table.rows]
+            if not facts.get("cursor"):
+                break
+            query = {**visit.query, "cursor": str(facts["cursor"])}
+            visit = replace(visit, query=query)
+        return await offload(self.table.csv, rows[: self.table.most])
 
 
 @dataclass(frozen=True)
@@ -447,10 +495,10 @@ class Site:
         scope["route"] = self
         request = Request(scope, receive)
         try:
-            _check_host(request)
+            check_host(request)
             # The path is decoded after `.json` is taken off, because the id of a loop
             # may end with it, quoted.
-            path = unquote(_page_path(request))
+            path = unquote(page_path(request))
             # The router gets a scope of its own, because it sets the route, and that of
             # the request is `self`.
             site_scope = {**scope, "path": path, "root_path": "", "path_params": {}}
@@ -490,7 +538,7 @@ class Site:
             if self.sessions.redeem(request.query_params.get("token", "")):
                 return self._enter(request, "", invited=True)
             # The address is loaded again in the session that it began.
-            if self.sessions.find(_cookie(request)):
+            if self.sessions.find(cookie_of(request)):
                 return RedirectResponse(SITE_PATH, 303)
 
             wrong = (
@@ -526,7 +574,7 @@ class Site:
                 return self._sign_in_page(wrong, following=following, status=401)
 
             with self._admission.caller(caller):
-                page = _own_address(following)
+                page = own_address(following)
                 return self._enter(request, authorization, caller.key.id, page=page)
 
     def _sign_in_page(
@@ -549,15 +597,15 @@ class Site:
 
         The session that this browser had before ends.
         """
-        self.sessions.end(_cookie(request))
+        self.sessions.end(cookie_of(request))
 
-        secure = "https" in (_origin_scheme(request), _proxy_scheme(request))
+        secure = "https" in (origin_scheme(request), proxy_scheme(request))
         cookie, _ = self.sessions.begin(
             authorization, key, invited=invited, secure=secure
         )
         response = RedirectResponse(page, 303)
         response.set_cookie(
-            _cookie_name(request),
+            cookie_name(request),
             cookie,
             path=SITE_PATH,
             httponly=True,
@@ -580,7 +628,7 @@ class Site:
             with ExitStack() as places:
                 places.enter_context(self._admission.caller(visit.caller))
                 # An address with its project can be passed on to others.
-                is_page = request.method != "POST" and not _is_data(request)
+                is_page = request.method != "POST" and not is_data(request)
                 is_stream = visit.path == EVENTS_PATH
                 if is_page and not is_stream and "project" not in visit.query:
                     response = RedirectResponse(visit.page, 303)
@@ -610,7 +658,7 @@ class Site:
         # The script of a live page sends this header when it loads the page again.
         is_live = "heedful-live" in request.headers or path == EVENTS_PATH
         person = not is_live and request.method != "HEAD"
-        session = self.sessions.find(_cookie(request), person)
+        session = self.sessions.find(cookie_of(request), person)
         if session is None:
             raise KeyRefused("sign in first: the session has ended, or there was none")
 
@@ -670,24 +718,29 @@ class Site:
         """End the session of a request. Raises Problem."""
         _check_token(request.state.visit)
 
-        self.sessions.end(_cookie(request))
+        self.sessions.end(cookie_of(request))
         response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
-        response.delete_cookie(_cookie_name(request), path=SITE_PATH)
+        response.delete_cookie(cookie_name(request), path=SITE_PATH)
         return response
 
     def _show_of(self, page: SitePage) -> Callable[[Request], Awaitable[Response]]:
         """Return the function that answers requests for a page or its data."""
 
         async def show(request: Request) -> Response:
-            """Return the page as HTML, or its data as JSON."""
+            """Return the page as HTML, its data as JSON, or its rows as CSV."""
             visit: Visit = request.state.visit
             visit.needs(*page.may)
+            if is_table(request):
+                rows = await page.csv(visit, request.path_params)
+                return _csv(rows, f"{page.template}.csv")
+
             facts = await page.make(visit, **request.path_params)
-            if _is_data(request):
+            if is_data(request):
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
 
             template = f"ui/{page.template}.html.j2"
+            facts["table_rows"] = page.table.most if page.table is not None else 0
             return await offload(_html, template, visit, title=page.title, facts=facts)
 
         return show
@@ -718,7 +771,7 @@ class Site:
 
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
-        return RedirectResponse(_own_address(visit.form.get("back", "")), 303)
+        return RedirectResponse(own_address(visit.form.get("back", "")), 303)
 
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
@@ -728,7 +781,7 @@ class Site:
         if request.method == "HEAD":
             return Response(media_type=stream_type)
 
-        changes = self._changes(visit, _cookie(request), request.headers)
+        changes = self._changes(visit, cookie_of(request), request.headers)
         return StreamingResponse(changes, media_type=stream_type)
 
     async def _changes(
@@ -765,7 +818,7 @@ class Site:
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
 
-        if _is_data(request):
+        if is_data(request):
             return JSONResponse(
                 {"code": problem.code, "detail": problem.detail},
                 problem.status,
@@ -773,7 +826,7 @@ class Site:
             )
 
         if must_sign_in:
-            path = f"{SITE_PATH}{_raw_path(request)}"
+            path = f"{SITE_PATH}{raw_path(request)}"
             following = f"{path}?{request.url.query}".rstrip("/?")
             sign_in = f"{SITE_PATH}/sign-in"
             if following != SITE_PATH:
@@ -815,6 +868,15 @@ def _html(
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 
+def _csv(text: str, name: str) -> Response:
+    """Return a table as a file with a name."""
+    return Response(
+        text.encode("utf-8", "replace"),
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        media_type="text/csv",
+    )
+
+
 def _with_page_headers(send: Send) -> Send:
     """Return a function that sends what `send` does, with the headers of pages."""
 
@@ -835,9 +897,9 @@ def _check_origin(request: Request, session: Session | None) -> None:
     the network may have written it.
     """
     host = urlsplit(request.headers.get("origin", "")).netloc
-    scheme = _origin_scheme(request)
+    scheme = origin_scheme(request)
     is_own = bool(host) and host == request.headers.get("host", "")
-    is_insecure = scheme != "https" and _proxy_scheme(request) == "https"
+    is_insecure = scheme != "https" and proxy_scheme(request) == "https"
     is_other_scheme = session is not None and session.secure != (scheme == "https")
     if not is_own or is_insecure or is_other_scheme:
         raise Problem(
@@ -845,23 +907,6 @@ def _check_origin(request: Request, session: Session | None) -> None:
             code="other_origin",
             detail="the form is not from a page of this site",
         )
-
-
-def _origin_scheme(request: Request) -> str:
-    """Return the scheme of the page that sent a request; "" if it does not say."""
-    return urlsplit(request.headers.get("origin", "")).scheme
-
-
-def _proxy_scheme(request: Request) -> str:
-    """Return the scheme with which a browser asks, as a proxy or the connection says.
-
-    Anybody can claim it. So it is used only to make a session stricter: a claim of
-    https gets a cookie that browsers send over https alone.
-    """
-    forwarded = request.headers.get("x-forwarded-proto", "")
-    # The first of several proxies is the one that the browser asked.
-    first = forwarded.partition(",")[0].strip().lower()
-    return first or request.url.scheme
 
 
 def _check_token(visit: Visit) -> None:
@@ -875,68 +920,12 @@ def _check_token(visit: Visit) -> None:
         )
 
 
-def _raw_path(request: Request) -> str:
-    """Return the path of a request below `/ui` as it was sent, before it is decoded."""
-    raw: bytes = request.scope["raw_path"]
-    return raw.decode("latin-1").partition("?")[0].removeprefix(SITE_PATH) or "/"
-
-
-def _page_path(request: Request) -> str:
-    """Return the path of the page, whether its HTML or its data is asked for."""
-    path = _raw_path(request)
-    # `/loops/` is `/loops`. The id of a loop may end with a slash, and keeps it.
-    if re.fullmatch(r"/\w+/", path):
-        path = path[:-1]
-    if path.endswith(".json"):
-        path = path.removesuffix(".json") or "/"
-    return path
-
-
-def _is_data(request: Request) -> bool:
-    """Return whether the data of a page is asked for, not its HTML."""
-    return _raw_path(request).endswith(".json")
-
-
-def _own_address(address: str) -> str:
-    """Return an address of this site; for any other, that of the home page.
-
-    `/ui`, `/ui/loops` and `/ui?project=a` are of this site, `/ui.example.com` is not.
-    """
-    if re.fullmatch(rf"{SITE_PATH}(?:[/?#][^\\\s]*)?", address):
-        return address
-    return SITE_PATH
-
-
-def _cookie(request: Request) -> str:
-    """Return the cookie of a request, or ""."""
-    return request.cookies.get(_cookie_name(request), "")
-
-
-def _cookie_name(request: Request) -> str:
-    """Return the name of the cookie, which contains the port, such as `heedful_ui_80`.
-
-    Browsers send a cookie to all ports of a machine, so services would share it.
-    """
-    port = re.search(r":(\d+)$", request.headers.get("host", ""))
-    return f"{COOKIE_NAME}_{port[1]}" if port else COOKIE_NAME
-
-
-def _check_host(request: Request) -> None:
-    """Refuse a Host header that no browser sends for this address. Raises Problem."""
-    if not re.fullmatch(r"[\w.\-\[\]:]+", request.headers.get("host", ""), re.ASCII):
-        raise Problem(
-            status=400,
-            code="bad_request",
-            detail="the request has no valid Host header",
-        )
-
-
 def page_links(visit: Visit, cursor: object) -> Document:
     """Return the address of the next page of a list, with the filters of this one.
 
     `cursor` is that of the next page; it is None or 0 on the last page.
     """
     if not cursor:
-        return {"next": ""}
+        return {"next": "", "cursor": ""}
     query = urlencode({**visit.query, "cursor": str(cursor)})
-    return {"next": f"?{query}"}
+    return {"next": f"?{query}", "cursor": str(cursor)}

@@ -19,8 +19,9 @@ from heedful.loop.replay import (
     replay,
     with_policy_goals,
 )
+from heedful.loop.runs import Report
 from heedful.memory.vectors import space_of
-from heedful.pages.report import Point, frontier, say_front
+from heedful.pages.report import Point, frontier, say_front, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -31,7 +32,7 @@ from heedful.store.offload import offload
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
-from heedful.web import figures
+from heedful.web import figures, found_traces
 from heedful.web.days import read_home
 from heedful.web.loops import (
     failed_episodes,
@@ -50,6 +51,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.steps import steps_of
+from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
 # Policies are replayed on the newest loops; the address of a page can ask for more.
@@ -260,21 +262,52 @@ async def projects(visit: Visit) -> Document:
 
 
 async def runs(visit: Visit) -> Document:
-    """Show the newest runs of pipelines."""
+    """Show the newest runs of pipelines: their attempts, stages, time and cost."""
+    chosen = visit.query.get("pipeline", "")
     rows = await visit.caller.read(
-        figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor")
+        figures.runs, MAX_PIPELINE_RUNS + 1, visit.number("cursor"), chosen
     )
     runs, cursor = split_page(rows, MAX_PIPELINE_RUNS, "n")
-
     for run in runs:
         report = await run_store.report_of(
             visit.caller.setup.store, visit.caller.scope, run["id"]
         )
-        run["state"] = report.status
-        run["failed"] = [
-            stage.name for stage in report.stages if stage.status == "failed"
-        ]
-    return {"runs": runs, **page_links(visit, cursor)}
+        run |= _run_figures(report)
+
+    pipelines = await visit.caller.read(
+        figures.rows, "pipelines", limit=figures.MAX_FIGURE_LOOPS
+    )
+    return {
+        "runs": runs,
+        "pipeline": chosen,
+        "pipelines": [dict(row) for row in pipelines],
+        **page_links(visit, cursor),
+    }
+
+
+def _run_figures(report: Report) -> Document:
+    """Return what a list shows of a run; the parts of its stages add up to 1."""
+    usage = report.usage
+    total = worked(report)
+    stages = [
+        {
+            "name": stage.name,
+            "status": stage.status,
+            "seconds": worked(stage) / 1000,
+            "part": worked(stage) / total if total else 0.0,
+        }
+        for stage in report.stages
+    ]
+    return {
+        "state": report.status,
+        "failed": [stage.name for stage in report.stages if stage.status == "failed"],
+        "stages": stages,
+        "attempts": sum(len(stage.attempts) for stage in report.stages),
+        "seconds": total / 1000,
+        "calls": usage.calls,
+        "tokens": usage.tokens,
+        "cost": usage.cost,
+    }
 
 
 async def pipeline(visit: Visit, id: str) -> Document:
@@ -286,29 +319,52 @@ async def pipeline(visit: Visit, id: str) -> Document:
 
 
 async def traces(visit: Visit) -> Document:
-    """Show the episodes that agents sent."""
+    """Show the episodes that agents sent: how each ended, how long, what it taught."""
     state = visit.query.get("state", "")
-    answer = await visit.get(
-        "/v1/episodes",
-        limit=MAX_WORK_ROWS,
-        state=state,
-        cursor=visit.query.get("cursor"),
-    )
+    text = visit.query.get("text", "")
+    cursor: object = None
+    if text:
+        # Tasks are words of others, which nobody has reviewed.
+        visit.needs("read")
+        rows = await visit.caller.read(
+            found_traces.found_episodes,
+            MAX_WORK_ROWS + 1,
+            text=text,
+            state=state,
+            before=visit.number("cursor"),
+        )
+        episodes, cursor = split_page(rows, MAX_WORK_ROWS, "id")
+    else:
+        answer = await visit.get(
+            "/v1/episodes",
+            limit=MAX_WORK_ROWS,
+            state=state,
+            cursor=visit.query.get("cursor"),
+        )
+        episodes = answer["items"]
+        cursor = answer["next"]
 
+    digests = [episode["digest"] for episode in episodes]
     summaries: dict[str, Document] = {}
     if visit.may("read"):
-        digests = [episode["digest"] for episode in answer["items"]]
         summaries = await visit.caller.read(figures.episodes, digests)
+    learnt = await visit.caller.read(found_traces.lessons_learnt, digests)
     episodes = [
-        {**episode, **summaries.get(episode["digest"], {})}
-        for episode in answer["items"]
+        {
+            **episode,
+            "lessons": learnt.get(episode["digest"], 0),
+            **summaries.get(episode["digest"], {}),
+        }
+        for episode in episodes
     ]
 
     return {
         "episodes": episodes,
         "state": state,
+        "text": text,
+        "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
-        **page_links(visit, answer["next"]),
+        **page_links(visit, cursor),
     }
 
 
@@ -391,6 +447,41 @@ async def health(visit: Visit) -> Document:
     }
 
 
+RUN_TABLE = Table(
+    rows="runs",
+    columns={
+        "run": "id",
+        "pipeline": "pipeline",
+        "state": "state",
+        "failed stages": "failed",
+        "stages": lambda row: len(row["stages"]),
+        "attempts": "attempts",
+        "calls": "calls",
+        "tokens": "tokens",
+        "cost": "cost",
+        "seconds": "seconds",
+        "began": time_of("created"),
+        "changed": time_of("updated"),
+    },
+    most=200,  # the report of each run is read
+)
+TRACE_TABLE = Table(
+    rows="episodes",
+    columns={
+        "digest": "digest",
+        "run": "name",
+        "session": "session",
+        "task": "task",
+        "outcome": "outcome",
+        "steps": "steps",
+        "step that failed": "failed",
+        "seconds": "seconds",
+        "reflection": "state",
+        "lessons": "lessons",
+        "error of the reflection": "error",
+        "stored": time_of("at"),
+    },
+)
 PAGES = (
     SitePage(
         address="/policies",
@@ -419,6 +510,7 @@ PAGES = (
         title="Runs",
         make=runs,
         may=READING,
+        table=RUN_TABLE,
     ),
     SitePage(
         address="/runs/{id:path}",
@@ -428,7 +520,12 @@ PAGES = (
         may=READING,
     ),
     SitePage(
-        address="/traces", template="traces", title="Traces", make=traces, may=READING
+        address="/traces",
+        template="traces",
+        title="Traces",
+        make=traces,
+        may=READING,
+        table=TRACE_TABLE,
     ),
     SitePage(
         address="/traces/{digest:path}",

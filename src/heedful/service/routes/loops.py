@@ -41,7 +41,7 @@ from heedful.service.schemas import (
     loop_verdict,
 )
 from heedful.service.wire import Page
-from heedful.store import lessons
+from heedful.store import lessons, loop_notes
 from heedful.store import loops as loop_store
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.practices import practices_of
@@ -189,7 +189,8 @@ async def begin(
         opened = await open_with(rules, goals)
 
     response.status_code = 201 if opened.created else 200
-    return await _loop_answer(opened.stored, response.status_code)
+    notes = await caller.read(loop_notes.notes_of, id)
+    return await _loop_answer(opened.stored, response.status_code, notes=notes)
 
 
 @router.get("/loops")
@@ -230,22 +231,31 @@ async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
     stored_loop = await caller.read(loop_store.read, id)
     practices = await caller.read(practices_of, id)
-    return await _loop_answer(stored_loop, practices=practices)
+    notes = await caller.read(loop_notes.notes_of, id)
+    return await _loop_answer(stored_loop, practices=practices, notes=notes)
 
 
 async def _loop_answer(
-    stored_loop: StoredLoop, status: int = 200, practices: Sequence[str] = ()
+    stored_loop: StoredLoop,
+    status: int = 200,
+    practices: Sequence[str] = (),
+    notes: Sequence[loop_notes.LoopNote] = (),
 ) -> Document | Response:
     """Return a whole loop; a large one becomes an answer outside the event loop."""
     if stored_loop.size <= MAX_INLINE_CHARS:
-        return loop_record(stored_loop, practices)
-    content = await offload(_loop_json, stored_loop, practices)
+        return loop_record(stored_loop, practices, notes)
+    content = await offload(_loop_json, stored_loop, practices, notes)
     return Response(content, status, media_type="application/json")
 
 
-def _loop_json(stored_loop: StoredLoop, practices: Sequence[str]) -> bytes:
+def _loop_json(
+    stored_loop: StoredLoop,
+    practices: Sequence[str],
+    notes: Sequence[loop_notes.LoopNote],
+) -> bytes:
     """Return a whole loop as JSON."""
-    return json.dumps(loop_record(stored_loop, practices), ensure_ascii=False).encode()
+    record = loop_record(stored_loop, practices, notes)
+    return json.dumps(record, ensure_ascii=False).encode()
 
 
 @router.post("/loops/{id:path}/cancel")
@@ -287,6 +297,19 @@ async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document
 
     stored_loop = await caller.read(loop_store.read, id)
     return loop_verdict(verdict, stored_loop.loop)
+
+
+@router.post("/loops/{id:path}/notes", status_code=201)
+async def write_note(
+    id: Id, body: schemas.NewLoopNote, caller: Writing
+) -> loop_notes.LoopNote:
+    """Write a note about a loop, for the next person who reads it.
+
+    Secrets in it are removed; the service records the key as its author. 422 beyond 200
+    notes.
+    """
+    caller.record("loop.note", id)
+    return await caller.write(loop_notes.add, id, body.text, caller.by)
 
 
 @router.post("/validate")

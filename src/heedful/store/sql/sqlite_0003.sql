@@ -23,3 +23,13 @@ end;
 create trigger loop_text_gone after delete on loop_text begin
   insert into loop_fts (loop_fts, rowid, text) values ('delete', old.loop, old.text);
 end;
+
+-- What persons wrote about a loop, in order: each note with its author, for the next reader.
+create table loop_note (
+  loop integer not null references loop (n) on delete cascade,
+  seq integer not null,
+  text text not null,
+  by text not null,
+  created real not null,
+  primary key (loop, seq)
+) without rowid;

@@ -93,6 +93,16 @@ create table override (
   primary key (loop, seq)
 ) without rowid;
 
+-- What persons wrote about a loop, in order: each note with its author, for the next reader.
+create table loop_note (
+  loop integer not null references loop (n) on delete cascade,
+  seq integer not null,
+  text text not null,
+  by text not null,
+  created real not null,
+  primary key (loop, seq)
+) without rowid;
+
 -- The journal: the finished steps of the current attempt. They are deleted when the attempt is recorded.
 create table step (
   loop integer not null references loop (n) on delete cascade,

@@ -1,0 +1,117 @@
+"""What the newest loops have in common: the facets of a list, with counts as links.
+
+The counts of a facet are of the loops that fit all other filters, so each says how many
+loops a click leaves. All of this is about the loops of `recent.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from heedful.errors import InvalidInput
+from heedful.web.recent import RecentLoop
+
+WITHOUT = "-"  # in an address, for loops without a memory key, a model, …
+MAX_OPEN_VALUES = 6  # of a facet; rarer ones are folded
+MAX_FACET_VALUES = 40
+Plain = dict[str, Any]
+
+
+class Facet(NamedTuple):
+    """A property of loops: its name in the address, its title, and its values."""
+
+    name: str
+    title: str
+    values: Callable[[RecentLoop], Collection[str]]
+
+
+FACETS = (
+    Facet("state", "State", lambda loop: (loop.state,)),
+    Facet("rule", "Stopped by", lambda loop: loop.rules),
+    Facet("check", "Failed check", lambda loop: loop.checks),
+    Facet("key", "Memory key", lambda loop: (loop.memory_key or WITHOUT,)),
+    Facet("model", "Model", lambda loop: (loop.model or WITHOUT,)),
+    Facet("policy", "Policy", lambda loop: (loop.policy or WITHOUT,)),
+    Facet("notes", "Notes", lambda loop: ("with",) if loop.noted else ()),
+)
+# What a list can be sorted by; '-' before the name puts the largest first.
+SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
+    "attempts": lambda loop: loop.used.attempts,
+    "calls": lambda loop: loop.used.usage.calls,
+    "tokens": lambda loop: loop.used.usage.tokens,
+    "cost": lambda loop: loop.used.usage.cost,
+    "seconds": lambda loop: loop.used.usage.seconds,
+    "changed": lambda loop: loop.updated,
+}
+
+
+class Narrowed(NamedTuple):
+    """The loops that fit all filters, and the facets with their counts."""
+
+    loops: list[RecentLoop]
+    facets: list[Plain]
+
+
+def narrow(
+    loops: Sequence[RecentLoop],
+    filters: Mapping[str, str],
+    *,
+    numbers: Collection[int] | None = None,
+    since: float = 0.0,
+) -> Narrowed:
+    """Return the loops that fit the filters, and count the values of each facet.
+
+    `filters` have the names of facets; "" allows all. With `numbers`, only loops with
+    these are counted, and only those that changed `since` a time.
+    """
+    fitting = []
+    counts = {facet.name: Counter[str]() for facet in FACETS}
+    for loop in loops:
+        if loop.updated < since or (numbers is not None and loop.n not in numbers):
+            continue
+
+        missed = [
+            facet.name
+            for facet in FACETS
+            if filters.get(facet.name) and filters[facet.name] not in facet.values(loop)
+        ]
+        if not missed:
+            fitting.append(loop)
+        # A facet counts the loops that fit all filters besides its own.
+        for facet in FACETS:
+            if not missed or missed == [facet.name]:
+                counts[facet.name].update(facet.values(loop))
+
+    facets = [
+        _shown_facet(facet, counts[facet.name], filters.get(facet.name, ""))
+        for facet in FACETS
+    ]
+    return Narrowed(fitting, [facet for facet in facets if facet["values"]])
+
+
+def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
+    """Return a facet as a page shows it, the most frequent values first.
+
+    A facet that cannot part loops has no values: all have the same one.
+    """
+    values = [
+        {"value": value, "count": count, "chosen": value == chosen}
+        for value, count in counts.most_common(MAX_FACET_VALUES)
+    ]
+    is_alone = len(values) == 1 and facet.name not in ("rule", "check", "notes")
+    if is_alone and not chosen:
+        values = []
+    return {"name": facet.name, "title": facet.title, "values": values}
+
+
+def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:
+    """Return loops in the order that an address asks for. Raises InvalidInput."""
+    name = sort.removeprefix("-")
+    if name not in SORTS:
+        allowed = ", ".join([*SORTS, *(f"-{other}" for other in SORTS)])
+        raise InvalidInput("sort", sort, allowed)
+
+    value = SORTS[name]
+    return sorted(loops, key=value, reverse=sort.startswith("-"))

@@ -1,0 +1,168 @@
+"""What loops cost and how they went: by memory key, policy, model, or day.
+
+The loops are those of `recent.py`, from the first day on that was read as a whole. By
+day, a project with more loops has the figures of `days.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from time import time
+
+from heedful.errors import InvalidInput
+from heedful.lessons.ranking import DAY_SECONDS
+from heedful.loop.share import Share
+from heedful.web.days import CountedDays, counted_days
+from heedful.web.facets import WITHOUT
+from heedful.web.loops import recent_loops
+from heedful.web.periods import day_text
+from heedful.web.recent import Recent, RecentLoop, count_loops
+from heedful.web.site import READING, Document, SitePage, Visit
+from heedful.web.table import Table
+
+# What loops are grouped by: the titles of the tabs, and the group of a loop.
+GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
+    "key": ("memory key", lambda loop: loop.memory_key or WITHOUT),
+    "policy": ("policy", lambda loop: loop.policy or WITHOUT),
+    "model": ("model", lambda loop: loop.model or WITHOUT),
+    "day": ("day", lambda loop: day_text(loop.created)),
+}
+MAX_SPEND_ROWS = 100
+
+
+async def spend(visit: Visit) -> Document:
+    """Show what loops cost and how they went, by a property of theirs."""
+    by = visit.query.get("by") or "key"
+    if by not in GROUPS:
+        raise InvalidInput("by", by, ", ".join(GROUPS))
+
+    newest = await recent_loops(visit)
+    since = _first_whole_day(newest)
+    loops = [loop for loop in newest.loops if loop.created >= since]
+    days = None
+    if by == "day" and newest.more:
+        setup = visit.caller.setup
+        days = await counted_days(setup.store, visit.caller.scope)
+
+    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
+    total = _total(rows)
+    for row in rows:
+        row["part"] = _part(row, total)
+        row["link"] = _link(visit, by, row["value"], since)
+
+    return {
+        "by": by,
+        "tabs": {name: title for name, (title, _) in GROUPS.items()},
+        "rows": _in_order(rows, by)[:MAX_SPEND_ROWS],
+        "groups": len(rows),
+        "total": total,
+        "since": min((loop.created for loop in loops), default=0.0),
+        "whole": bool(since),
+        "more_loops": newest.more,
+        "counted": None if days is None else len(days.figures),
+        "uncounted": 0 if days is None else len(days.uncounted),
+    }
+
+
+def _first_whole_day(newest: Recent) -> float:
+    """Return the time from which on all loops were read, at the begin of a day.
+
+    Returns 0.0 if there are no older loops, or if no day was read as a whole.
+    """
+    if not newest.more or not newest.loops:
+        return 0.0
+    day = ceil(min(loop.created for loop in newest.loops) / DAY_SECONDS)
+    if day > time() // DAY_SECONDS:
+        return 0.0
+    return day * DAY_SECONDS
+
+
+def _group(
+    loops: Sequence[RecentLoop], group_of: Callable[[RecentLoop], str]
+) -> list[Document]:
+    """Return a row for each group of loops."""
+    groups = defaultdict[str, list[RecentLoop]](list)
+    for loop in loops:
+        groups[group_of(loop)].append(loop)
+    return [_row(value, count_loops(group)) for value, group in groups.items()]
+
+
+def _day_rows(days: CountedDays) -> list[Document]:
+    """Return a row for each day with loops; their seconds are not counted."""
+    rows = []
+    for day, figures in days.figures.items():
+        if figures["loops"]:
+            right = figures["right_at_once"]
+            counts = {**figures, "right": right, "seconds": None}
+            rows.append(_row(day_text(day * DAY_SECONDS), counts))
+    return rows
+
+
+def _row(value: str, counts: Document) -> Document:
+    """Return a row of the page: its value, and the figures of its loops."""
+    names = ("loops", "calls", "tokens", "cost", "seconds")
+    return {
+        "value": value,
+        **{name: counts[name] for name in names},
+        "right": Share(counts["right"], counts["ended"]).plain,
+        "solved": Share(counts["solved"], counts["retried"]).plain,
+    }
+
+
+def _total(rows: Sequence[Document]) -> Document:
+    """Return the sums of all rows."""
+    names = ("loops", "calls", "tokens", "cost", "seconds")
+    return {name: sum(row[name] or 0 for row in rows) for name in names}
+
+
+def _part(row: Document, total: Document) -> float:
+    """Return the part of a row in the cost of all; without costs, in what is known."""
+    for name in ("cost", "tokens", "calls", "loops"):
+        if total[name]:
+            return float(row[name] / total[name])
+    return 0.0
+
+
+def _in_order(rows: Sequence[Document], by: str) -> list[Document]:
+    """Return the rows of the newest day first, or of those that cost most."""
+    if by == "day":
+        return sorted(rows, key=lambda row: row["value"], reverse=True)
+    return sorted(rows, key=lambda row: (-row["part"], row["value"]))
+
+
+def _link(visit: Visit, by: str, value: str, since: float) -> str:
+    """Return the address of the loops of a row."""
+    if by == "day":
+        return visit.link("/loops", **{"from": value, "to": value})
+    begin = day_text(since) if since else ""
+    return visit.link("/loops", **{by: value, "from": begin})
+
+
+PAGES = (
+    SitePage(
+        address="/spend",
+        template="spend",
+        title="Spend",
+        make=spend,
+        may=READING,
+        table=Table(
+            rows="rows",
+            columns={
+                "group": "value",
+                "loops": "loops",
+                "right at the first try": "right.value",
+                "low": "right.low",
+                "high": "right.high",
+                "ended": "right.of",
+                "solved by a retry": "solved.value",
+                "retried": "solved.of",
+                "calls": "calls",
+                "tokens": "tokens",
+                "cost": "cost",
+                "seconds": "seconds",
+            },
+        ),
+    ),
+)

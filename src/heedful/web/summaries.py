@@ -1,0 +1,117 @@
+"""What a list shows of loops: how each went, why it ended, and what it used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import verdict_from
+from heedful.loop.record import Usage
+from heedful.loop.sentence import describe_reason
+from heedful.store.connection import Db, Row, bulk
+from heedful.web import figures
+from heedful.web.figures import rows
+
+Plain = dict[str, Any]
+
+
+class LoopUsage(NamedTuple):
+    """The number of attempts of a loop, and what the loop used in all."""
+
+    attempts: int
+    usage: Usage
+
+
+@bulk
+def summaries(
+    db: Db,
+    scope: Scope,
+    numbers: Sequence[int],
+    usage: Mapping[int, LoopUsage] | None = None,
+) -> list[Plain]:
+    """Return what a list shows of loops, in the order of their `numbers`.
+
+    What they used is read unless it is in `usage`.
+    """
+    listed_rows = rows(
+        db,
+        scope,
+        "summaries",
+        numbers=json.dumps(list(numbers)),
+        chars=figures.MAX_SHOWN_TASK_CHARS,
+        record_chars=figures.MAX_LIST_RECORD_CHARS,
+    )
+    used = dict(usage or {})
+    used |= usage_of(db, scope, [n for n in numbers if n not in used])
+    summary_of = {row["n"]: _summary(row, used[row["n"]]) for row in listed_rows}
+    return [summary_of[n] for n in numbers if n in summary_of]
+
+
+def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsage]:
+    """Return what loops used, by their numbers."""
+    usage = {}
+    for row in rows(db, scope, "usage_of", numbers=json.dumps(list(numbers))):
+        used = Usage(
+            row["calls"],
+            row["tokens"],
+            cost=row["cost"],
+            seconds=row["seconds"],
+        )
+        # Calls that failed belong to no attempt.
+        if row["extra"] != "{}":
+            used += Usage(**json.loads(row["extra"]))
+        usage[row["n"]] = LoopUsage(row["attempts"], used)
+    return usage
+
+
+def _reason(decision: Plain) -> str:
+    """Return in plain words why the last decision was made; "" without a decision."""
+    return describe_reason(verdict_from(decision)) if decision else ""
+
+
+def _summary(row: Row, used: LoopUsage) -> Plain:
+    """Return what a list shows of a loop.
+
+    `rung` is the one that answered. `left_out` has the characters of the task that are
+    not in `task`, and those of the last attempt if it was not read, so that `failed`
+    and `rung` are empty.
+    """
+    decision = json.loads(row["decision"] or "{}")
+    task, left_out = figures.beginning(row["task"], row["task_chars"])
+    last = json.loads(row["last"] or "{}")
+    unread = 0
+    if row["last"] == "":
+        unread = row["last_chars"]
+    rung = ""
+    if last and row["state"] == "passed":
+        rung = figures.rung_name(row["ladder"], last.get("rung", 1))
+
+    return {
+        "n": row["n"],
+        "id": row["id"],
+        "kind": row["kind"],
+        "run": row["run"],
+        "stage": row["stage"],
+        "memory_key": row["memory_key"],
+        "model": row["model"],
+        "policy": row["policy"] or "",
+        "attempts": used.attempts,
+        "right": row["state"] == "passed" and used.attempts < 2,
+        "task": task,
+        "state": row["state"],
+        "driven": row["driven"],
+        "created": row["created"],
+        "updated": row["updated"],
+        "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
+        "reason": _reason(decision),
+        "failed": figures.failed_checks(row["last"] or "{}"),
+        "rung": rung,
+        "calls": used.usage.calls,
+        "tokens": used.usage.tokens,
+        "cost": used.usage.cost,
+        "seconds": used.usage.seconds,
+        "notes": row["notes"],
+        "left_out": {"task": left_out, "last": unread},
+    }

@@ -1,0 +1,450 @@
+"""Lists as instruments: facets with counts, orders, totals, days, and CSV."""
+
+import csv
+import io
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import Pipeline
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.store import exposures
+from heedful.web import figures
+from heedful.web.table import Table
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, words_of
+
+SCOPE = Scope("acme", "main")
+DAY_SECONDS = 86_400
+# id, memory key, model, policy, the checks that failed in each attempt, cost of each.
+LOOPS = (
+    ("sql-1", "sql", "small", "default", ([],), 0.002),
+    ("sql-2", "sql", "large", "default", (["columns"], []), 0.03),
+    ("sql-3", "sql", "small", "thorough", (["runs"], ["runs", "columns"], []), 0.001),
+    ("bug-1", "triage", "small", "default", 5 * (["severity"],), 0.002),
+    ("bug-2", "triage", "", "default", ([],), 0.0),
+    ("ticket", "", "small", "default", (["polite"],), 0.001),
+)
+both = pytest.mark.both
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A browser on the loops above, signed in with a key that may all."""
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        for id, key, model, policy, attempts, cost in LOOPS:
+            body = {"task": f"Do {id}", "memory_key": key, "policy": policy}
+            if model:
+                body["model"] = model
+            read_data(browser.api.put(f"/v1/loops/{id}", json=body), 201)
+            for number, checks in enumerate(attempts, 1):
+                answer = report(browser, id, number, checks, cost)
+                if answer["decision"] != "again":
+                    break
+        yield browser
+
+
+def report(
+    browser: Browser, id: str, number: int, checks: list[str], cost: float
+) -> Any:
+    """Report an attempt that failed these checks; return the verdict."""
+    findings = [{"check": check, "message": "wrong"} for check in checks]
+    findings.append({"check": "style", "message": "long", "level": "note"})
+    usage = {
+        "calls": 1,
+        "prompt_tokens": 100 * number,
+        "completion_tokens": 10,
+        "cost": cost,
+        "seconds": 1.5,
+    }
+    body = {
+        "output": f"{id} {number}",
+        "evaluation": {"findings": findings},
+        "usage": usage,
+    }
+    return read_data(browser.api.put(f"/v1/loops/{id}/attempts/{number}", json=body))
+
+
+def read(browser: Browser, path: str = "/loops", query: str = "") -> Any:
+    """Return the data of a page."""
+    return browser.get(f"{path}.json{query}").json()
+
+
+def ids_of(page: Any) -> list[str]:
+    """Return the ids of the loops in a list."""
+    return [loop["id"] for loop in page["loops"]]
+
+
+def counts_of(page: Any, name: str) -> dict[str, int]:
+    """Return the counts of a facet."""
+    for facet in page["facets"]:
+        if facet["name"] == name:
+            return {value["value"]: value["count"] for value in facet["values"]}
+    return {}
+
+
+def rows_of(browser: Browser, path: str) -> list[dict[str, str]]:
+    """Return the rows of a list as CSV."""
+    answer = browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "attachment" in answer.headers["content-disposition"]
+    return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8"), newline="")))
+
+
+@both
+@pytest.mark.parametrize("query", ["", "?key=sql", "?state=passed&model=small"])
+def test_a_count_of_a_facet_is_the_number_of_loops_behind_its_link(browser, query):
+    page = read(browser, query=query)
+    assert page["facets"]
+    for facet in page["facets"]:
+        for value in facet["values"]:
+            path = value["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
+            behind = browser.get(path).json()
+            expected = value["count"]
+            if value["chosen"]:
+                # Its link takes the filter off.
+                assert value["value"] not in path
+                continue
+            assert len(behind["loops"]) == expected, (facet["name"], value["value"])
+            assert behind["totals"]["loops"] == expected
+
+
+@both
+def test_facets_count_errors_of_all_attempts_and_the_rule_that_stopped(browser):
+    page = read(browser)
+    assert counts_of(page, "check") == {
+        "columns": 2,
+        "runs": 1,
+        "severity": 1,
+        "polite": 1,
+    }
+    assert counts_of(page, "key") == {"sql": 3, "triage": 2, "-": 1}
+    assert counts_of(page, "model") == {"small": 4, "large": 1, "-": 1}
+    assert counts_of(page, "policy") == {"default": 5, "thorough": 1}
+    (rule,) = counts_of(page, "rule")
+    assert ids_of(read(browser, query=f"?rule={rule}")) == ["bug-1"]
+    assert ids_of(read(browser, query="?check=style")) == []
+    assert ids_of(read(browser, query="?key=-")) == ["ticket"]
+
+
+@both
+def test_totals_are_those_of_the_rows_and_of_home(browser):
+    page = read(browser)
+    home = browser.get("/home.json").json()
+    for name in ("calls", "tokens", "cost"):
+        rows = sum(loop[name] for loop in page["loops"])
+        assert page["totals"][name] == pytest.approx(rows)
+        assert page["totals"][name] == pytest.approx(home[name])
+    assert page["totals"]["loops"] == home["loops"] == len(LOOPS)
+    assert page["totals"]["right"] == home["right"]["number"]
+    words = words_of(browser.get("/loops?state=passed").text)
+    assert "4 loops of 6, 4 passed" in words
+    assert "state passed ×" in words
+
+
+@both
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [
+        pytest.param("-cost", "sql-2", id="most cost first"),
+        pytest.param("cost", "bug-2", id="least cost first"),
+        pytest.param("-attempts", "bug-1", id="most attempts first"),
+        pytest.param("-changed", "ticket", id="last change first"),
+    ],
+)
+def test_a_list_is_sorted_by_a_column(browser, sort, first):
+    page = read(browser, query=f"?sort={sort}")
+    assert ids_of(page)[0] == first
+    assert sorted(ids_of(page)) == sorted(loop[0] for loop in LOOPS)
+    html = browser.get(f"/loops?sort={sort}").text
+    order = "descending" if sort[0] == "-" else "ascending"
+    assert f'aria-sort="{order}"' in html
+
+
+def test_an_unknown_order_is_refused(browser):
+    assert browser.get("/loops?sort=colour").status_code == 422
+    assert browser.get("/lessons?sort=colour").status_code == 422
+    assert browser.get("/spend?by=colour").status_code == 422
+
+
+@both
+def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypatch):
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 3)
+    page = read(browser, query="?sort=-cost")
+    assert set(ids_of(page)) == {"bug-1", "bug-2", "ticket"}
+    assert page["window"] == 3
+    words = words_of(browser.get("/loops?sort=-cost").text)
+    assert "3 loops of the newest 3" in words
+    assert "only these are sorted" in words
+    assert len(read(browser)["loops"]) == len(LOOPS)
+
+
+@both
+def test_pages_of_an_order_follow_each_other(browser, monkeypatch):
+    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 4)
+    first = read(browser, query="?sort=-cost")
+    second = read(browser, query=first["next"])
+    assert len(first["loops"]) == 4
+    assert len(second["loops"]) == 2
+    assert not second["next"]
+    assert set(ids_of(first)).isdisjoint(ids_of(second))
+
+
+@both
+def test_a_loop_that_changed_is_counted_again(browser):
+    before = read(browser)["totals"]
+    report(browser, "ticket", 2, [], 0.5)
+    after = read(browser)["totals"]
+    assert after["passed"] == before["passed"] + 1
+    assert after["cost"] == pytest.approx(before["cost"] + 0.5)
+
+
+@both
+def test_a_search_narrows_facets_and_totals(browser):
+    page = read(browser, query="?text=sql-")
+    assert page["totals"]["loops"] == 3
+    assert counts_of(page, "model") == {"small": 2, "large": 1}
+
+
+def test_notes_are_a_facet_and_a_mark(browser):
+    note = "Ask again <b>tomorrow</b>"
+    assert browser.do("note", id="sql-2", text=note) == "The note is saved."
+    page = read(browser)
+    assert counts_of(page, "notes") == {"with": 1}
+    assert ids_of(read(browser, query="?notes=with")) == ["sql-2"]
+    assert "1 note" in browser.get("/loops?notes=with").text
+    loop = browser.get("/loops/sql-2")
+    assert "Ask again &lt;b&gt;tomorrow" in loop.text
+    (written,) = read(browser, "/loops/sql-2")["notes"]
+    assert written == read_data(browser.api.get("/v1/loops/sql-2"))["notes"][0]
+    assert written["text"] == note
+
+
+def test_who_may_not_write_is_offered_no_note(browser):
+    browser.open(browser.api.key("read"))
+    assert "Write a note" not in browser.get("/loops/sql-2").text
+
+
+def move_days(browser: Browser, days: dict[str, int]) -> None:
+    """Let loops begin so many days ago."""
+    url = browser.api.setup.store.url
+    with sqlite3.connect(url) as db:
+        for id, age in days.items():
+            began = time.time() - age * DAY_SECONDS
+            db.execute("update loop set created = ? where id = ?", (began, id))
+
+
+def test_days_are_a_filter_and_lead_to_their_loops(browser):
+    move_days(browser, {"sql-1": 3, "sql-2": 3, "bug-1": 1})
+    rows = read(browser, "/spend", "?by=day")["rows"]
+    assert [row["loops"] for row in rows] == [3, 1, 2]
+    oldest = rows[-1]
+    path = oldest["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
+    page = browser.get(path).json()
+    assert set(ids_of(page)) == {"sql-1", "sql-2"}
+    assert page["totals"]["loops"] == 2
+    after = ids_of(read(browser, query=f"?from={rows[1]['value']}"))
+    assert set(after) == {"sql-3", "bug-1", "bug-2", "ticket"}
+    assert browser.get("/loops?from=yesterday").status_code == 422
+
+
+@both
+@pytest.mark.parametrize("by", ["key", "policy", "model"])
+def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
+    page = read(browser, "/spend", f"?by={by}")
+    totals = read(browser)["totals"]
+    for name in ("loops", "calls", "tokens", "cost", "seconds"):
+        assert page["total"][name] == pytest.approx(totals[name])
+    for row in page["rows"]:
+        path = row["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
+        behind = browser.get(path).json()["totals"]
+        assert behind["loops"] == row["loops"]
+        assert behind["cost"] == pytest.approx(row["cost"])
+        assert behind["right"] == row["right"]["number"]
+    assert "all, since" in words_of(browser.get(f"/spend?by={by}").text)
+
+
+def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):
+    move_days(browser, {loop[0]: 5 - n for n, loop in enumerate(LOOPS)})
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 4)
+    page = read(browser, "/spend")
+    # The newest four are of four days, and of the oldest of these not all were read.
+    assert page["whole"]
+    assert page["total"]["loops"] == 3
+    assert "of the whole days since" in words_of(browser.get("/spend").text)
+
+
+@both
+def test_csv_has_the_rows_of_the_list_with_its_filters(browser):
+    rows = rows_of(browser, "/loops.csv?project=main&key=sql&sort=-cost")
+    page = read(browser, query="?key=sql&sort=-cost")
+    assert [row["id"] for row in rows] == ids_of(page)
+    assert [float(row["cost"]) for row in rows] == [
+        loop["cost"] for loop in page["loops"]
+    ]
+    assert rows[-1]["first answer right"] == "yes"
+    assert "/ui/loops.csv?" in browser.get("/loops").text
+
+
+@both
+def test_csv_goes_on_beyond_a_page(browser, monkeypatch):
+    monkeypatch.setattr("heedful.web.site.CSV_READ_ROWS", 2)
+    rows = rows_of(browser, "/loops.csv")
+    assert [row["id"] for row in rows] == [loop[0] for loop in reversed(LOOPS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        pytest.param("=1+1", "'=1+1", id="equals"),
+        pytest.param("+1", "'+1", id="plus"),
+        pytest.param("-1", "'-1", id="minus"),
+        pytest.param("@SUM(A1)", "'@SUM(A1)", id="at"),
+        pytest.param("\tx", "'\tx", id="tab"),
+        pytest.param("a=b", "a=b", id="no formula"),
+        pytest.param("größer, 翻訳", "größer, 翻訳", id="languages"),
+        pytest.param('say "a", b\nc', 'say "a", b\nc', id="quotes and lines"),
+        pytest.param(-0.25, "-0.25", id="a negative number stays a number"),
+        pytest.param(["=x", "y"], "'=x, y", id="a list"),
+        pytest.param(None, "", id="nothing"),
+    ],
+)
+def test_a_cell_is_no_formula(text, cell):
+    table = Table(rows="rows", columns={"cell": "of.row"})
+    (row,) = csv.DictReader(io.StringIO(table.csv([{"of": {"row": text}}]), newline=""))
+    assert row["cell"] == cell
+
+
+def test_a_task_is_no_formula_in_csv(browser):
+    task = '=HYPERLINK("http://evil.example")'
+    read_data(browser.api.put("/v1/loops/evil", json={"task": task}), 201)
+    assert rows_of(browser, "/loops.csv")[0]["task"] == f"'{task}"
+
+
+@both
+def test_every_list_has_csv_and_other_pages_have_none(browser):
+    lists = [page.address for page in browser.site.pages if page.table]
+    assert set(lists) == {
+        "/loops",
+        "/lessons",
+        "/quarantine",
+        "/proof",
+        "/runs",
+        "/traces",
+        "/spend",
+    }
+    for address in lists:
+        rows_of(browser, f"{address}.csv")
+        assert f"/ui{address}.csv?" in browser.get(address).text
+    assert browser.get("/health.csv").status_code == 404
+    assert browser.get("/loops/sql-1.csv").status_code == 404
+
+
+def test_csv_needs_what_its_page_needs(browser):
+    browser.open(browser.api.key("recall"))
+    assert browser.get("/quarantine.csv").status_code == 403
+    assert browser.get("/loops.csv").status_code == 200
+    browser.client.cookies.clear()
+    assert browser.get("/loops.csv").status_code == 401
+
+
+def test_csv_of_quarantine_has_no_words_that_wait(browser):
+    lesson = {"error_type": "E", "text": "zqwords failed", "lesson": "zqwords"}
+    key = browser.api.key("write")
+    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+    answer = browser.get("/quarantine.csv")
+    assert len(answer.text.splitlines()) == 2
+    assert "zqwords" not in answer.text
+    assert "zqwords" in browser.get("/quarantine").text
+
+
+def test_a_loop_whose_id_ends_like_csv_has_its_page(browser):
+    read_data(browser.api.put("/v1/loops/a.csv", json={"task": "x"}), 201)
+    link = re.search(r'"/ui(/loops/a[^"?]*)', browser.get("/loops").text)
+    assert link is not None
+    assert browser.get(link[1]).status_code == 200
+
+
+@both
+def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
+    for name in ("good", "bad"):
+        lesson = {"error_type": name, "text": f"{name} x", "lesson": f"be {name}"}
+        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
+    lessons = read(browser, "/lessons", "?sort=seen")["lessons"]
+    names = {row["error_type"]: f"{row['kind']}/{row['signature']}" for row in lessons}
+    for number in range(40):
+        for name in ("good", "bad"):
+            is_shown = number % 2 == 0
+            is_right = is_shown if name == "good" else not is_shown
+            id = f"{name} {number}"
+            coin = Exposure(names[name], id, shown=is_shown, share=0.5)
+            end = Outcome(id, is_right, calls=1)
+            browser.api.run(
+                browser.api.setup.store.write(
+                    SCOPE, exposures.remember, (), exposures=[coin], outcome=end
+                )
+            )
+
+    rows = read(browser, "/lessons", "?sort=-effect")["lessons"]
+    proof = {row["lesson"]: row for row in read(browser, "/proof")["lessons"]}
+    assert rows[0]["error_type"] == "good"
+    assert rows[0]["effect"]["uplift"] == proof[names["good"]]["uplift"]
+    assert rows[0]["effect"]["conclusion"] == proof[names["good"]]["conclusion"]
+    worst = read(browser, "/lessons", "?sort=effect")["lessons"]
+    assert worst[0]["error_type"] == "bad"
+    helped = [
+        row["helped"] for row in read(browser, "/lessons", "?sort=-helped")["lessons"]
+    ]
+    assert helped == sorted(helped, reverse=True)
+
+
+@both
+def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
+    store = browser.api.setup.store
+    for name in ("load", "report"):
+        pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
+        pipeline.stage(name="first")(lambda state: {"a": 1})
+        pipeline.stage(name="second")(lambda state: {"b": 1})
+        browser.api.run(pipeline.run({}))
+
+    page = read(browser, "/runs", "?pipeline=load")
+    (run,) = page["runs"]
+    assert run["attempts"] == 2
+    assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
+    assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
+    assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
+        "load": 1,
+        "report": 1,
+    }
+
+
+@both
+def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
+    for task in ("Übersetze den Satz", "Fix the build"):
+        events = [
+            {
+                "type": "tool_call",
+                "tool": "sh",
+                "arguments": {"command": task},
+                "at": 5,
+            },
+            {"type": "tool_response", "tool": "sh", "content": "x", "at": 9},
+        ]
+        body = {"events": events, "outcome": "error", "task": task}
+        read_data(browser.api.post("/v1/episodes", json=body), 202)
+
+    (trace,) = read(browser, "/traces", "?text=übersetze")["episodes"]
+    assert trace["task"] == "Übersetze den Satz"
+    assert trace["steps"] == 2
+    assert trace["seconds"] == 4
+    assert trace["lessons"] == 0
+    assert read(browser, "/traces", "?text=nothing")["episodes"] == []
+    browser.open(browser.api.key("recall"))
+    assert browser.get("/traces?text=build").status_code == 403
