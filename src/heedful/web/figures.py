@@ -214,6 +214,7 @@ def course_point(begin: float, total: Plain) -> Plain:
         "at": begin,
         "loops": total["loops"],
         "calls": total["calls"],
+        "tokens": total["tokens"],
         "cost": total["cost"],
         "right": Share(total["right_at_once"], total["ended"]).plain,
     }

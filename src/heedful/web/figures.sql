@@ -183,7 +183,7 @@ order by n desc limit :limit;
 
 -- name: failures
 -- The errors of reflections, those of the most episodes first.
-select error, count(*) as number, min(digest) as digest from episode
+select error, count(*) as number, min(digest) as digest, max(at) as last from episode
 where tenant = :tenant and project = :project and state = 'failed'
 group by error order by count(*) desc, error limit :limit;
 
@@ -223,7 +223,15 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
 
 -- name: loops_of
-select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit;
+-- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
+select seen.loop, seen.at, loop.state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
+left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
+
+-- name: lesson_names
+-- Lessons by their ids; without words of tools and documents.
+select id, kind, signature, state, case when trust in ('tool', 'external') then '' else text end as text from lesson
+where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: learnt_from
 select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
@@ -247,11 +255,11 @@ select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
 -- name: shown_of
--- How loops ended after they were shown a lesson in its present words.
+-- How loops ended that were shown a lesson in a period, such as since it has its present words.
 select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
        sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
-where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since;
+where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since and x.at <= :until;
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.
@@ -274,6 +282,15 @@ select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust,
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;
+
+-- name: project_counts
+-- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
+select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
+       coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
+                                           order by n desc limit 200) as newest), 0.0) as last,
+       (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
+                              and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
+       (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
 
 -- name: vectors
 select count(*) as texts, count(v.example) as here
