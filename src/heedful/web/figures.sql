@@ -322,8 +322,9 @@ where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and len
 
 -- name: others
 -- Loops near one in the list, with the same task or memory key.
-select id, state, same, (select count(*) from attempt where loop = near.n) as attempts from (
-  select n, id, state, memory_key, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
+select id, state, same, (select count(*) from attempt where loop = near.n) as attempts,
+       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
+  select n, id, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
   from (
     select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
                      and practises = '' and n < :n order by n desc limit :near) as earlier

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heedful.errors import InvalidInput
+from heedful.pages.report import counted, cut, text
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -26,6 +29,7 @@ from heedful.web.site import (
 from heedful.web.steps import steps_of
 
 MAX_WORK_ROWS = 50
+MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
 # Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
@@ -100,6 +104,9 @@ async def trace(visit: Visit, digest: str) -> Document:
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     return {
         **row,
+        "sentence": describe_trace(
+            row, steps=steps, events=episode["events"], lessons=len(learnt)
+        ),
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
         "signals": signs,
         "steps": steps,
@@ -108,6 +115,37 @@ async def trace(visit: Visit, digest: str) -> Document:
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
     }
+
+
+def describe_trace(
+    episode: Document,
+    *,
+    steps: Sequence[Document],
+    events: Sequence[Document],
+    lessons: int,
+) -> str:
+    """Return in one sentence how a run of an agent went, and what came of it."""
+    outcomes = {"error": "The run failed", "success": "The run succeeded"}
+    sentence = outcomes.get(episode["outcome"], "The run ended")
+    failed = [step for step in steps if step["failed"]]
+    if steps:
+        sentence += f" after {counted(len(steps), 'step')}"
+    if failed:
+        first = failed[0]
+        errors = [events[number - 1].get("error") for number in first["numbers"]]
+        error = text(next(filter(None, errors)))
+        place = f"step {steps.index(first) + 1}, {first['name']}"
+        sentence += (
+            f"; {counted(len(failed), 'step')} failed, first {place}: "
+            f"{cut(error, MAX_SENTENCE_ERROR_CHARS)}"
+        )
+
+    ends = {
+        "reflected": f"It taught {counted(lessons, 'lesson')}",
+        "failed": "The reflection on it failed",
+    }
+    ending = ends.get(episode["state"], "Nobody has reflected on it yet")
+    return f"{sentence}. {ending}"
 
 
 def _signals(episode: Document) -> list[Document]:
