@@ -59,6 +59,8 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
     if not dreams:
         return ""
     kept = [dream for dream in dreams if dream.undone is None]
+    if not kept:
+        return f"{counted(len(dreams), 'dream')}, undone"
     counts = Counter(proposal.action for dream in kept for proposal in dream.done)
     parts = []
     if counts["merge"]:
