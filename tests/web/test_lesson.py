@@ -46,9 +46,7 @@ def show_to_loops(
         )
         end = Outcome(loop, number < right, calls=1)
         store = browser.api.setup.store
-        work = store.write(
-            SCOPE, exposures.remember, (), exposures=[coin], outcome=end
-        )
+        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
         browser.api.run(work)
 
 
@@ -69,6 +67,22 @@ def test_each_version_has_what_was_measured_for_its_words(browser: Browser):
     assert data["helped"]["number"] == 2
     assert data["helped"]["of"] == 2
     assert "25 %" in page
+
+
+def test_a_version_that_is_not_measured_alone_has_no_figures(browser: Browser):
+    lesson = store_lesson(browser)
+    for number in range(4):
+        page = browser.get(f"/lessons/{lesson['id']}.json").json()
+        form = {
+            "id": str(lesson["id"]),
+            "edition": page["lesson"]["edition"],
+            "why": "plainer",
+        }
+        browser.do("amend", form, change="edit", text=f"Use pnpm {number}.")
+
+    versions = browser.get(f"/lessons/{lesson['id']}.json").json()["versions"]
+    assert ["helped" in version for version in versions] == [True, True, False, False]
+    assert "not measured here" in browser.get(f"/lessons/{lesson['id']}").text
 
 
 @pytest.mark.both

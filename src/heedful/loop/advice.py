@@ -109,7 +109,9 @@ def advise(
     trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
     cheaper = [trade for trade in trades if trade.saved >= MIN_SAVED_SHARE]
     if not cheaper:
-        return Advice(sentence="None of these policies costs less than what was recorded")
+        return Advice(
+            sentence="None of these policies costs less than what was recorded"
+        )
 
     lossless = [trade for trade in cheaper if not trade.lost]
     if not lossless:

@@ -139,27 +139,27 @@ def describe_policy(policy: Policy) -> list[str]:
 
 def _describe_rule(rule: StopRule) -> str:
     """Return in plain words when a rule ends a loop; its name if it is a user's own."""
+    words = rule_name(rule)
     match rule:
         case MaxAttempts():
             limits = " and then ".join(map(str, rule.rungs or (rule.limit,)))
-            return f"at most {limits} attempts"
+            words = f"at most {limits} attempts"
         case Budget():
-            return _describe_budget(rule)
+            words = _describe_budget(rule)
         case Fatigue():
-            return f"at a fatigue of {format_score(rule.limit)}"
+            words = f"at a fatigue of {format_score(rule.limit)}"
         case Echo():
-            return f"when a finding comes back in {rule.times} attempts"
+            words = f"when a finding comes back in {rule.times} attempts"
         case Repeat():
             answer = "repeated" if rule.near else "exactly repeated"
-            return f"at the {_ordinal(rule.times)} {answer} answer"
+            words = f"at the {_ordinal(rule.times)} {answer} answer"
         case Plateau():
-            return _describe_plateau(rule)
+            words = _describe_plateau(rule)
         case NothingMet():
-            return "while no check has passed"
+            words = "while no check has passed"
         case All():
-            return " ".join(map(_describe_rule, rule.rules))
-        case _:
-            return rule_name(rule)
+            words = " ".join(map(_describe_rule, rule.rules))
+    return words
 
 
 def _describe_budget(rule: Budget) -> str:

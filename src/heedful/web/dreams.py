@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from heedful.lessons.consolidate import Proposal
 from heedful.loop.share import Share
 from heedful.memory.dream import Dream, Dreams
 from heedful.pages.report import counted
@@ -15,8 +16,7 @@ from heedful.web import figures
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit, page_links
 
 MAX_PAGE_DREAMS = 20
-MAX_MEASURED_MERGES = 10  # the newest ones of a page
-END_OF_TIME = 1e18
+MAX_MEASURED_DREAMS = 3  # the newest ones of a page
 
 
 async def dreams(visit: Visit) -> Document:
@@ -83,51 +83,52 @@ async def _effects(
     """Return, for each dream and each lesson that remained, how loops went.
 
     `before` is of the loops that were shown one of the lessons that were merged, before
-    the dream; `since` of those that were shown what remained, since then.
+    the dream; `since` of those that were shown what remained, until it was undone. Only
+    the newest dreams that changed something are measured.
     """
+    changing = [dream for dream in dreams if dream.done]
     effects: dict[int, dict[int, Document]] = {}
-    measured = 0
-    for dream in dreams:
-        for proposal in dream.done:
-            is_change = proposal.action in ("merge", "reword", "reflect")
-            if not is_change or proposal.survivor not in lessons:
-                continue
-            if measured == MAX_MEASURED_MERGES:
-                return effects
-            measured += 1
+    for dream in changing[:MAX_MEASURED_DREAMS]:
+        ids = {id for proposal in dream.done for id in proposal.members}
+        ids |= {proposal.survivor for proposal in dream.done}
+        names = {id: _name(lessons[id]) for id in ids if id in lessons}
+        borders = [dream.at]
+        if dream.undone is not None:
+            borders.append(dream.undone)
+        shown = await visit.caller.read(
+            figures.shown_loops, list(names.values()), borders
+        )
 
-            merged = [id for id in proposal.members if id in lessons]
-            if proposal.action != "reflect":
-                merged.append(proposal.survivor)
-            until = dream.undone or END_OF_TIME
-            survivor = [lessons[proposal.survivor]]
-            effects.setdefault(dream.id, {})[proposal.survivor] = {
-                "before": await _right(
-                    visit, [lessons[id] for id in merged], 0.0, dream.at
-                ),
-                "since": await _right(visit, survivor, dream.at, until),
-            }
+        effects[dream.id] = {
+            proposal.survivor: _effect_of(proposal, names, shown)
+            for proposal in dream.done
+            if proposal.survivor in names
+        }
     return effects
 
 
-async def _right(
-    visit: Visit, lessons: Iterable[Document], since: float, until: float
+def _name(lesson: Document) -> str:
+    """Return the name of a lesson in exposures."""
+    return f"{lesson['kind']}/{lesson['signature']}"
+
+
+def _effect_of(
+    proposal: Proposal,
+    names: dict[int, str],
+    shown: dict[str, list[figures.ShownLoops]],
 ) -> Document:
-    """Return how many loops that were shown a lesson were right at the first try."""
-    right = 0
-    loops = 0
-    for lesson in lessons:
-        (row,) = await visit.caller.read(
-            figures.rows,
-            "shown_of",
-            name=f"{lesson['kind']}/{lesson['signature']}",
-            digest=lesson["signature"],
-            since=since,
-            until=until,
-        )
-        right += row["helped"] or 0
-        loops += row["loops"]
-    return Share(right, loops).plain
+    """Return how loops went before a change of lessons, and since."""
+    merged = [id for id in proposal.members if id in names]
+    if proposal.action != "reflect":
+        merged.append(proposal.survivor)
+    before = [shown[names[id]][0] for id in merged]
+    since = shown[names[proposal.survivor]][1]
+    right_before = sum(counts.helped for counts in before)
+    loops_before = sum(counts.loops for counts in before)
+    return {
+        "before": Share(right_before, loops_before).plain,
+        "since": Share(since.helped, since.loops).plain,
+    }
 
 
 async def rollback(visit: Visit) -> str:

@@ -67,6 +67,7 @@ MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
+MAX_BORDERS = 3  # between the periods in which lessons were shown
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
 
@@ -371,6 +372,44 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
 def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
     """Return the lessons with these ids, in this order, as `list_lessons` does."""
     return [editions.one(db, scope, id) for id in ids]
+
+
+class ShownLoops(NamedTuple):
+    """How many loops were shown a lesson, were right at the first try, and repeated its
+    error.
+    """
+
+    loops: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+
+@bulk
+def shown_loops(
+    db: Db, scope: Scope, names: Sequence[str], borders: Sequence[float]
+) -> dict[str, list[ShownLoops]]:
+    """Return how loops ended that were shown lessons, by name, in each period.
+
+    At most `MAX_BORDERS` times part the periods, the oldest first: there is one period
+    more than borders.
+    """
+    # A border that lies before all loops adds an empty period, which is dropped.
+    unused = MAX_BORDERS - len(borders)
+    first, second, third = [*(unused * [-1.0]), *borders]
+    period_rows = rows(
+        db,
+        scope,
+        "shown_in_periods",
+        names=json.dumps(list(names)),
+        first=first,
+        second=second,
+        third=third,
+    )
+    periods = {name: (MAX_BORDERS + 1) * [ShownLoops()] for name in names}
+    for row in period_rows:
+        counts = ShownLoops(row["loops"], row["helped"], row["hurt"])
+        periods[row["lesson"]][row["period"]] = counts
+    return {name: counts[unused:] for name, counts in periods.items()}
 
 
 class Waiting(NamedTuple):

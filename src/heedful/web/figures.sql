@@ -254,12 +254,17 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
--- name: shown_of
--- How loops ended that were shown a lesson in a period, such as since it has its present words.
-select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
-       sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
+-- name: shown_in_periods
+-- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.
+-- One statement for all, because it reads each exposure of the scope.
+select x.kind || '/' || x.signature as lesson,
+       case when x.at > :first then 1 else 0 end + case when x.at > :second then 1 else 0 end + case when x.at > :third then 1 else 0 end as period,
+       count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
+       sum(case when instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
-where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since and x.at <= :until;
+where x.tenant = :tenant and x.project = :project and x.shown
+  and x.kind || '/' || x.signature in (select value from json_each(:names))
+group by lesson, period;
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.

@@ -20,11 +20,9 @@ from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
-MAX_MEASURED_VERSIONS = 3  # the newest ones
+MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
-# A loop that is shown a lesson later than this is shown its present words.
-END_OF_TIME = 1e18
 
 
 async def lesson(visit: Visit, n: int) -> Document:
@@ -51,8 +49,8 @@ async def lesson(visit: Visit, n: int) -> Document:
     relatives = {link["child"] for link in links} | {link["parent"] for link in links}
     relatives.discard(name)
 
-    measured = await measure(visit, values, record["judged_from"], END_OF_TIME)
     versions = await _rows_of(visit, "versions_of", values)
+    measured = await _measure_versions(visit, name, record["judged_from"], versions)
     effect = await _effect_of(visit, name)
     check = await visit.caller.read(hardened.read, record["id"])
     related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
@@ -66,13 +64,16 @@ async def lesson(visit: Visit, n: int) -> Document:
         "links": links,
         "relatives": await visit.caller.read(figures.named, sorted(relatives)),
         "rulings": await _rows_of(visit, "rulings_of", values),
-        "versions": await _measure_versions(visit, values, versions),
+        "versions": [
+            {**version, **figures_of_version}
+            for version, figures_of_version in zip(versions, measured[1:], strict=True)
+        ],
         "sources": _other_sources(sources),
         "tasks": group_tasks(loops),
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
         "sentence": describe_effect(effect),
-        **measured,
+        **measured[0],
     }
 
 
@@ -100,33 +101,36 @@ def describe_effect(effect: Document | None) -> str:
     return f"{verdict}: {effect['gain']}"
 
 
-async def measure(
-    visit: Visit, values: Document, since: float, until: float
-) -> Document:
-    """Return how the loops ended that were shown a lesson in a period."""
-    (exposed,) = await _rows_of(
-        visit, "shown_of", {**values, "since": since, "until": until}
-    )
-    return {
-        "helped": Share(exposed["helped"] or 0, exposed["loops"]).plain,
-        "hurt": Share(exposed["hurt"] or 0, exposed["loops"]).plain,
-    }
-
-
 async def _measure_versions(
-    visit: Visit, values: Document, versions: Sequence[Document]
+    visit: Visit, name: str, judged_from: float, versions: Sequence[Document]
 ) -> list[Document]:
-    """Return the versions, the newest with how loops ended that were shown them."""
-    rows = []
-    for place, version in enumerate(versions):
-        # A version begins when the one before it was replaced.
-        older = versions[place + 1 : place + 2]
-        since = older[0]["at"] if older else 0.0
-        measured: Document = {}
-        if place < MAX_MEASURED_VERSIONS:
-            measured = await measure(visit, values, since, version["at"])
-        rows.append({**version, **measured})
-    return rows
+    """Return how loops ended that were shown each version, the present one first.
+
+    A version begins when the one before it was replaced, the present one when it was
+    judged anew. Only the newest ones are measured; the others have no figures.
+    """
+    ends = [version["at"] for version in versions[:MAX_MEASURED_VERSIONS]]
+    oldest_first = ends[::-1]
+    if oldest_first:
+        oldest_first[-1] = max(oldest_first[-1], judged_from)
+    elif judged_from:
+        oldest_first = [judged_from]
+
+    shown = await visit.caller.read(figures.shown_loops, [name], oldest_first)
+    newest_first = [_shares(counts) for counts in reversed(shown[name])]
+    if len(versions) > MAX_MEASURED_VERSIONS:
+        # The oldest period is that of several versions.
+        newest_first.pop()
+    unmeasured: list[Document] = [{} for _ in versions]
+    return [*newest_first, *unmeasured][: len(versions) + 1]
+
+
+def _shares(counts: figures.ShownLoops) -> Document:
+    """Return the shares of loops that were right at the first try, or failed again."""
+    return {
+        "helped": Share(counts.helped, counts.loops).plain,
+        "hurt": Share(counts.hurt, counts.loops).plain,
+    }
 
 
 def group_tasks(loops: Sequence[Document]) -> list[Document]:

@@ -17,7 +17,6 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import say_gain, say_missing
-from heedful.loop.share import Share
 from heedful.service import review
 from heedful.service.wire import split_page
 from heedful.store import links as link_store

@@ -151,9 +151,7 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
     for trouble in troubles:
         kind = trouble.noun, trouble.nouns
         numbers[kind] = numbers.get(kind, 0) + trouble.number
-    parts = [
-        counted(number, noun, nouns) for (noun, nouns), number in numbers.items()
-    ]
+    parts = [counted(number, noun, nouns) for (noun, nouns), number in numbers.items()]
     return f"{', and '.join(parts)}."
 
 
