@@ -238,6 +238,11 @@ select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.t
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
 
+-- name: waiting_of
+-- The newest text in quarantine of each of these lessons.
+select max(id) as id from example where scope = :token and state = 'quarantined'
+  and lesson_id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id order by max(id) desc limit :limit;
+
 -- name: lesson_of
 select lesson_id from example where scope = :token and id = :id;
 

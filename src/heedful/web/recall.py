@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.briefing import Briefing, Choice
-from heedful.lessons.lesson import Match
+from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
+from heedful.lessons.lesson import Scope
 from heedful.lessons.signs import find_signs
+from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted
+from heedful.store import quarantine as quarantine_store
+from heedful.store.connection import Db, bulk, token
 from heedful.web import figures
 from heedful.web.lessons import rows_of_matches
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -20,7 +24,6 @@ QUESTION_KINDS = ("task", "error", "action")
 MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
 MAX_SIMILAR_LESSONS = 5
 MAX_WAITING_TEXTS = 10
-MAX_SEARCHED_TEXTS = 50  # among which those that wait are looked for
 
 
 async def recall(visit: Visit) -> Document:
@@ -41,9 +44,10 @@ async def recall(visit: Visit) -> Document:
     elif text:
         answer = await _answer_task(visit, text, key)
 
+    lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
-    if text and visit.may("read"):
-        waiting = await _waiting_about(visit, text)
+    if visit.may("read"):
+        waiting = await visit.caller.read(read_waiting, lessons)
     question = {"text": text, "kind": kind, "key": key}
     return {
         "asked": question,
@@ -68,6 +72,11 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         "prompt": prompt,
         "missed": group_missed(briefing.choices),
         "sentence": describe_briefing(briefing, prompt),
+        "waiting_lessons": [
+            choice.lesson
+            for choice in briefing.choices
+            if choice.obstacle.startswith(WAITING_REASON)
+        ],
     }
 
 
@@ -134,6 +143,9 @@ async def _answer_error(visit: Visit, text: str) -> Document:
     similar = await rows_of_matches(visit, others, "")
     answer["similar"] = [dict(row) for row in similar[:MAX_SIMILAR_LESSONS]]
     answer["sentence"] = describe_error(answer)
+    answer["waiting_lessons"] = [
+        lesson["id"] for lesson in answer["lessons"] if lesson["state"] == "quarantined"
+    ]
     return answer
 
 
@@ -164,21 +176,30 @@ def describe_action(answer: Document) -> str:
     return f"{counted(known, 'warning')} would be shown before this runs"
 
 
-async def _waiting_about(visit: Visit, text: str) -> list[Document]:
-    """Return the texts in quarantine that are about a text, with signs of danger."""
-    matches = await visit.caller.memory.query(text, MAX_SEARCHED_TEXTS)
-    waiting = [match for match in matches if match.state == "quarantined"]
-    return list(map(_waiting_row, waiting[:MAX_WAITING_TEXTS]))
+@bulk
+def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]:
+    """Return the newest texts of lessons that wait, with their signs of danger."""
+    if not lessons:
+        return []
+    rows = figures.rows(
+        db,
+        scope,
+        "waiting_of",
+        token=token(scope),
+        ids=json.dumps(sorted(lessons)),
+        limit=MAX_WAITING_TEXTS,
+    )
+    ids = [row["id"] for row in rows]
+    return list(map(_waiting_row, quarantine_store.quarantined(db, scope, ids)))
 
 
-def _waiting_row(match: Match) -> Document:
+def _waiting_row(entry: QuarantinedLesson) -> Document:
     """Return what the page shows of a text that waits."""
-    texts: Sequence[str] = [match.lesson, match.example.task, match.example.accepted]
-    signs = find_signs(filter(None, texts))
+    signs = find_signs(filter(None, [entry.lesson, entry.pattern]))
     return {
-        "id": match.id,
-        "text": match.lesson or match.example.task,
-        "trust": match.trust,
+        "id": entry.id,
+        "text": entry.lesson or entry.pattern,
+        "trust": entry.trust,
         "signs": list(map(asdict, signs)),
     }
 
