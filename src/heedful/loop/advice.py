@@ -52,7 +52,7 @@ class Trade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class PolicyAdvice:
     """The policy to use, and why; without a `policy`, the sentence says what lacks.
 
     `risk` is the largest share of correct answers that the policy may lose on such
@@ -94,14 +94,14 @@ def trade_of(
 
 def advise(
     recorded: Sequence[LoopScore], policies: Mapping[str, Sequence[LoopScore]]
-) -> Advice:
+) -> PolicyAdvice:
     """Return which policy to use on loops like these, or why nothing can be said.
 
     `policies` maps names to the scores of the same loops.
     """
     solved = sum(score.quality == 1 for score in recorded)
     if solved < MIN_SOLVED_LOOPS:
-        return Advice(
+        return PolicyAdvice(
             sentence=f"No advice yet: it needs {MIN_SOLVED_LOOPS} loops with a correct "
             f"answer, and {solved} of {len(recorded):,} have one"
         )
@@ -109,7 +109,7 @@ def advise(
     trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
     cheaper = [trade for trade in trades if trade.saved >= MIN_SAVED_SHARE]
     if not cheaper:
-        return Advice(
+        return PolicyAdvice(
             sentence="None of these policies costs less than what was recorded"
         )
 
@@ -117,7 +117,7 @@ def advise(
     if not lossless:
         nearest = min(cheaper, key=lambda trade: (trade.lost, -trade.saved))
         lost = f"loses {nearest.lost:,} of {nearest.solved:,}"
-        return Advice(
+        return PolicyAdvice(
             sentence="None of these policies costs less without losing correct "
             f"answers: {_name(nearest)} {nearest.saving} and {lost}",
             trade=nearest,
@@ -131,7 +131,7 @@ def advise(
             "can tell"
         )
     _, risk = Share(0, best.solved).interval
-    return Advice(sentence=sentence, policy=best.policy, trade=best, risk=risk)
+    return PolicyAdvice(sentence=sentence, policy=best.policy, trade=best, risk=risk)
 
 
 def _name(trade: Trade) -> str:

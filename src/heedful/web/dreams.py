@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import chain
 
 from heedful.lessons.consolidate import Proposal
 from heedful.loop.share import Share
@@ -25,7 +26,7 @@ async def dreams(visit: Visit) -> Document:
     log = await Dreams(visit.caller.memory).log(MAX_PAGE_DREAMS + 1, before)
     page, cursor = split_page(log, MAX_PAGE_DREAMS, "id")
 
-    ids = {id for dream in page for id in dream.texts}
+    ids = set(chain.from_iterable(dream.texts for dream in page))
     rows = await visit.caller.read(
         figures.rows, "lesson_names", ids=json.dumps(sorted(ids))
     )
@@ -58,13 +59,14 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
     """
     if not dreams:
         return ""
-    kept = [dream for dream in dreams if dream.undone is None]
-    if not kept:
+    lasting = [dream for dream in dreams if dream.undone is None]
+    if not lasting:
         return f"{counted(len(dreams), 'dream')}, undone"
-    counts = Counter(proposal.action for dream in kept for proposal in dream.done)
+    proposals = chain.from_iterable(dream.done for dream in lasting)
+    counts = Counter(proposal.action for proposal in proposals)
     parts = []
     if counts["merge"]:
-        gone = sum(dream.superseded for dream in kept)
+        gone = sum(dream.superseded for dream in lasting)
         parts.append(f"replaced {counted(gone, 'lesson')} that said the same")
     if counts["reword"]:
         parts.append(f"gave {counted(counts['reword'], 'lesson')} better words")
@@ -72,7 +74,7 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
         parts.append(f"wrote {counted(counts['reflect'], 'reflection')}")
 
     done = ", ".join(parts) or "changed nothing"
-    undone = len(dreams) - len(kept)
+    undone = len(dreams) - len(lasting)
     ending = f"; {counted(undone, 'dream')} undone" if undone else ""
     return f"{counted(len(dreams), 'dream')} {done}{ending}"
 
@@ -89,18 +91,18 @@ async def _effects(
     changing = [dream for dream in dreams if dream.done]
     effects: dict[int, dict[int, Document]] = {}
     for dream in changing[:MAX_MEASURED_DREAMS]:
-        ids = {id for proposal in dream.done for id in proposal.members}
-        ids |= {proposal.survivor for proposal in dream.done}
+        ids = {proposal.survivor for proposal in dream.done}
+        ids.update(*(proposal.members for proposal in dream.done))
         names = {id: _name(lessons[id]) for id in ids if id in lessons}
         borders = [dream.at]
         if dream.undone is not None:
             borders.append(dream.undone)
-        shown = await visit.caller.read(
+        periods = await visit.caller.read(
             figures.shown_loops, list(names.values()), borders
         )
 
         effects[dream.id] = {
-            proposal.survivor: _effect_of(proposal, names, shown)
+            proposal.survivor: _effect_of(proposal, names, periods)
             for proposal in dream.done
             if proposal.survivor in names
         }
@@ -115,14 +117,14 @@ def _name(lesson: Document) -> str:
 def _effect_of(
     proposal: Proposal,
     names: dict[int, str],
-    shown: dict[str, list[figures.ShownLoops]],
+    periods: dict[str, list[figures.ShownLoops]],
 ) -> Document:
     """Return how loops went before a change of lessons, and since."""
     merged = [id for id in proposal.members if id in names]
     if proposal.action != "reflect":
         merged.append(proposal.survivor)
-    before = [shown[names[id]][0] for id in merged]
-    since = shown[names[proposal.survivor]][1]
+    before = [periods[names[id]][0] for id in merged]
+    since = periods[names[proposal.survivor]][1]
     right_before = sum(counts.helped for counts in before)
     loops_before = sum(counts.loops for counts in before)
     return {

@@ -21,7 +21,7 @@ from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 MAX_RELATED_LESSONS = 5
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
-MAX_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
+MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
 
 
@@ -37,7 +37,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "digest": record["signature"],
         "text": record["text"],
         "limit": MAX_LESSON_PAGE_ROWS,
-        "chars": MAX_TASK_CHARS,
+        "chars": MAX_LEARNT_TASK_CHARS,
         "reviews": review.may_review(visit.caller),
     }
 
@@ -116,8 +116,8 @@ async def _measure_versions(
     elif judged_from:
         oldest_first = [judged_from]
 
-    shown = await visit.caller.read(figures.shown_loops, [name], oldest_first)
-    newest_first = [_shares(counts) for counts in reversed(shown[name])]
+    periods = await visit.caller.read(figures.shown_loops, [name], oldest_first)
+    newest_first = [_shares(counts) for counts in reversed(periods[name])]
     if len(versions) > MAX_MEASURED_VERSIONS:
         # The oldest period is that of several versions.
         newest_first.pop()

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.loop.advice import Advice, advise
+from heedful.loop.advice import PolicyAdvice, advise
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
@@ -37,14 +37,14 @@ MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
 MAX_MARK_CHARS = 24  # of the name of a policy beside its dot
 MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
-NO_SAVING = Advice(sentence="")
+NO_SAVING = PolicyAdvice(sentence="")
 
 
 class ReplayedPolicies(NamedTuple):
     """The figures of loops as recorded, then under each policy, and the advice."""
 
     figures: list[Figures]
-    advice: Advice
+    advice: PolicyAdvice
 
 
 async def policies(visit: Visit) -> Document:

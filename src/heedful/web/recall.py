@@ -63,8 +63,8 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
-    shown = briefing.found
-    prompt = ranking.as_text(ranking.as_messages(shown), 0, shown)
+    matches = briefing.found
+    prompt = ranking.as_text(ranking.as_messages(matches), 0, matches)
     return {
         **briefing.plain(),
         "silence": briefing.silence,
@@ -82,16 +82,16 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
 
 def describe_briefing(briefing: Briefing, prompt: str) -> str:
     """Return in one sentence what memory shows a loop; the reason if it is nothing."""
-    told = [choice for choice in briefing.choices if choice.outcome == "told"]
-    if not told:
+    choices = [choice for choice in briefing.choices if choice.outcome == "told"]
+    if not choices:
         return f"Memory stays silent: {briefing.silence}"
 
     parts = []
     for form in ("rule", "example"):
-        number = sum(choice.form == form for choice in told)
+        number = sum(choice.form == form for choice in choices)
         if number:
             parts.append(counted(number, form))
-    lessons = len({choice.lesson for choice in told})
+    lessons = len({choice.lesson for choice in choices})
     return (
         f"A loop with this task is shown {' and '.join(parts)} of "
         f"{counted(lessons, 'lesson')}: {counted(len(prompt), 'character')} of its "
@@ -120,8 +120,13 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
         )
         group["number"] += 1
         why = choice.why.removesuffix(f", {choice.obstacle}")
-        named = {"id": choice.lesson, "text": choice.text, "form": choice.form}
-        group["lessons"].setdefault(choice.lesson, {**named, "why": why})
+        lesson = {
+            "id": choice.lesson,
+            "text": choice.text,
+            "form": choice.form,
+            "why": why,
+        }
+        group["lessons"].setdefault(choice.lesson, lesson)
 
     rows = []
     for group in groups.values():
@@ -135,11 +140,11 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
 async def _answer_error(visit: Visit, text: str) -> Document:
     """Return what is known of an error, and lessons about similar ones."""
     answer: Document = await visit.ask("POST", "/v1/seen", {"text": text})
-    known = [lesson["id"] for lesson in answer["lessons"]]
+    own_ids = [lesson["id"] for lesson in answer["lessons"]]
     matches = await visit.caller.memory.query(
-        text, MAX_SIMILAR_LESSONS + len(known), waiting=False
+        text, MAX_SIMILAR_LESSONS + len(own_ids), waiting=False
     )
-    others = [match for match in matches if match.lesson_id not in known]
+    others = [match for match in matches if match.lesson_id not in own_ids]
     similar = await rows_of_matches(visit, others, "")
     answer["similar"] = [dict(row) for row in similar[:MAX_SIMILAR_LESSONS]]
     answer["sentence"] = describe_error(answer)
@@ -151,7 +156,7 @@ async def _answer_error(visit: Visit, text: str) -> Document:
 
 def describe_error(answer: Document) -> str:
     """Return in one sentence how often an error was seen, and what is shown of it."""
-    shown = [
+    usable = [
         lesson
         for lesson in answer["lessons"]
         if lesson["state"] not in ("quarantined", "retired", "superseded")
@@ -160,8 +165,8 @@ def describe_error(answer: Document) -> str:
         return "This error was never seen, so nothing is shown when it happens"
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"
-    if shown:
-        return f"{seen}; {counted(len(shown), 'lesson')} about it would be shown"
+    if usable:
+        return f"{seen}; {counted(len(usable), 'lesson')} about it would be shown"
     if answer["lessons"]:
         return f"{seen}, but nothing is shown: what is known of it waits for a review"
     return f"{seen}, and no lesson is about it"
@@ -170,10 +175,10 @@ def describe_error(answer: Document) -> str:
 def describe_action(answer: Document) -> str:
     """Return in one sentence how often an action is known to fail."""
     failures = answer.get("failures") or answer.get("lessons") or []
-    known = len(failures) + len(answer.get("checks") or [])
-    if not known:
+    warnings = len(failures) + len(answer.get("checks") or [])
+    if not warnings:
         return "No failure is known that this call will have"
-    return f"{counted(known, 'warning')} would be shown before this runs"
+    return f"{counted(warnings, 'warning')} would be shown before this runs"
 
 
 @bulk

@@ -15,11 +15,15 @@ from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.days import read_home
-from heedful.web.loops import group_errors, project_names, queues
+from heedful.web.loops import (
+    MAX_GROUPED_ERRORS,
+    group_errors,
+    project_names,
+    queues,
+)
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
-MAX_GROUPED_ERRORS = 100
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 10_000  # of each project
