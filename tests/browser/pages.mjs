@@ -45,7 +45,7 @@ async function addresses(where, most) {
   const of = async (list, name, key) => (await data(where, `/${list}.json`))[name].slice(0, most)
     .map((one) => `/ui/${list}/${encodeURI(one[key]).replaceAll("?", "%3F").replaceAll("#", "%23")}`);
   const lists = ["", "/loops", "/lessons", "/quarantine", "/proof", "/policies?reach=default", "/runs", "/traces",
-    "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity",
+    "/dreams", "/health", "/recall", "/recall?text=Bug+9+login+hangs&key=triage", "/recall?kind=error&text=no+severity", "/recall?kind=action&text=npm+test",
     "/policies/loops?second=orchestrator", "/projects", "/loops?text=nothing+like+it",
     "/loops/compare", "/loops/compare?a=open-1", "/loops/compare?a=incident-summary&b=open-1"].map((one) => `/ui${one}`);
   const loop = (await data(where, "/loops.json?state=stopped")).loops.slice(0, most).map((one) => `/ui/loops/${encodeURIComponent(one.id)}`);
@@ -88,8 +88,12 @@ async function tabTo(page, selector) {
   throw new Error(`no way by keyboard to ${selector} on ${page.url()}`);
 }
 
-async function act(page, to, form, button = "button") {
+async function act(page, to, form, button = "button", fold = "") {
   await go(page, to);
+  if (fold) {
+    await tabTo(page, fold);
+    await page.keyboard.press("Enter");
+  }
   await tabTo(page, `${form} input[name="why"]`);
   await page.keyboard.type("a reason");
   if (await page.locator(`${form} input[type="checkbox"]`).count()) {
@@ -120,6 +124,13 @@ async function keys() {
   await page.keyboard.type("incident");
   await Promise.all([page.waitForURL(/text=incident/), page.keyboard.press("Enter")]);
   check((await page.locator("tbody tr").count()) === 1, "the search finds another number of loops");
+  await go(page, "/ui/proof");
+  await page.keyboard.press("/");
+  await page.keyboard.type("incident");
+  await Promise.all([page.waitForURL(/loops\?.*text=incident/), page.keyboard.press("Enter")]);
+  await go(page, "/ui/policies");
+  await page.keyboard.press("/");
+  check(await page.evaluate(() => document.activeElement.name === "policy"), "/ opens not the policies to replay");
   await go(page, "/ui/loops/incident-summary");
   await tabTo(page, ".matrix tbody a[href^='#f']");
   await page.keyboard.press("Enter");
@@ -150,7 +161,7 @@ async function keys() {
   await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
   await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
   await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
-  await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]');
+  await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]', "button", "details[id^=undo] > summary");
   await inbox(where, page);
   await where.close();
 }
@@ -243,7 +254,7 @@ async function hostile() {
   }
   const loops = details.filter((one) => one.startsWith("/ui/loops/")).map((one) => one.slice("/ui/loops/".length));
   for (let n = 0; n + 1 < loops.length; n += 2) details.push(`/ui/loops/compare?a=${loops[n]}&b=${loops[n + 1]}`);
-  for (const to of ["", "/proof", "/policies", "/dreams", "/health", "/projects"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
+  for (const to of ["", "/proof", "/policies", "/policies/loops?second=stage", "/dreams", "/health", "/projects", "/recall?text=alert", "/recall?kind=error&text=alert"]) texts.push(await (await where.request.get(`${origin}/ui${to}`)).text());
   let missing = 0;
   for (let n = 0; n < details.length; n += 8) {
     const answers = await Promise.all(details.slice(n, n + 8).map((to) => where.request.get(origin + to)));
@@ -279,7 +290,8 @@ async function pictures() {
     lesson: (await addresses(where, 8)).filter((one) => one.includes("/lessons/")).at(-1),
     quarantine: (await addresses(where, 1)).find((one) => one.includes("/quarantine/")), proof: "/ui/proof", policies: "/ui/policies",
     recall: "/ui/recall?text=Bug+9+login+hangs&key=triage", pipeline: (await addresses(where, 1)).find((one) => one.includes("/runs/")),
-    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health" })) {
+    trace: (await addresses(where, 1)).find((one) => one.includes("/traces/")), dreams: "/ui/dreams", health: "/ui/health",
+    compared: "/ui/policies/loops?second=stage", pair: "/ui/loops/compare?a=incident-summary&b=open-1" })) {
     await go(page, to);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
   }

@@ -95,7 +95,7 @@ def test_the_html_page_has_the_same_words():
         "✗ halted",
         "Halted: a stage did not pass, and the run stopped there.",
         "8 stages, 10 attempts, 3 retries, 1 min 50 s in attempts, 10 calls",
-        "2026-06-09T10:13:20.000Z",
+        "2026-06-09 10:13:20 UTC",
         "41.2 s",
         FAR.message,
         FAR.suggestion,

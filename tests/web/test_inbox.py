@@ -118,7 +118,7 @@ def test_what_was_ruled_on_before_is_said(browser):
     browser.do("reject", id=first, why="wrong")
     note = browser.do("reject", id=both, why="poison")
     assert "1 text rejected" in note
-    assert "ruled on 1 text" in note
+    assert "reviewed 1 text" in note
     again = {"id": both, "why": "poison", "token": browser.token}
     assert browser.post("/do/reject", again).status_code == 409
 

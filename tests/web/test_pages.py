@@ -308,7 +308,7 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
 
         browser.open(browser.api._all)
         page = browser.get(f"/lessons/{ids[0]}").text
-        assert "<code>modulenotfounderror</code>, file <code>app.py</code>" in page
+        assert "<dt>file</dt><dd><code>app.py</code>" in page
         assert f"/ui/lessons/{ids[1]}?" in page
         assert "No lesson is related" not in page
         assert "<b>SyntaxError" not in page

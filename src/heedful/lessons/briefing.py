@@ -59,6 +59,7 @@ PROMPT_FORMS: tuple[str, ...] = get_args(Tell)
 DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 SAME_RULE_REASON = "another rule says the same"
+WAITING_REASON = "it waits in quarantine"
 # A rule without a fix says that an answer was wrong, and accepted answers show what is
 # right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions right
 # at once, with the answers alone 25.
@@ -584,7 +585,7 @@ def find_recall_obstacle(match: Match) -> Obstacle | None:
 def find_state_obstacle(match: Match) -> Obstacle | None:
     """Return the obstacle that a lesson waits in quarantine or was retired, or None."""
     if match.state == "quarantined":
-        reason = f"it waits in quarantine with the trust {match.trust}"
+        reason = f"{WAITING_REASON} with the trust {match.trust}"
         return Obstacle(reason, match.release)
     if match.state == "retired":
         restore = f"heedful proof --restore {match.lesson_id} --by NAME"

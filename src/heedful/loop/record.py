@@ -120,6 +120,7 @@ UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
 FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+DEFAULT_SEVERITY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Finding:
     _: KW_ONLY
     fix: str = ""
     level: Level = "error"
-    severity: float = 0.5
+    severity: float = DEFAULT_SEVERITY
     key: str = ""
     persistent: bool = False
     evidence: str = ""

@@ -106,6 +106,11 @@ class MemoryNotes(Protocol):
         ...
 
     @property
+    def summary(self) -> str:
+        """How many lessons were shown and withheld, in a few words."""
+        ...
+
+    @property
     def lines(self) -> Sequence[str]:
         """Lines for people: what was shown, what was withheld, and why."""
         ...

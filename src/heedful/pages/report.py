@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
 from heedful.loop.ladder import Ladder
+from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, signed
@@ -290,6 +291,7 @@ def environment(escape: bool) -> Environment:
         lasted,
         marked,
         output,
+        shown_details,
         verdict,
         rung_name,
         worked,
@@ -307,6 +309,7 @@ def environment(escape: bool) -> Environment:
         counted,
         cut,
         iso,
+        moment,
         percent,
         points,
         signed,
@@ -424,6 +427,30 @@ def lasted(ms: float) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(seconds: float) -> str:
+    """Return a time in UTC as people read it, to the second.
+
+    >>> moment(0.5)
+    '1970-01-01 00:00:00 UTC'
+    """
+    date, _, clock = iso(seconds).partition("T")
+    return f"{date} {clock[:8]} UTC"
+
+
+def shown_details(check: CheckResult) -> dict[str, Any]:
+    """Return the details of a check that tell something beside its message.
+
+    The key that a check has by default repeats its message, and a severity that nobody
+    set is the same everywhere.
+    """
+    details = dict(check.details)
+    if str(details.get("key", "")).startswith(f"{check.check_name}:"):
+        del details["key"]
+    if details.get("severity") == DEFAULT_SEVERITY:
+        del details["severity"]
+    return details
 
 
 def verdict(report: Report) -> str:

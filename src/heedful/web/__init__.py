@@ -2,10 +2,11 @@
 
 All that belongs to a page is in this room:
 
-- `loops.py`, `pairs.py`, `lessons.py`, `inbox.py`, `work.py`, `spend.py`: the pages of
-  a subject. A function makes the data of a page; the tables `PAGES` and `ACTIONS` at
-  the end of a module declare its pages, and what its forms do. `matrix.py` makes the
-  matrix of a loop.
+- `loops.py`, `pairs.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
+  `inbox.py`, `work.py`, `policies.py`, `spend.py`, `system.py`: the pages of a subject.
+  A function makes the data of a page; the tables `PAGES` and `ACTIONS` at the end of a
+  module declare its pages, and what its forms do. `matrix.py` makes the matrix of a
+  loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
@@ -33,7 +34,19 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
-    from heedful.web import inbox, lessons, loops, pairs, spend, work
+    from heedful.web import (
+        dreams,
+        inbox,
+        lesson,
+        lessons,
+        loops,
+        pairs,
+        policies,
+        recall,
+        spend,
+        system,
+        work,
+    )
     from heedful.web.addresses import SITE_PATH
     from heedful.web.menu import moved_routes
     from heedful.web.site import Site
@@ -46,11 +59,22 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *pairs.PAGES,
             *loops.PAGES,
             *lessons.PAGES,
+            *lesson.PAGES,
+            *dreams.PAGES,
+            *recall.PAGES,
             *inbox.PAGES,
             *work.PAGES,
+            *policies.PAGES,
             *spend.PAGES,
+            *system.PAGES,
         ),
-        actions=(*loops.ACTIONS, *lessons.ACTIONS, *inbox.ACTIONS, *work.ACTIONS),
+        actions=(
+            *loops.ACTIONS,
+            *lesson.ACTIONS,
+            *dreams.ACTIONS,
+            *inbox.ACTIONS,
+            *work.ACTIONS,
+        ),
         read_only=read_only,
     )
     icon = f"{SITE_PATH}/static/icon.svg"

@@ -77,6 +77,7 @@ MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
+MAX_BORDERS = 3  # between the periods in which lessons were shown
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
 
@@ -224,6 +225,7 @@ def course_point(begin: float, total: Plain) -> Plain:
         "at": begin,
         "loops": total["loops"],
         "calls": total["calls"],
+        "tokens": total["tokens"],
         "cost": total["cost"],
         "right": Share(total["right_at_once"], total["ended"]).plain,
     }
@@ -382,6 +384,44 @@ def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]
     return [editions.one(db, scope, id) for id in ids]
 
 
+class ShownLoops(NamedTuple):
+    """How many loops were shown a lesson, were right at the first try, and repeated its
+    error.
+    """
+
+    loops: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+
+@bulk
+def shown_loops(
+    db: Db, scope: Scope, names: Sequence[str], borders: Sequence[float]
+) -> dict[str, list[ShownLoops]]:
+    """Return how loops ended that were shown lessons, by name, in each period.
+
+    At most `MAX_BORDERS` times part the periods, the oldest first: there is one period
+    more than borders.
+    """
+    # A border that lies before all loops adds an empty period, which is dropped.
+    unused = MAX_BORDERS - len(borders)
+    first, second, third = [*(unused * [-1.0]), *borders]
+    period_rows = rows(
+        db,
+        scope,
+        "shown_in_periods",
+        names=json.dumps(list(names)),
+        first=first,
+        second=second,
+        third=third,
+    )
+    periods = {name: (MAX_BORDERS + 1) * [ShownLoops()] for name in names}
+    for row in period_rows:
+        counts = ShownLoops(row["loops"], row["helped"], row["hurt"])
+        periods[row["lesson"]][row["period"]] = counts
+    return {name: counts[unused:] for name, counts in periods.items()}
+
+
 class Waiting(NamedTuple):
     """What waits in quarantine: the newest lessons, the `total`, and main sources."""
 
@@ -476,11 +516,11 @@ def listed(
     if tag:
         tag = f'"check":{json.dumps(tag)}'
 
-    numbers = ""
+    matching = ""
     oldest = 0
     oldest_match = 0
     if matches is not None:
-        numbers = json.dumps(matches.loops)
+        matching = json.dumps(matches.loops)
         oldest = matches.oldest
         before = 1  # no loop is older
         if matches.loops:
@@ -488,7 +528,7 @@ def listed(
             oldest_match = matches.loops[-1]
     if rule or tag or matches is None:
         oldest_read = _oldest_searched(
-            db, scope, before, rule=rule, tag=tag, numbers=numbers
+            db, scope, before, rule=rule, tag=tag, numbers=matching
         )
         oldest = max(oldest, oldest_read)
 
@@ -499,7 +539,7 @@ def listed(
         state=state,
         key=key,
         model=model,
-        matches=numbers,
+        matches=matching,
         rule=rule,
         tag=tag,
         stop=stop,

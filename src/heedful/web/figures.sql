@@ -250,7 +250,7 @@ select pipeline, count(*) as runs from (
 
 -- name: failures
 -- The errors of reflections, those of the most episodes first.
-select error, count(*) as number, min(digest) as digest from episode
+select error, count(*) as number, min(digest) as digest, max(at) as last from episode
 where tenant = :tenant and project = :project and state = 'failed'
 group by error order by count(*) desc, error limit :limit;
 
@@ -290,12 +290,25 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
 
 -- name: loops_of
-select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit;
+-- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
+select seen.loop, seen.at, loop.state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
+left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
+
+-- name: lesson_names
+-- Lessons by their ids; without words of tools and documents.
+select id, kind, signature, state, case when trust in ('tool', 'external') then '' else text end as text from lesson
+where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
 -- name: learnt_from
 select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
+
+-- name: waiting_of
+-- The newest text in quarantine of each of these lessons.
+select max(id) as id from example where scope = :token and state = 'quarantined'
+  and lesson_id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id order by max(id) desc limit :limit;
 
 -- name: lesson_of
 select lesson_id from example where scope = :token and id = :id;
@@ -313,12 +326,17 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
 
--- name: shown_of
--- How loops ended after they were shown a lesson in its present words.
-select count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
-       sum(case when instr(o.signatures, '"' || :digest || '"') > 0 then 1 else 0 end) as hurt
+-- name: shown_in_periods
+-- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.
+-- One statement for all, because it reads each exposure of the scope.
+select x.kind || '/' || x.signature as lesson,
+       case when x.at > :first then 1 else 0 end + case when x.at > :second then 1 else 0 end + case when x.at > :third then 1 else 0 end as period,
+       count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
+       sum(case when instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
-where x.tenant = :tenant and x.project = :project and x.kind || '/' || x.signature = :name and x.shown and x.at > :since;
+where x.tenant = :tenant and x.project = :project and x.shown
+  and x.kind || '/' || x.signature in (select value from json_each(:names))
+group by lesson, period;
 
 -- name: reviews
 -- Lessons of an operator that a proof found to hurt, and that nobody has ruled on since.
@@ -341,6 +359,15 @@ select r.by, r.why, r.at, json_extract(r.record, '$.trust') as trust,
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
 where r.tenant = :tenant and r.project = :project and r.subject = :name and r.action = 'edit'
 order by r.id desc limit :limit;
+
+-- name: project_counts
+-- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
+select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
+       coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
+                                           order by n desc limit 200) as newest), 0.0) as last,
+       (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
+                              and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
+       (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
 
 -- name: vectors
 select count(*) as texts, count(v.example) as here
@@ -387,8 +414,9 @@ where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and len
 
 -- name: others
 -- Loops near one in the list, with the same task or memory key.
-select id, state, same, (select count(*) from attempt where loop = near.n) as attempts from (
-  select n, id, state, memory_key, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
+select id, state, same, (select count(*) from attempt where loop = near.n) as attempts,
+       substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
+  select n, id, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
   from (
     select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
                      and practises = '' and n < :n order by n desc limit :near) as earlier

@@ -299,7 +299,7 @@ async def _review(
 ) -> tuple[int, int]:
     """Release or reject the texts whose ids a form names.
 
-    Returns how many, and how many somebody has ruled on before. If that is all of them,
+    Returns how many, and how many somebody has reviewed before. If that is all of them,
     raises Problem.
     """
     ids = _ids(visit.form.get("id", "").split(","))
@@ -334,7 +334,7 @@ def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
 def _said(done: str, counts: tuple[int, int]) -> str:
     """Return what a review did; `done` ends the sentence."""
     texts, earlier = counts
-    before = f" Somebody had ruled on {counted(earlier, 'text')}." if earlier else ""
+    before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
     return f"{counted(texts, 'text')} {done}.{before}"
 
 

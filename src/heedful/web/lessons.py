@@ -1,11 +1,9 @@
-"""The pages about memory: lessons, dreams, proof, and recall."""
+"""The pages about memory: the list of lessons, and proof."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import asdict
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -14,7 +12,6 @@ from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import (
     LESSON_KINDS,
-    MAX_EXAMPLE_TEXT_CHARS,
     Match,
     Matches,
     Scope,
@@ -23,15 +20,11 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import say_gain, say_missing
-from heedful.lessons.trust import QUARANTINE_TRUST
-from heedful.loop.share import Share
-from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
 from heedful.service import review
-from heedful.service.wire import lesson_from_wire, split_page
-from heedful.store import hardened
+from heedful.service.wire import split_page
 from heedful.store import links as link_store
-from heedful.store.connection import Row, token
+from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.days import read_home
@@ -44,7 +37,6 @@ from heedful.web.loops import (
 from heedful.web.site import (
     READING,
     Document,
-    SiteAction,
     SitePage,
     Visit,
     page_links,
@@ -57,10 +49,7 @@ MAX_SORTED_LESSONS = 2_000
 LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
-MAX_RELATED_LESSONS = 5
 MAX_ROW_LINKS = 3  # of each lesson in a list
-MAX_LESSON_PAGE_ROWS = 20  # in each table on the page of a lesson
-QUESTION_KINDS = ("task", "error", "action")
 # When the effects of lessons were read, how many loops had ended, and the effects, by
 # the memory of a scope.
 _effects = WeakKeyDictionary[Memory, tuple[float, int, Mapping[str, Document]]]()
@@ -78,7 +67,7 @@ async def lessons(visit: Visit) -> Document:
     silence = ""
     if filters["text"]:
         matches = await _search_lessons(visit, filters)
-        rows = await _rows_of_matches(visit, matches, filters["state"])
+        rows = await rows_of_matches(visit, matches, filters["state"])
         silence = matches.silence
     elif sort:
         rows, cursor, window = await _sorted_lessons(visit, filters, sort)
@@ -174,7 +163,7 @@ async def effects_of(visit: Visit) -> Mapping[str, Document]:
 
     proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
     effects = {
-        effect["lesson"]: {**effect, **_words_of(effect)} for effect in proof["lessons"]
+        effect["lesson"]: {**effect, **words_of(effect)} for effect in proof["lessons"]
     }
     _effects[memory] = time.monotonic(), proof["ended"], effects
     return effects
@@ -203,7 +192,7 @@ async def _search_lessons(visit: Visit, filters: Document) -> Matches:
     )
 
 
-async def _rows_of_matches(
+async def rows_of_matches(
     visit: Visit, matches: Sequence[Match], state: str
 ) -> list[Any]:
     """Return the lessons of matches that are in a state; "" is any."""
@@ -213,134 +202,6 @@ async def _rows_of_matches(
     return [
         review.visible(visit.caller, row) for row in rows if state in ("", row["state"])
     ]
-
-
-async def lesson(visit: Visit, n: int) -> Document:
-    """Show a lesson: its examples, origins and links, and its history."""
-    record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
-    name = f"{record['kind']}/{record['signature']}"
-    # The parameters of the statements of this page; each uses some of them.
-    values = {
-        "id": record["id"],
-        "token": token(visit.caller.scope),
-        "name": name,
-        "digest": record["signature"],
-        "text": record["text"],
-        "since": record["judged_from"],
-        "limit": MAX_LESSON_PAGE_ROWS,
-        "reviews": review.may_review(visit.caller),
-    }
-
-    examples = await _rows_of(visit, "examples_of", values)
-    sources = await _rows_of(visit, "sources_of", values)
-    loops = await _rows_of(visit, "loops_of", values)
-
-    links = await _rows_of(visit, "links_of", values)
-    relatives = {link["child"] for link in links} | {link["parent"] for link in links}
-    relatives.discard(name)
-
-    (exposed,) = await _rows_of(visit, "shown_of", values)
-    helped = Share(exposed["helped"] or 0, exposed["loops"])
-    hurt = Share(exposed["hurt"] or 0, exposed["loops"])
-
-    proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
-    effects = [
-        {**effect, **_words_of(effect)}
-        for effect in proof["lessons"]
-        if effect["lesson"] == name
-    ]
-
-    check = await visit.caller.read(hardened.read, record["id"])
-    related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
-
-    return {
-        "lesson": record,
-        "check": asdict(check) if check else None,
-        "related": related,
-        "name": name,
-        "examples": [_example(row) for row in examples],
-        "links": links,
-        "relatives": await visit.caller.read(figures.named, sorted(relatives)),
-        "rulings": await _rows_of(visit, "rulings_of", values),
-        "versions": await _rows_of(visit, "versions_of", values),
-        "sources": [row["source"] for row in sources],
-        "loops": [row["loop"] for row in loops],
-        "longest": MAX_EXAMPLE_TEXT_CHARS,
-        "effect": effects[0] if effects else None,
-        "none_shown": say_missing(0, 0, None),
-        "helped": helped.plain,
-        "hurt": hurt.plain,
-    }
-
-
-async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
-    """Return the rows of a named statement with these parameters."""
-    rows = await visit.caller.read(figures.rows, statement, **values)
-    return [dict(row) for row in rows]
-
-
-def _example(row: Document) -> Document:
-    """Return an example as the page shows it.
-
-    What tools and documents wrote is left out: it is shown in quarantine only.
-    """
-    hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
-    example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
-    example |= {"held": hidden, "lesson": "", "example": {}}
-    if not hidden:
-        example["lesson"] = row["lesson"]
-        example["example"] = json.loads(row["record"])
-    return example
-
-
-async def amend(visit: Visit) -> str:
-    """Pin a lesson or not, retire it, restore it, or give it new words."""
-    form = visit.form
-    # Browsers end the lines of a text with "\r\n".
-    words = form.get("text", "").replace("\r\n", "\n")
-    changes: dict[str, Document] = {
-        "pin": {"pinned": True},
-        "unpin": {"pinned": False},
-        "restore": {"restored": True},
-        "retire": {"retired": True},
-        "edit": {"text": words},
-    }
-
-    change = form.get("change")
-    if change not in changes:
-        raise InvalidInput("change", change, ", ".join(changes))
-
-    await visit.ask(
-        "PATCH",
-        f"/v1/reflections/{form.get('id', '')}",
-        {**changes[change], "why": form.get("why", "")},
-        headers={"if-match": f'"{form.get("edition", "")}"'},
-    )
-    return f"The lesson is changed: {change}."
-
-
-async def dreams(visit: Visit) -> Document:
-    """Show what consolidations merged and reworded."""
-    before = visit.number("cursor") or None
-    log = await Dreams(visit.caller.memory).log(MAX_LESSON_PAGE_ROWS + 1, before)
-    page, cursor = split_page(log, MAX_LESSON_PAGE_ROWS, "id")
-
-    rows = [
-        {**asdict(dream), "nothing": dream.nothing, "after": dream.after}
-        for dream in page
-    ]
-    # A template reads JSON data; a dream has tuples and keys that are numbers.
-    return {"dreams": json.loads(json.dumps(rows)), **page_links(visit, cursor)}
-
-
-async def rollback(visit: Visit) -> str:
-    """Undo a dream."""
-    id = visit.number("id")
-    why = visit.form.get("why", "")
-    caller = visit.caller
-    caller.record("dream.rollback", str(id), why=why)
-    restored = await Dreams(caller.memory).rollback(id, by=caller.by, why=why)
-    return f"Dream {id} is undone; lessons restored: {restored}."
 
 
 async def proof(visit: Visit) -> Document:
@@ -355,7 +216,7 @@ async def proof(visit: Visit) -> Document:
 
     comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
     for comparison in comparisons:
-        comparison |= _words_of(comparison)
+        comparison |= words_of(comparison)
     answer["lessons"].sort(key=_by_conclusion)
 
     # Without a coin, what is left to look at is how other projects went.
@@ -372,7 +233,7 @@ async def proof(visit: Visit) -> Document:
     }
 
 
-def _words_of(comparison: Document) -> Document:
+def words_of(comparison: Document) -> Document:
     """Return what a comparison says in words: the gain, or else what is missing."""
     uplift = Effect(**comparison["uplift"])
     gain = ""
@@ -411,35 +272,6 @@ async def _compare_projects(visit: Visit) -> list[Document]:
             fields = ("loops", "calls", "right", "more", "unread", "whole_days")
             rows.append({"project": name, **{name: totals[name] for name in fields}})
     return rows if len(rows) > 1 else []
-
-
-async def recall(visit: Visit) -> Document:
-    """Show what memory would say for a task, an error or an action, and why."""
-    text = visit.query.get("text", "")
-    kind = visit.query.get("kind", "task")
-    key = visit.query.get("key", "")
-
-    if kind not in QUESTION_KINDS:
-        raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
-
-    answer = Document()
-    if text and kind == "error":
-        answer = await visit.ask("POST", "/v1/seen", {"text": text})
-    elif text and kind == "action":
-        answer = await visit.ask("POST", "/v1/before", {"arguments": text})
-    elif text:
-        # The memory itself stays as it is: the service keeps one for each scope.
-        memory = copy(visit.caller.memory)
-        memory.holdout = 0.0
-        briefing = await memory.brief(text, "", memory_key=key, every=True)
-        answer = {
-            **briefing.plain(),
-            "silence": briefing.silence,
-            "rows": figures.choices(briefing),
-        }
-
-    question = {"text": text, "kind": kind, "key": key}
-    return {"asked": question, "kinds": QUESTION_KINDS, "answer": answer}
 
 
 LESSON_TABLE = Table(
@@ -492,16 +324,6 @@ PAGES = (
         table=LESSON_TABLE,
     ),
     SitePage(
-        address="/lessons/{n:int}",
-        template="lesson",
-        title="Lesson",
-        make=lesson,
-        may=READING,
-    ),
-    SitePage(
-        address="/dreams", template="dreams", title="Dreams", make=dreams, may=READING
-    ),
-    SitePage(
         address="/proof",
         template="proof",
         title="Proof",
@@ -509,8 +331,4 @@ PAGES = (
         may=READING,
         table=PROOF_TABLE,
     ),
-    SitePage(
-        address="/recall", template="recall", title="Recall", make=recall, may=READING
-    ),
 )
-ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend, rollback))

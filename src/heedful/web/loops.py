@@ -86,13 +86,6 @@ async def queues(visit: Visit) -> list[Document]:
         return [{"queue": reason, "state": "failed", "number": 0, "oldest": 0.0}]
 
 
-async def failed_episodes(visit: Visit, limit: int) -> list[Document]:
-    """Return the newest episodes on which no worker could reflect, and their errors."""
-    page = await visit.get("/v1/episodes", state="failed", limit=limit)
-    names = ("digest", "name", "error", "at")
-    return [{name: episode.get(name) for name in names} for episode in page["items"]]
-
-
 async def saved_calls(visit: Visit) -> Document:
     """Return the model calls that memory saved, as `figures.saved_calls` does.
 
@@ -153,7 +146,7 @@ async def home(visit: Visit) -> Document:
         "waiting": [asdict(lesson) for lesson in waiting.lessons],
         "texts": waiting.total,
         "unsolved": unsolved,
-        "failed": _group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],
+        "failed": group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],
         "overrides": overrides,
         "failing": failing,
         "unjudged": unjudged,
@@ -171,7 +164,7 @@ async def home(visit: Visit) -> Document:
     }
 
 
-def _group_errors(failures: Sequence[Row], reviews: bool) -> list[Document]:
+def group_errors(failures: Sequence[Row], reviews: bool) -> list[Document]:
     """Return the errors of reflections with their numbers, the most frequent first.
 
     What stands behind a colon may be words of others: only who `reviews` sees it.
@@ -181,8 +174,9 @@ def _group_errors(failures: Sequence[Row], reviews: bool) -> list[Document]:
         error = row["error"]
         if not reviews:
             error = error.partition(":")[0]
-        group = groups.setdefault(error, {"error": error, "number": 0})
+        group = groups.setdefault(error, {"error": error, "number": 0, "at": 0.0})
         group["number"] += row["number"]
+        group["at"] = max(group["at"], row["last"])
         group.setdefault("digest", row["digest"])
     return sorted(groups.values(), key=lambda group: -group["number"])
 

@@ -18,6 +18,7 @@ from heedful.web import figures, matrix
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_OTHERS = 5  # loops that a page offers to compare with
+MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
@@ -70,10 +71,12 @@ class ComparedLoop:
 
     @property
     def memory(self) -> str:
-        """What memory showed the loop, such as "told 2, withheld 1"."""
+        """What memory showed the loop, such as "shown 2, withheld 1"."""
         counts: dict[str, int] = {}
         for choice in self.facts["told"]:
             outcome = choice["outcome"]
+            if outcome == "told":
+                outcome = "shown"
             counts[outcome] = counts.get(outcome, 0) + choice["n"]
         if counts:
             return ", ".join(f"{name} {count}" for name, count in counts.items())
@@ -124,8 +127,14 @@ def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
         key=key,
         near=MAX_NEAR_LOOPS,
         limit=MAX_OTHERS,
+        chars=MAX_OTHER_TASK_CHARS,
     )
-    return [dict(row) for row in other_loops]
+    offered = []
+    for row in other_loops:
+        other = dict(row)
+        task, left_out = figures.beginning(row["task"], other.pop("task_chars"))
+        offered.append({**other, "task": task, "left_out": left_out})
+    return offered
 
 
 async def pair(visit: Visit) -> Document:

@@ -1,27 +1,12 @@
-"""The pages about work: policies replayed on loops, pipelines, traces, and health."""
+"""The pages about work: runs of pipelines, and traces of agents."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from heedful.errors import HeedfulError, InvalidInput, UsageError
-from heedful.loop.decide import Policy
-from heedful.loop.policies import PRESETS, policy
-from heedful.loop.reach import reach
-from heedful.loop.replay import (
-    RECORDED_POLICY,
-    Comparable,
-    Figures,
-    RecordedLoop,
-    comparable,
-    compare,
-    replay,
-    with_policy_goals,
-)
+from heedful.errors import InvalidInput
 from heedful.loop.runs import Report
-from heedful.memory.vectors import space_of
-from heedful.pages.report import Point, frontier, say_front, worked
+from heedful.pages.report import counted, cut, text, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -33,14 +18,6 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
-from heedful.web.days import read_home
-from heedful.web.loops import (
-    failed_episodes,
-    project_names,
-    queues,
-    saved_calls,
-    since,
-)
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -54,211 +31,10 @@ from heedful.web.steps import steps_of
 from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
-# Policies are replayed on the newest loops; the address of a page can ask for more.
-DEFAULT_REPLAY_LOOPS = 200
-MAX_REPLAY_LOOPS = 1_000
-MAX_REPLAY_POLICIES = 10
+MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
-MAX_NAMED_FAILURES = 10  # the newest failures that are named
 # Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
-# The newest texts of memory; those without a vector are counted.
-MAX_UNEMBEDDED_TEXTS = 5_000
-
-
-async def policies(visit: Visit) -> Document:
-    """Replay policies on recorded loops: what each would have cost and lost."""
-    lines = visit.query.get("policy", "").splitlines()
-    notations = [line for line in lines if line.strip()][:MAX_REPLAY_POLICIES]
-
-    filters = _filters(visit)
-    text = "\n".join(notations or PRESETS)
-    facts: Document = {"asked": text, "filters": filters, "rows": []}
-    try:
-        recorded, _, unread = await _read_recorded(visit)
-        chosen = [policy(notation) for notation in notations]
-        compared = await offload(comparable, recorded, chosen, PRESETS.values())
-        reachable = await offload(_reach, visit.query.get("reach", ""))
-    except UsageError as error:
-        return {**facts, "wrong": str(error)}
-
-    names = notations or [preset.name for preset in compared.policies]
-    replayed = await _replay_policies(compared, names)
-    # A preset has its name; others have their numbers in the table below the chart.
-    marks = ["recorded"]
-    for number, name in enumerate(names, 1):
-        marks.append(name if name in PRESETS else str(number))
-    points = [Point.of(result) for result in replayed]
-    chart = frontier(points, marks=marks)
-    dots = chart["dots"][1:]  # without the oracle's
-
-    rows = []
-    # The first row is what was recorded, which has no notation.
-    for result, dot, notation in zip(replayed, dots, ["", *names], strict=False):
-        row = result.plain()
-        row["notation"] = notation
-        row["front"] = dot[0] == "front"
-        row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
-        rows.append(row)
-
-    return {
-        **facts,
-        "asked": "\n".join(names),
-        "notes": list(compared.notes),
-        "sentence": say_front(points[1:]),
-        "chart": chart,
-        "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
-        "long": figures.MAX_REDECIDED_ATTEMPTS,
-        "reach": reachable,
-        "rows": rows,
-        "unread": unread,
-    }
-
-
-def _filters(visit: Visit) -> dict[str, str]:
-    """Return which recorded loops the address asks for."""
-    names = ("limit", "days", "state", "key")
-    return {name: visit.query.get(name, "") for name in names}
-
-
-async def _read_recorded(visit: Visit) -> figures.Replayable:
-    """Return the loops that the address asks for. Raises InvalidInput."""
-    return await visit.caller.read(
-        figures.replayable,
-        visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
-        since=since(visit),
-        state=visit.query.get("state", ""),
-        key=visit.query.get("key", ""),
-    )
-
-
-async def _replay_policies(compared: Comparable, names: Sequence[str]) -> list[Figures]:
-    """Return the figures of loops as recorded, then under each policy, by its name.
-
-    Returns [] if there is no loop.
-    """
-    if not compared.loops:
-        return []
-
-    figures = await offload(
-        compare, compared.loops, [RECORDED_POLICY, *compared.policies]
-    )
-    titles = [RECORDED_POLICY.name, *names]
-    return [
-        replace(row, policy=title) for row, title in zip(figures, titles, strict=True)
-    ]
-
-
-def _reach(notation: str) -> list[str]:
-    """Return which rules of a policy can change a decision, or what is wrong with it.
-
-    Returns [] if `notation` is "".
-    """
-    if not notation:
-        return []
-    try:
-        return list(map(str, reach(policy(notation))))
-    except HeedfulError as error:
-        return [str(error)]
-
-
-async def compared(visit: Visit) -> Document:
-    """Show on which recorded loops two policies differ.
-
-    The address has their notations; "" stands for what was recorded.
-    """
-    notations = [visit.query.get(name, "") for name in ("first", "second")]
-    recorded_name = RECORDED_POLICY.name
-    facts: Document = {
-        "names": [notation or recorded_name for notation in notations],
-        "filters": _filters(visit),
-        "loops": 0,
-        "rows": [],
-    }
-
-    policies = []
-    try:
-        for notation in notations:
-            chosen = policy(notation) if notation else RECORDED_POLICY
-            policies.append(chosen)
-        recorded, tasks, unread = await _read_recorded(visit)
-    except UsageError as error:
-        return {**facts, "wrong": str(error)}
-
-    loops = with_policy_goals(recorded, policies)
-    rows = await offload(_differences, loops, policies)
-    for row in rows[:MAX_WORK_ROWS]:
-        row["task"] = tasks[row["id"]]
-
-    return {
-        **facts,
-        "loops": len(recorded),
-        "rows": rows[:MAX_WORK_ROWS],
-        "differ": len(rows),
-        "totals": _totals(rows),
-        "unread": unread,
-    }
-
-
-def _differences(
-    recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> list[Document]:
-    """Return the loops to which two policies give other attempts or another quality.
-
-    Those come first on which the second policy loses most quality, then those on which
-    it takes most attempts more; those that a replay cannot tell come last. `change` has
-    what the second has more, None if the record ends too early.
-    """
-    rows = []
-    for loop in reversed(recorded):
-        ways = []
-        for rules in policies:
-            result = replay(loop.loop, rules)
-            ways.append(
-                {
-                    "attempts": result.attempts,
-                    "quality": loop.worth(result.kept),
-                    # What was recorded is what happened, however a loop ended.
-                    "exact": result.exact or rules is RECORDED_POLICY,
-                }
-            )
-
-        first, second = ways
-        if any(first[name] != second[name] for name in ("attempts", "quality")):
-            change = None
-            if first["exact"] and second["exact"]:
-                change = {
-                    name: second[name] - first[name] for name in ("attempts", "quality")
-                }
-            rows.append({"id": loop.loop.id, "ways": ways, "change": change})
-    return sorted(rows, key=_loss)
-
-
-def _loss(row: Document) -> tuple[bool, float, int]:
-    """Return the place of a row of two policies: the greatest loss has the first."""
-    change = row["change"]
-    if change is None:
-        return True, 0.0, 0
-    return False, change["quality"], -change["attempts"]
-
-
-def _totals(rows: Sequence[Document]) -> Document:
-    """Return on how many loops the second of two policies loses and gains quality.
-
-    `attempts` are those that it takes more on all loops of which a replay can tell.
-    """
-    changes = [row["change"] for row in rows if row["change"] is not None]
-    return {
-        "loses": sum(change["quality"] < 0 for change in changes),
-        "gains": sum(change["quality"] > 0 for change in changes),
-        "unknown": len(rows) - len(changes),
-        "attempts": sum(change["attempts"] for change in changes),
-    }
-
-
-async def projects(visit: Visit) -> Document:
-    """Show the projects that the key may see."""
-    return {"projects": await project_names(visit)}
 
 
 async def runs(visit: Visit) -> Document:
@@ -384,6 +160,9 @@ async def trace(visit: Visit, digest: str) -> Document:
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
     return {
         **row,
+        "sentence": describe_trace(
+            row, steps=steps, events=episode["events"], lessons=len(learnt)
+        ),
         **{name: episode.get(name) or "" for name in ("task", "goal", "fault")},
         "signals": signs,
         "steps": steps,
@@ -392,6 +171,37 @@ async def trace(visit: Visit, digest: str) -> Document:
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
     }
+
+
+def describe_trace(
+    episode: Document,
+    *,
+    steps: Sequence[Document],
+    events: Sequence[Document],
+    lessons: int,
+) -> str:
+    """Return in one sentence how a run of an agent went, and what came of it."""
+    outcomes = {"error": "The run failed", "success": "The run succeeded"}
+    sentence = outcomes.get(episode["outcome"], "The run ended")
+    failed = [step for step in steps if step["failed"]]
+    if steps:
+        sentence += f" after {counted(len(steps), 'step')}"
+    if failed:
+        first = failed[0]
+        errors = [events[number - 1].get("error") for number in first["numbers"]]
+        error = text(next(filter(None, errors)))
+        place = f"step {steps.index(first) + 1}, {first['name']}"
+        sentence += (
+            f"; {counted(len(failed), 'step')} failed, first {place}: "
+            f"{cut(error, MAX_SENTENCE_ERROR_CHARS)}"
+        )
+
+    ends = {
+        "reflected": f"It taught {counted(lessons, 'lesson')}",
+        "failed": "The reflection on it failed",
+    }
+    ending = ends.get(episode["state"], "Nobody has reflected on it yet")
+    return f"{sentence}. {ending}"
 
 
 def _signals(episode: Document) -> list[Document]:
@@ -423,28 +233,6 @@ async def reflect_now(visit: Visit) -> str:
         "A worker reflects on it next; this page shows the result when it is loaded "
         "again."
     )
-
-
-async def health(visit: Visit) -> Document:
-    """Show calls and cost, what waits, what failed, and the calls that memory saved."""
-    read = visit.caller.read
-    space = space_of(visit.caller.setup.embedder)
-    (vectors,) = await read(
-        figures.rows,
-        "vectors",
-        token=token(visit.caller.scope),
-        space=space,
-        limit=MAX_UNEMBEDDED_TEXTS,
-    )
-
-    return {
-        **await read_home(visit.caller.setup.store, visit.caller.scope),
-        "jobs": await queues(visit),
-        "failed": await failed_episodes(visit, MAX_NAMED_FAILURES),
-        "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
-        "episodes": await read(episode_store.counts),
-        "saved": await saved_calls(visit),
-    }
 
 
 RUN_TABLE = Table(
@@ -484,27 +272,6 @@ TRACE_TABLE = Table(
 )
 PAGES = (
     SitePage(
-        address="/policies",
-        template="policies",
-        title="Policies",
-        make=policies,
-        may=READING,
-    ),
-    SitePage(
-        address="/policies/loops",
-        template="compared",
-        title="Two policies, loop by loop",
-        make=compared,
-        may=READING,
-    ),
-    SitePage(
-        address="/projects",
-        template="projects",
-        title="Projects",
-        make=projects,
-        may=READING,
-    ),
-    SitePage(
         address="/runs",
         template="runs",
         title="Runs",
@@ -533,13 +300,6 @@ PAGES = (
         title="Trace",
         make=trace,
         may=REVIEWING,
-    ),
-    SitePage(
-        address="/health",
-        template="health",
-        title="Spend and health",
-        make=health,
-        may=READING,
     ),
 )
 ACTIONS = (SiteAction(reflect_now, ("write",)),)

@@ -1,0 +1,139 @@
+"""Say whether another policy would have cost less without losing a correct answer.
+
+Each policy is judged only on the loops of which the record can tell how they would have
+ended under it. Advice needs `MIN_SOLVED_LOOPS` correct answers: of fewer, none may be
+lost by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from heedful.loop.replay import LoopScore
+from heedful.loop.share import Share, percent
+from heedful.sanitize import clean
+
+MIN_SOLVED_LOOPS = 20
+MIN_SAVED_SHARE = 0.005  # what is less rounds to 0 %
+MAX_ADVICE_NAME_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trade:
+    """What a policy saves and loses against the record, on the loops it tells of.
+
+    `solved` counts the correct answers of the record, `lost` those that the policy
+    would not have found. `cost` and `recorded_cost` are money if the loops have a cost,
+    otherwise attempts.
+    """
+
+    policy: str
+    loops: int
+    solved: int
+    lost: int
+    cost: float
+    recorded_cost: float
+    is_money: bool
+
+    @property
+    def saved(self) -> float:
+        """The share of the cost that the policy saves; below 0 if it costs more."""
+        if not self.recorded_cost:
+            return 0.0
+        return 1 - self.cost / self.recorded_cost
+
+    @property
+    def saving(self) -> str:
+        """What the policy saves, in words."""
+        if self.is_money:
+            return f"costs {percent(self.saved)} less than recorded"
+        return f"takes {percent(self.saved)} fewer attempts than recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAdvice:
+    """The policy to use, and why; without a `policy`, the sentence says what lacks.
+
+    `risk` is the largest share of correct answers that the policy may lose on such
+    loops, as an interval that holds however often somebody looks; None without advice.
+    """
+
+    sentence: str
+    policy: str = ""
+    trade: Trade | None = None
+    risk: float | None = None
+
+
+def trade_of(
+    policy: str, recorded: Sequence[LoopScore], scores: Sequence[LoopScore]
+) -> Trade:
+    """Return what a policy saves and loses; both scores are of the same loops."""
+    pairs = [
+        (old, new)
+        for old, new in zip(recorded, scores, strict=True)
+        if new.exact and not new.unscored
+    ]
+    is_money = sum(old.usage.cost for old, _ in pairs) > 0
+    cost: float = sum(new.attempts for _, new in pairs)
+    recorded_cost: float = sum(old.attempts for old, _ in pairs)
+    if is_money:
+        cost = sum(new.usage.cost for _, new in pairs)
+        recorded_cost = sum(old.usage.cost for old, _ in pairs)
+
+    return Trade(
+        policy=policy,
+        loops=len(pairs),
+        solved=sum(old.quality == 1 for old, _ in pairs),
+        lost=sum(old.quality == 1 and new.quality < 1 for old, new in pairs),
+        cost=cost,
+        recorded_cost=recorded_cost,
+        is_money=is_money,
+    )
+
+
+def advise(
+    recorded: Sequence[LoopScore], policies: Mapping[str, Sequence[LoopScore]]
+) -> PolicyAdvice:
+    """Return which policy to use on loops like these, or why nothing can be said.
+
+    `policies` maps names to the scores of the same loops.
+    """
+    solved = sum(score.quality == 1 for score in recorded)
+    if solved < MIN_SOLVED_LOOPS:
+        return PolicyAdvice(
+            sentence=f"No advice yet: it needs {MIN_SOLVED_LOOPS} loops with a correct "
+            f"answer, and {solved} of {len(recorded):,} have one"
+        )
+
+    trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
+    cheaper = [trade for trade in trades if trade.saved >= MIN_SAVED_SHARE]
+    if not cheaper:
+        return PolicyAdvice(
+            sentence="None of these policies costs less than what was recorded"
+        )
+
+    lossless = [trade for trade in cheaper if not trade.lost]
+    if not lossless:
+        nearest = min(cheaper, key=lambda trade: (trade.lost, -trade.saved))
+        lost = f"loses {nearest.lost:,} of {nearest.solved:,}"
+        return PolicyAdvice(
+            sentence="None of these policies costs less without losing correct "
+            f"answers: {_name(nearest)} {nearest.saving} and {lost}",
+            trade=nearest,
+        )
+
+    best = max(lossless, key=lambda trade: trade.saved)
+    sentence = f"{_name(best)} loses no correct answer and {best.saving}"
+    if best.loops < len(recorded):
+        sentence += (
+            f", on the {best.loops:,} of {len(recorded):,} loops of which the record "
+            "can tell"
+        )
+    _, risk = Share(0, best.solved).interval
+    return PolicyAdvice(sentence=sentence, policy=best.policy, trade=best, risk=risk)
+
+
+def _name(trade: Trade) -> str:
+    """Return the name of a policy for a sentence."""
+    return clean(trade.policy, MAX_ADVICE_NAME_CHARS)

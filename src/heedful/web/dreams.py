@@ -1,0 +1,151 @@
+"""The page of dreams: what consolidations merged and wrote, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import chain
+
+from heedful.lessons.consolidate import Proposal
+from heedful.loop.share import Share
+from heedful.memory.dream import Dream, Dreams
+from heedful.pages.report import counted
+from heedful.service.wire import split_page
+from heedful.web import figures
+from heedful.web.site import READING, Document, SiteAction, SitePage, Visit, page_links
+
+MAX_PAGE_DREAMS = 20
+MAX_MEASURED_DREAMS = 3  # the newest ones of a page
+
+
+async def dreams(visit: Visit) -> Document:
+    """Show what consolidations merged and reworded, and how loops went since."""
+    before = visit.number("cursor") or None
+    log = await Dreams(visit.caller.memory).log(MAX_PAGE_DREAMS + 1, before)
+    page, cursor = split_page(log, MAX_PAGE_DREAMS, "id")
+
+    ids = set(chain.from_iterable(dream.texts for dream in page))
+    rows = await visit.caller.read(
+        figures.rows, "lesson_names", ids=json.dumps(sorted(ids))
+    )
+    lessons = {row["id"]: dict(row) for row in rows}
+    effects = await _effects(visit, page, lessons)
+
+    documents = [
+        {
+            **asdict(dream),
+            "nothing": dream.nothing,
+            "after": dream.after,
+            "effects": effects.get(dream.id, {}),
+        }
+        for dream in page
+    ]
+    # A template reads JSON data; a dream has tuples and keys that are numbers.
+    return {
+        "dreams": json.loads(json.dumps(documents)),
+        "lessons": {str(id): lesson["state"] for id, lesson in lessons.items()},
+        "sentence": describe_dreams(page),
+        **page_links(visit, cursor),
+    }
+
+
+def describe_dreams(dreams: Sequence[Dream]) -> str:
+    """Return in one sentence what dreams did, without those that were undone.
+
+    >>> describe_dreams([])
+    ''
+    """
+    if not dreams:
+        return ""
+    lasting = [dream for dream in dreams if dream.undone is None]
+    if not lasting:
+        return f"{counted(len(dreams), 'dream')}, undone"
+    proposals = chain.from_iterable(dream.done for dream in lasting)
+    counts = Counter(proposal.action for proposal in proposals)
+    parts = []
+    if counts["merge"]:
+        gone = sum(dream.superseded for dream in lasting)
+        parts.append(f"replaced {counted(gone, 'lesson')} that said the same")
+    if counts["reword"]:
+        parts.append(f"gave {counted(counts['reword'], 'lesson')} better words")
+    if counts["reflect"]:
+        parts.append(f"wrote {counted(counts['reflect'], 'reflection')}")
+
+    done = ", ".join(parts) or "changed nothing"
+    undone = len(dreams) - len(lasting)
+    ending = f"; {counted(undone, 'dream')} undone" if undone else ""
+    return f"{counted(len(dreams), 'dream')} {done}{ending}"
+
+
+async def _effects(
+    visit: Visit, dreams: Iterable[Dream], lessons: dict[int, Document]
+) -> dict[int, dict[int, Document]]:
+    """Return, for each dream and each lesson that remained, how loops went.
+
+    `before` is of the loops that were shown one of the lessons that were merged, before
+    the dream; `since` of those that were shown what remained, until it was undone. Only
+    the newest dreams that changed something are measured.
+    """
+    changing = [dream for dream in dreams if dream.done]
+    effects: dict[int, dict[int, Document]] = {}
+    for dream in changing[:MAX_MEASURED_DREAMS]:
+        ids = {proposal.survivor for proposal in dream.done}
+        ids.update(*(proposal.members for proposal in dream.done))
+        names = {id: _name(lessons[id]) for id in ids if id in lessons}
+        borders = [dream.at]
+        if dream.undone is not None:
+            borders.append(dream.undone)
+        periods = await visit.caller.read(
+            figures.shown_loops, list(names.values()), borders
+        )
+
+        effects[dream.id] = {
+            proposal.survivor: _effect_of(proposal, names, periods)
+            for proposal in dream.done
+            if proposal.survivor in names
+        }
+    return effects
+
+
+def _name(lesson: Document) -> str:
+    """Return the name of a lesson in exposures."""
+    return f"{lesson['kind']}/{lesson['signature']}"
+
+
+def _effect_of(
+    proposal: Proposal,
+    names: dict[int, str],
+    periods: dict[str, list[figures.ShownLoops]],
+) -> Document:
+    """Return how loops went before a change of lessons, and since."""
+    merged = [id for id in proposal.members if id in names]
+    if proposal.action != "reflect":
+        merged.append(proposal.survivor)
+    before = [periods[names[id]][0] for id in merged]
+    since = periods[names[proposal.survivor]][1]
+    right_before = sum(counts.helped for counts in before)
+    loops_before = sum(counts.loops for counts in before)
+    return {
+        "before": Share(right_before, loops_before).plain,
+        "since": Share(since.helped, since.loops).plain,
+    }
+
+
+async def rollback(visit: Visit) -> str:
+    """Undo a dream."""
+    id = visit.number("id")
+    why = visit.form.get("why", "")
+    caller = visit.caller
+    caller.record("dream.rollback", str(id), why=why)
+    restored = await Dreams(caller.memory).rollback(id, by=caller.by, why=why)
+    return f"Dream {id} is undone; lessons restored: {restored}."
+
+
+PAGES = (
+    SitePage(
+        address="/dreams", template="dreams", title="Dreams", make=dreams, may=READING
+    ),
+)
+ACTIONS = (SiteAction(rollback, ("approve",)),)

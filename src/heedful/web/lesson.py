@@ -1,0 +1,226 @@
+"""The page of a lesson: its words, whether they help, where they were learnt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.loop.share import Share
+from heedful.service import review
+from heedful.service.wire import lesson_from_wire
+from heedful.store import hardened
+from heedful.store.connection import token
+from heedful.web import figures
+from heedful.web.lessons import words_of
+from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
+
+MAX_RELATED_LESSONS = 5
+MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
+MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
+MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
+LOOP_SOURCE_PREFIX = "loop:"
+
+
+async def lesson(visit: Visit, n: int) -> Document:
+    """Show a lesson: whether it helps, its versions, examples, origins and links."""
+    record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
+    name = f"{record['kind']}/{record['signature']}"
+    # The parameters of the statements of this page; each uses some of them.
+    values = {
+        "id": record["id"],
+        "token": token(visit.caller.scope),
+        "name": name,
+        "digest": record["signature"],
+        "text": record["text"],
+        "limit": MAX_LESSON_PAGE_ROWS,
+        "chars": MAX_LEARNT_TASK_CHARS,
+        "reviews": review.may_review(visit.caller),
+    }
+
+    examples = await _rows_of(visit, "examples_of", values)
+    sources = await _rows_of(visit, "sources_of", values)
+    loops = await _rows_of(visit, "loops_of", values)
+
+    links = await _rows_of(visit, "links_of", values)
+    relatives = {link["child"] for link in links} | {link["parent"] for link in links}
+    relatives.discard(name)
+
+    versions = await _rows_of(visit, "versions_of", values)
+    measured = await _measure_versions(visit, name, record["judged_from"], versions)
+    effect = await _effect_of(visit, name)
+    check = await visit.caller.read(hardened.read, record["id"])
+    related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
+
+    return {
+        "lesson": record,
+        "check": asdict(check) if check else None,
+        "related": related,
+        "name": name,
+        "examples": [_example(row) for row in examples],
+        "links": links,
+        "relatives": await visit.caller.read(figures.named, sorted(relatives)),
+        "rulings": await _rows_of(visit, "rulings_of", values),
+        "versions": [
+            {**version, **figures_of_version}
+            for version, figures_of_version in zip(versions, measured[1:], strict=True)
+        ],
+        "sources": _other_sources(sources),
+        "tasks": group_tasks(loops),
+        "longest": MAX_EXAMPLE_TEXT_CHARS,
+        "effect": effect,
+        "sentence": describe_effect(effect),
+        **measured[0],
+    }
+
+
+async def _effect_of(visit: Visit, name: str) -> Document | None:
+    """Return what the proof says of a lesson, in words, too; None if nothing."""
+    proof = await visit.get("/v1/proof", limit=200)
+    for effect in proof["lessons"]:
+        if effect["lesson"] == name:
+            return {**effect, **words_of(effect)}
+    return None
+
+
+def describe_effect(effect: Document | None) -> str:
+    """Return in one sentence whether a lesson helps, or what lacks to say it.
+
+    >>> describe_effect(None)
+    'Not known yet: no loop that was shown these words has ended'
+    """
+    if effect is None:
+        return "Not known yet: no loop that was shown these words has ended"
+    if effect["lacks"]:
+        gain = effect["gain"] or "nothing to compare with"
+        return f"Not known yet: {gain}. Missing: {effect['lacks']}"
+    verdict = effect["conclusion"].capitalize()
+    return f"{verdict}: {effect['gain']}"
+
+
+async def _measure_versions(
+    visit: Visit, name: str, judged_from: float, versions: Sequence[Document]
+) -> list[Document]:
+    """Return how loops ended that were shown each version, the present one first.
+
+    A version begins when the one before it was replaced, the present one when it was
+    judged anew. Only the newest ones are measured; the others have no figures.
+    """
+    ends = [version["at"] for version in versions[:MAX_MEASURED_VERSIONS]]
+    oldest_first = ends[::-1]
+    if oldest_first:
+        oldest_first[-1] = max(oldest_first[-1], judged_from)
+    elif judged_from:
+        oldest_first = [judged_from]
+
+    periods = await visit.caller.read(figures.shown_loops, [name], oldest_first)
+    newest_first = [_shares(counts) for counts in reversed(periods[name])]
+    if len(versions) > MAX_MEASURED_VERSIONS:
+        # The oldest period is that of several versions.
+        newest_first.pop()
+    unmeasured: list[Document] = [{} for _ in versions]
+    return [*newest_first, *unmeasured][: len(versions) + 1]
+
+
+def _shares(counts: figures.ShownLoops) -> Document:
+    """Return the shares of loops that were right at the first try, or failed again."""
+    return {
+        "helped": Share(counts.helped, counts.loops).plain,
+        "hurt": Share(counts.hurt, counts.loops).plain,
+    }
+
+
+def group_tasks(loops: Sequence[Document]) -> list[Document]:
+    """Return the tasks of loops, equal ones together, those of the newest loop first.
+
+    Of a loop that is gone, the task is None.
+    """
+    groups: dict[tuple[str, str], Document] = {}
+    for row in loops:
+        task = None
+        left_out = 0
+        same: tuple[str, str] = ("gone", row["loop"])
+        if row["task"] is not None:
+            task, left_out = figures.beginning(row["task"], row["task_chars"])
+            same = ("task", row["task"])
+
+        group = groups.setdefault(
+            same,
+            {
+                "task": task,
+                "left_out": left_out,
+                "loop": row["loop"],
+                "state": row["state"],
+                "at": row["at"],
+                "number": 0,
+            },
+        )
+        group["number"] += 1
+    return list(groups.values())
+
+
+def _other_sources(sources: Sequence[Document]) -> list[str]:
+    """Return the sources of a lesson that are no loops: its loops have their tasks."""
+    names = [row["source"] for row in sources]
+    return [name for name in names if not name.startswith(LOOP_SOURCE_PREFIX)]
+
+
+async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
+    """Return the rows of a named statement with these parameters."""
+    rows = await visit.caller.read(figures.rows, statement, **values)
+    return [dict(row) for row in rows]
+
+
+def _example(row: Document) -> Document:
+    """Return an example as the page shows it.
+
+    What tools and documents wrote is left out: it is shown in quarantine only.
+    """
+    hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
+    example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
+    example |= {"held": hidden, "lesson": "", "example": {}}
+    if not hidden:
+        example["lesson"] = row["lesson"]
+        example["example"] = json.loads(row["record"])
+    return example
+
+
+async def amend(visit: Visit) -> str:
+    """Pin a lesson or not, retire it, restore it, or give it new words."""
+    form = visit.form
+    # Browsers end the lines of a text with "\r\n".
+    words = form.get("text", "").replace("\r\n", "\n")
+    changes: dict[str, Document] = {
+        "pin": {"pinned": True},
+        "unpin": {"pinned": False},
+        "restore": {"restored": True},
+        "retire": {"retired": True},
+        "edit": {"text": words},
+    }
+
+    change = form.get("change")
+    if change not in changes:
+        raise InvalidInput("change", change, ", ".join(changes))
+
+    await visit.ask(
+        "PATCH",
+        f"/v1/reflections/{form.get('id', '')}",
+        {**changes[change], "why": form.get("why", "")},
+        headers={"if-match": f'"{form.get("edition", "")}"'},
+    )
+    return f"The lesson is changed: {change}."
+
+
+PAGES = (
+    SitePage(
+        address="/lessons/{n:int}",
+        template="lesson",
+        title="Lesson",
+        make=lesson,
+        may=READING,
+    ),
+)
+ACTIONS = (SiteAction(amend, ("approve",)),)

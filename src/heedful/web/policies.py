@@ -1,0 +1,302 @@
+"""The pages of policies: what others would have cost and lost on the recorded loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+from heedful.errors import HeedfulError, UsageError
+from heedful.loop.advice import PolicyAdvice, advise
+from heedful.loop.decide import Policy
+from heedful.loop.policies import PRESETS, policy
+from heedful.loop.reach import reach
+from heedful.loop.replay import (
+    RECORDED_POLICY,
+    Comparable,
+    Figures,
+    LoopScore,
+    RecordedLoop,
+    comparable,
+    figures_of,
+    replay,
+    score,
+    with_policy_goals,
+)
+from heedful.loop.sentence import describe_policy
+from heedful.pages.report import Point, counted, cut, frontier
+from heedful.store.offload import offload
+from heedful.web import figures
+from heedful.web.loops import since
+from heedful.web.site import READING, Document, SitePage, Visit
+
+MAX_COMPARED_ROWS = 50
+# Policies are replayed on the newest loops; the address of a page can ask for more.
+DEFAULT_REPLAY_LOOPS = 200
+MAX_REPLAY_LOOPS = 1_000
+MAX_REPLAY_POLICIES = 10
+MAX_MARK_CHARS = 24  # of the name of a policy beside its dot
+MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
+NO_SAVING = PolicyAdvice(sentence="")
+
+
+class ReplayedPolicies(NamedTuple):
+    """The figures of loops as recorded, then under each policy, and the advice."""
+
+    figures: list[Figures]
+    advice: PolicyAdvice
+
+
+async def policies(visit: Visit) -> Document:
+    """Replay policies on recorded loops: what each would have cost and lost."""
+    lines = visit.query.get("policy", "").splitlines()
+    notations = [line for line in lines if line.strip()][:MAX_REPLAY_POLICIES]
+
+    filters = _filters(visit)
+    text = "\n".join(notations or PRESETS)
+    facts: Document = {"asked": text, "filters": filters, "rows": []}
+    try:
+        recorded, _, unread = await _read_recorded(visit)
+        chosen = [policy(notation) for notation in notations]
+        compared = await offload(comparable, recorded, chosen, PRESETS.values())
+        reachable = await offload(_reach, visit.query.get("reach", ""))
+    except UsageError as error:
+        return {**facts, "wrong": str(error)}
+
+    names = notations or [preset.name for preset in compared.policies]
+    replayed = await offload(_replay_policies, compared, names)
+    points = [Point.of(result) for result in replayed.figures]
+    chart = frontier(points, marks=["recorded", *(_mark(name) for name in names)])
+    dots = chart["dots"][1:]  # without the oracle's
+
+    rules = [[], *map(describe_policy, compared.policies)]
+    rows = []
+    # The first row is what was recorded, which has no notation.
+    for result, dot, notation, words in zip(
+        replayed.figures, dots, ["", *names], rules, strict=False
+    ):
+        row = result.plain()
+        row["notation"] = notation
+        row["rules"] = words
+        row["front"] = dot[0] == "front"
+        row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
+        rows.append(row)
+
+    return {
+        **facts,
+        "asked": "\n".join(names),
+        "notes": list(compared.notes),
+        "advice": asdict(replayed.advice),
+        "chart": chart,
+        "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
+        "long": figures.MAX_REDECIDED_ATTEMPTS,
+        "reach": reachable,
+        "rows": rows,
+        "unread": unread,
+    }
+
+
+def _mark(name: str) -> str:
+    """Return the name of a policy as it stands beside its dot."""
+    if len(name) <= MAX_MARK_CHARS:
+        return name
+    return f"{name[: MAX_MARK_CHARS - 1]}…"
+
+
+def _filters(visit: Visit) -> dict[str, str]:
+    """Return which recorded loops the address asks for."""
+    names = ("limit", "days", "state", "key")
+    return {name: visit.query.get(name, "") for name in names}
+
+
+async def _read_recorded(visit: Visit) -> figures.Replayable:
+    """Return the loops that the address asks for. Raises InvalidInput."""
+    return await visit.caller.read(
+        figures.replayable,
+        visit.number("limit", DEFAULT_REPLAY_LOOPS, MAX_REPLAY_LOOPS, least=1),
+        since=since(visit),
+        state=visit.query.get("state", ""),
+        key=visit.query.get("key", ""),
+    )
+
+
+def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPolicies:
+    """Replay the policies, each by its name, and advise one; nothing without loops."""
+    if not compared.loops:
+        return ReplayedPolicies([], NO_SAVING)
+
+    recorded = _scores(compared.loops, RECORDED_POLICY)
+    rows = [figures_of(RECORDED_POLICY, recorded)]
+    scores_by_name: dict[str, Sequence[LoopScore]] = {}
+    for name, rules in zip(names, compared.policies, strict=True):
+        scores = _scores(compared.loops, rules)
+        scores_by_name[name] = scores
+        rows.append(replace(figures_of(rules, scores), policy=name))
+    return ReplayedPolicies(rows, advise(recorded, scores_by_name))
+
+
+def _scores(loops: Sequence[RecordedLoop], rules: Policy) -> list[LoopScore]:
+    """Return what a policy would have cost and solved on each loop."""
+    return [score(record, rules) for record in loops]
+
+
+def _reach(notation: str) -> list[str]:
+    """Return which rules of a policy can change a decision, or what is wrong with it.
+
+    Returns [] if `notation` is "".
+    """
+    if not notation:
+        return []
+    try:
+        return list(map(str, reach(policy(notation))))
+    except HeedfulError as error:
+        return [str(error)]
+
+
+async def compared(visit: Visit) -> Document:
+    """Show on which recorded loops two policies differ.
+
+    The address has their notations; "" stands for what was recorded.
+    """
+    notations = [visit.query.get(name, "") for name in ("first", "second")]
+    recorded_name = RECORDED_POLICY.name
+    facts: Document = {
+        "names": [notation or recorded_name for notation in notations],
+        "filters": _filters(visit),
+        "loops": 0,
+        "rows": [],
+    }
+
+    policies = []
+    try:
+        for notation in notations:
+            chosen = policy(notation) if notation else RECORDED_POLICY
+            policies.append(chosen)
+        recorded, tasks, unread = await _read_recorded(visit)
+    except UsageError as error:
+        return {**facts, "wrong": str(error)}
+
+    loops = with_policy_goals(recorded, policies)
+    rows = await offload(_differences, loops, policies)
+    for row in rows[:MAX_COMPARED_ROWS]:
+        row["task"] = tasks[row["id"]]
+
+    totals = _totals(rows)
+    return {
+        **facts,
+        "loops": len(recorded),
+        "rows": rows[:MAX_COMPARED_ROWS],
+        "differ": len(rows),
+        "totals": totals,
+        "sentence": describe_totals(facts["names"], totals, len(recorded)),
+        "rules": [_rules(rules) for rules in policies],
+        "unread": unread,
+    }
+
+
+def _rules(chosen: Policy) -> list[str]:
+    """Return the rules of a policy in plain words; [] of what was recorded."""
+    if chosen is RECORDED_POLICY:
+        return []
+    return describe_policy(chosen)
+
+
+def _differences(
+    recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
+) -> list[Document]:
+    """Return the loops to which two policies give other attempts or another quality.
+
+    Those come first on which the second policy loses most quality, then those on which
+    it takes most attempts more; those that a replay cannot tell come last. `change` has
+    what the second has more, None if the record ends too early.
+    """
+    rows = []
+    for loop in reversed(recorded):
+        ways = []
+        for rules in policies:
+            result = replay(loop.loop, rules)
+            ways.append(
+                {
+                    "attempts": result.attempts,
+                    "quality": loop.worth(result.kept),
+                    "cost": result.usage.cost,
+                    # What was recorded is what happened, however a loop ended.
+                    "exact": result.exact or rules is RECORDED_POLICY,
+                }
+            )
+
+        first, second = ways
+        if any(first[name] != second[name] for name in ("attempts", "quality")):
+            change = None
+            if first["exact"] and second["exact"]:
+                names = ("attempts", "quality", "cost")
+                change = {name: second[name] - first[name] for name in names}
+            rows.append({"id": loop.loop.id, "ways": ways, "change": change})
+    return sorted(rows, key=_loss)
+
+
+def _loss(row: Document) -> tuple[bool, float, int]:
+    """Return the place of a row of two policies: the greatest loss has the first."""
+    change = row["change"]
+    if change is None:
+        return True, 0.0, 0
+    return False, change["quality"], -change["attempts"]
+
+
+def _totals(rows: Sequence[Document]) -> Document:
+    """Return on how many loops the second of two policies loses and gains quality.
+
+    `fewer` and `more` count the other loops by their attempts. `attempts` and `cost`
+    are those that it takes more on all loops of which a replay can tell.
+    """
+    changes = [row["change"] for row in rows if row["change"] is not None]
+    as_good = [change for change in changes if not change["quality"]]
+    return {
+        "loses": sum(change["quality"] < 0 for change in changes),
+        "gains": sum(change["quality"] > 0 for change in changes),
+        "fewer": sum(change["attempts"] < 0 for change in as_good),
+        "more": sum(change["attempts"] > 0 for change in as_good),
+        "unknown": len(rows) - len(changes),
+        "attempts": sum(change["attempts"] for change in changes),
+        "cost": sum(change["cost"] for change in changes),
+    }
+
+
+def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
+    """Return in one sentence what the second of two policies loses, gains and costs."""
+    first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
+    attempts = totals["attempts"]
+    spent = f"as many attempts as {first}"
+    if attempts:
+        direction = "more" if attempts > 0 else "fewer"
+        spent = f"{counted(abs(attempts), 'attempt')} {direction} than {first}"
+
+    cost = totals["cost"]
+    if round(abs(cost), 4):
+        spent += f" ({abs(cost):,.3g} $ {'more' if cost > 0 else 'less'})"
+    result = f"loses {totals['loses']:,} and gains {totals['gains']:,}"
+    unknown = ""
+    if totals["unknown"]:
+        unknown = f"; the record cannot tell for {totals['unknown']:,}"
+    return (
+        f"On the newest {counted(loops, 'loop')}, {second} {result}, and takes {spent}"
+        f"{unknown}"
+    )
+
+
+PAGES = (
+    SitePage(
+        address="/policies",
+        template="policies",
+        title="Policies",
+        make=policies,
+        may=READING,
+    ),
+    SitePage(
+        address="/policies/loops",
+        template="compared",
+        title="Two policies, loop by loop",
+        make=compared,
+        may=READING,
+    ),
+)

@@ -1,0 +1,216 @@
+"""The page of recall: what memory would show, as a prompt, and why not the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import asdict
+
+from heedful.errors import InvalidInput
+from heedful.lessons import ranking
+from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
+from heedful.lessons.lesson import Scope
+from heedful.lessons.signs import find_signs
+from heedful.lessons.trust import QuarantinedLesson
+from heedful.pages.report import counted
+from heedful.store import quarantine as quarantine_store
+from heedful.store.connection import Db, bulk, token
+from heedful.web import figures
+from heedful.web.lessons import rows_of_matches
+from heedful.web.site import READING, Document, SitePage, Visit
+
+QUESTION_KINDS = ("task", "error", "action")
+MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
+MAX_SIMILAR_LESSONS = 5
+MAX_WAITING_TEXTS = 10
+
+
+async def recall(visit: Visit) -> Document:
+    """Show what memory would say for a task, an error or an action, and why."""
+    text = visit.query.get("text", "")
+    kind = visit.query.get("kind", "task")
+    key = visit.query.get("key", "")
+
+    if kind not in QUESTION_KINDS:
+        raise InvalidInput("kind", kind, ", ".join(QUESTION_KINDS))
+
+    answer = Document()
+    if text and kind == "error":
+        answer = await _answer_error(visit, text)
+    elif text and kind == "action":
+        answer = await visit.ask("POST", "/v1/before", {"arguments": text})
+        answer["sentence"] = describe_action(answer)
+    elif text:
+        answer = await _answer_task(visit, text, key)
+
+    lessons = answer.pop("waiting_lessons", [])
+    waiting: list[Document] = []
+    if visit.may("read"):
+        waiting = await visit.caller.read(read_waiting, lessons)
+    question = {"text": text, "kind": kind, "key": key}
+    return {
+        "asked": question,
+        "kinds": QUESTION_KINDS,
+        "answer": answer,
+        "waiting": waiting,
+    }
+
+
+async def _answer_task(visit: Visit, text: str, key: str) -> Document:
+    """Return what a loop with this task and memory key is shown, and what it is not."""
+    # The memory itself stays as it is: the service keeps one for each scope.
+    memory = copy(visit.caller.memory)
+    memory.holdout = 0.0
+    briefing = await memory.brief(text, "", memory_key=key, every=True)
+    matches = briefing.found
+    prompt = ranking.as_text(ranking.as_messages(matches), 0, matches)
+    return {
+        **briefing.plain(),
+        "silence": briefing.silence,
+        "rows": figures.choices(briefing),
+        "prompt": prompt,
+        "missed": group_missed(briefing.choices),
+        "sentence": describe_briefing(briefing, prompt),
+        "waiting_lessons": [
+            choice.lesson
+            for choice in briefing.choices
+            if choice.obstacle.startswith(WAITING_REASON)
+        ],
+    }
+
+
+def describe_briefing(briefing: Briefing, prompt: str) -> str:
+    """Return in one sentence what memory shows a loop; the reason if it is nothing."""
+    choices = [choice for choice in briefing.choices if choice.outcome == "told"]
+    if not choices:
+        return f"Memory stays silent: {briefing.silence}"
+
+    parts = []
+    for form in ("rule", "example"):
+        number = sum(choice.form == form for choice in choices)
+        if number:
+            parts.append(counted(number, form))
+    lessons = len({choice.lesson for choice in choices})
+    return (
+        f"A loop with this task is shown {' and '.join(parts)} of "
+        f"{counted(lessons, 'lesson')}: {counted(len(prompt), 'character')} of its "
+        "prompt"
+    )
+
+
+def group_missed(choices: Iterable[Choice]) -> list[Document]:
+    """Return the lessons that are not shown, by the reason, in the order of choices.
+
+    `number` counts what is not shown for a reason. The first lessons are named, each
+    with what was compared.
+    """
+    groups: dict[str, Document] = {}
+    for choice in choices:
+        if choice.outcome not in ("missed", "closest"):
+            continue
+        group = groups.setdefault(
+            choice.obstacle,
+            {
+                "reason": choice.obstacle,
+                "command": choice.command,
+                "number": 0,
+                "lessons": {},
+            },
+        )
+        group["number"] += 1
+        why = choice.why.removesuffix(f", {choice.obstacle}")
+        lesson = {
+            "id": choice.lesson,
+            "text": choice.text,
+            "form": choice.form,
+            "why": why,
+        }
+        group["lessons"].setdefault(choice.lesson, lesson)
+
+    rows = []
+    for group in groups.values():
+        lessons = list(group["lessons"].values())
+        unnamed = max(0, len(lessons) - MAX_NAMED_LESSONS)
+        named_lessons = lessons[:MAX_NAMED_LESSONS]
+        rows.append({**group, "lessons": named_lessons, "unnamed": unnamed})
+    return rows
+
+
+async def _answer_error(visit: Visit, text: str) -> Document:
+    """Return what is known of an error, and lessons about similar ones."""
+    answer: Document = await visit.ask("POST", "/v1/seen", {"text": text})
+    own_ids = [lesson["id"] for lesson in answer["lessons"]]
+    matches = await visit.caller.memory.query(
+        text, MAX_SIMILAR_LESSONS + len(own_ids), waiting=False
+    )
+    others = [match for match in matches if match.lesson_id not in own_ids]
+    similar = await rows_of_matches(visit, others, "")
+    answer["similar"] = [dict(row) for row in similar[:MAX_SIMILAR_LESSONS]]
+    answer["sentence"] = describe_error(answer)
+    answer["waiting_lessons"] = [
+        lesson["id"] for lesson in answer["lessons"] if lesson["state"] == "quarantined"
+    ]
+    return answer
+
+
+def describe_error(answer: Document) -> str:
+    """Return in one sentence how often an error was seen, and what is shown of it."""
+    usable = [
+        lesson
+        for lesson in answer["lessons"]
+        if lesson["state"] not in ("quarantined", "retired", "superseded")
+    ]
+    if not answer["count"]:
+        return "This error was never seen, so nothing is shown when it happens"
+
+    seen = f"This error was seen {counted(answer['count'], 'time')}"
+    if usable:
+        return f"{seen}; {counted(len(usable), 'lesson')} about it would be shown"
+    if answer["lessons"]:
+        return f"{seen}, but nothing is shown: what is known of it waits for a review"
+    return f"{seen}, and no lesson is about it"
+
+
+def describe_action(answer: Document) -> str:
+    """Return in one sentence how often an action is known to fail."""
+    failures = answer.get("failures") or answer.get("lessons") or []
+    warnings = len(failures) + len(answer.get("checks") or [])
+    if not warnings:
+        return "No failure is known that this call will have"
+    return f"{counted(warnings, 'warning')} would be shown before this runs"
+
+
+@bulk
+def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]:
+    """Return the newest texts of lessons that wait, with their signs of danger."""
+    if not lessons:
+        return []
+    rows = figures.rows(
+        db,
+        scope,
+        "waiting_of",
+        token=token(scope),
+        ids=json.dumps(sorted(lessons)),
+        limit=MAX_WAITING_TEXTS,
+    )
+    ids = [row["id"] for row in rows]
+    return list(map(_waiting_row, quarantine_store.quarantined(db, scope, ids)))
+
+
+def _waiting_row(entry: QuarantinedLesson) -> Document:
+    """Return what the page shows of a text that waits."""
+    signs = find_signs(filter(None, [entry.lesson, entry.pattern]))
+    return {
+        "id": entry.id,
+        "text": entry.lesson or entry.pattern,
+        "trust": entry.trust,
+        "signs": list(map(asdict, signs)),
+    }
+
+
+PAGES = (
+    SitePage(
+        address="/recall", template="recall", title="Recall", make=recall, may=READING
+    ),
+)

@@ -1,0 +1,234 @@
+"""The pages of the system: what is wrong and what to do, spend, and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from heedful.lessons.lesson import Scope
+from heedful.loop.share import percent
+from heedful.memory.vectors import space_of
+from heedful.pages.report import counted
+from heedful.service.jobs import Work
+from heedful.store import POSTGRES_PREFIXES, shown
+from heedful.store import episodes as episode_store
+from heedful.store.connection import token
+from heedful.web import figures
+from heedful.web.days import read_home
+from heedful.web.loops import (
+    MAX_GROUPED_ERRORS,
+    group_errors,
+    project_names,
+    queues,
+)
+from heedful.web.site import READING, Document, SitePage, Visit
+
+MAX_NAMED_ERRORS = 10  # different errors that have a row
+# The newest texts of memory; those without a vector are counted.
+MAX_UNEMBEDDED_TEXTS = 5_000
+MAX_COUNTED_LOOPS = 10_000  # of each project
+MAX_LISTED_PROJECTS = 50
+RETRY_COMMAND = "heedful worker --once"
+WORKER_COMMAND = "heedful worker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something that is wrong: how often, since when, and the command that is next.
+
+    `noun` names one of them, `nouns` several. `at` is when it was last seen, 0 if
+    unknown. `path` leads to a page with more, "" if there is none. `is_failure` is
+    False for what only waits.
+    """
+
+    noun: str
+    nouns: str
+    number: int
+    words: str = ""
+    at: float = 0.0
+    command: str = ""
+    path: str = ""
+    is_failure: bool = True
+
+    @property
+    def name(self) -> str:
+        """The number with its noun."""
+        return counted(self.number, self.noun, self.nouns)
+
+
+async def health(visit: Visit) -> Document:
+    """Show what is wrong and what to do, how the service is set up, and its spend."""
+    read = visit.caller.read
+    space = space_of(visit.caller.setup.embedder)
+    (vectors,) = await read(
+        figures.rows,
+        "vectors",
+        token=token(visit.caller.scope),
+        space=space,
+        limit=MAX_UNEMBEDDED_TEXTS,
+    )
+    failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
+    errors = group_errors(failures, visit.may("read"))
+    jobs = await queues(visit)
+    episodes = await read(episode_store.counts)
+
+    behind = vectors["texts"] - vectors["here"] if space else 0
+    troubles = [
+        *_failed_reflections(errors),
+        *_failed_jobs(jobs),
+        *_missing_vectors(behind),
+    ]
+    return {
+        **await read_home(visit.caller.setup.store, visit.caller.scope),
+        "sentence": describe_health(troubles),
+        "well": not troubles,
+        "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
+        "jobs": jobs,
+        "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
+        "episodes": episodes,
+        "setup": _describe_setup(visit, space, dict(vectors)),
+    }
+
+
+def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
+    """Yield the errors of reflections, equal ones together."""
+    for error in errors[:MAX_NAMED_ERRORS]:
+        yield Trouble(
+            noun="reflection failed",
+            nouns="reflections failed",
+            number=error["number"],
+            words=error["error"],
+            at=error["at"],
+            command=RETRY_COMMAND,
+            path="/traces",
+        )
+    others = errors[MAX_NAMED_ERRORS:]
+    if others:
+        yield Trouble(
+            noun="reflection failed",
+            nouns="reflections failed",
+            number=sum(error["number"] for error in others),
+            words=f"{len(others):,} other errors",
+            command=RETRY_COMMAND,
+            path="/traces",
+        )
+
+
+def _failed_jobs(jobs: Sequence[Document]) -> Iterator[Trouble]:
+    """Yield the queues whose jobs failed or stalled, or that cannot be read."""
+    for queue in jobs:
+        if queue["state"] not in ("failed", "stalled"):
+            continue
+        state = queue["state"]
+        yield Trouble(
+            noun=f"job {state}",
+            nouns=f"jobs {state}",
+            number=queue["number"] or 1,
+            words=queue["queue"],
+            command=WORKER_COMMAND,
+        )
+
+
+def _missing_vectors(behind: int) -> Iterator[Trouble]:
+    """Yield the texts that the embedder has not embedded yet."""
+    if behind:
+        yield Trouble(
+            noun="text has no vector",
+            nouns="texts have no vector",
+            number=behind,
+            words="a search finds them by their words alone",
+            command=RETRY_COMMAND,
+            is_failure=False,
+        )
+
+
+def describe_health(troubles: Sequence[Trouble]) -> str:
+    """Return in one sentence what is wrong, those of one kind together.
+
+    >>> describe_health([])
+    'Nothing failed, and nothing is behind.'
+    """
+    if not troubles:
+        return "Nothing failed, and nothing is behind."
+
+    numbers: dict[tuple[str, str], int] = {}
+    for trouble in troubles:
+        kind = trouble.noun, trouble.nouns
+        numbers[kind] = numbers.get(kind, 0) + trouble.number
+    parts = [counted(number, noun, nouns) for (noun, nouns), number in numbers.items()]
+    return f"{', and '.join(parts)}."
+
+
+def _describe_setup(visit: Visit, space: str, vectors: Document) -> list[Document]:
+    """Return how this service is set up: name, value, and whether that is well.
+
+    Only the person at this machine sees where the database is.
+    """
+    setup = visit.caller.setup
+    is_postgres = setup.store.url.startswith(POSTGRES_PREFIXES)
+    database = "PostgreSQL" if is_postgres else "SQLite"
+    if visit.is_here:
+        database += f", {shown(setup.store.url)}"
+
+    recall = "compares words; no embedder is set"
+    if space:
+        recall = f"compares meanings, by {space}"
+    behind = vectors["texts"] - vectors["here"]
+    vector_count = f"{vectors['here']:,} of {counted(vectors['texts'], 'text')}"
+    if vectors["texts"] == MAX_UNEMBEDDED_TEXTS:
+        vector_count += ", the newest"
+
+    holdout = visit.caller.memory.holdout
+    proof = "is off: no coin withholds lessons"
+    if holdout:
+        proof = f"a coin withholds lessons from {percent(holdout)} of the loops"
+    worker = "none in this process"
+    if type(setup.work) is not Work:
+        worker = "jobs are queued for heedful worker"
+
+    rows = [
+        ("database", database, True),
+        ("recall", recall, True),
+        ("proof", proof, holdout > 0),
+        ("worker", worker, True),
+    ]
+    if space:
+        rows.insert(2, ("vectors", vector_count, not behind))
+    return [{"name": name, "value": value, "well": well} for name, value, well in rows]
+
+
+async def projects(visit: Visit) -> Document:
+    """Show the projects that the key may see, those that changed last first."""
+    names = await project_names(visit)
+    rows = []
+    for name in names[:MAX_LISTED_PROJECTS]:
+        scope = Scope(visit.caller.scope.tenant, name)
+        store = visit.caller.setup.store
+        (counts,) = await store.read(
+            scope,
+            figures.rows,
+            "project_counts",
+            token=token(scope),
+            limit=MAX_COUNTED_LOOPS,
+        )
+        rows.append({"project": name, **dict(counts)})
+    rows.sort(key=lambda row: (-row["last"], row["project"]))
+    return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
+
+
+PAGES = (
+    SitePage(
+        address="/projects",
+        template="projects",
+        title="Projects",
+        make=projects,
+        may=READING,
+    ),
+    SitePage(
+        address="/health",
+        template="health",
+        title="Health",
+        make=health,
+        may=READING,
+    ),
+)

@@ -1,0 +1,106 @@
+"""Advice on policies: what loses no correct answer and costs less, or what lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.loop.advice import MIN_SOLVED_LOOPS, advise, trade_of
+from heedful.loop.record import NO_USAGE, Usage
+from heedful.loop.replay import LoopScore
+
+
+def scores(
+    count: int,
+    *,
+    attempts: int = 2,
+    quality: float = 1.0,
+    cost: float = 0.0,
+    exact: bool = True,
+    unscored: bool = False,
+) -> list[LoopScore]:
+    """Return the scores of loops that all went alike."""
+    usage = Usage(cost=cost) if cost else NO_USAGE
+    score = LoopScore(
+        attempts=attempts,
+        usage=usage,
+        exact=exact,
+        quality=quality,
+        oracle=1,
+        solvable=True,
+        unscored=unscored,
+    )
+    return count * [score]
+
+
+RECORDED = scores(30, attempts=4)
+
+
+@pytest.mark.parametrize(
+    ("policies", "sentence"),
+    [
+        pytest.param(
+            {"short": scores(30, attempts=3)},
+            "short loses no correct answer and takes 25 % fewer attempts than recorded",
+            id="a policy without loss is advised",
+        ),
+        pytest.param(
+            {"short": scores(30, attempts=3), "shorter": scores(30, attempts=2)},
+            "shorter loses no correct answer and takes 50 % fewer attempts than "
+            "recorded",
+            id="of two the cheaper one is advised",
+        ),
+        pytest.param(
+            {"hasty": scores(29, attempts=1) + scores(1, attempts=1, quality=0.5)},
+            "None of these policies costs less without losing correct answers: hasty "
+            "takes 75 % fewer attempts than recorded and loses 1 of 30",
+            id="a loss is named",
+        ),
+        pytest.param(
+            {"same": RECORDED},
+            "None of these policies costs less than what was recorded",
+            id="what saves nothing is not advised",
+        ),
+        pytest.param(
+            {"long": scores(28, attempts=3) + scores(2, attempts=4, exact=False)},
+            "long loses no correct answer and takes 25 % fewer attempts than recorded, "
+            "on the 28 of 30 loops of which the record can tell",
+            id="loops whose record is too short do not count",
+        ),
+        pytest.param(
+            {"blind": scores(30, attempts=1, unscored=True)},
+            "None of these policies costs less than what was recorded",
+            id="a policy that cannot judge the loops is not advised",
+        ),
+    ],
+)
+def test_the_cheapest_policy_without_loss_is_advised(policies, sentence):
+    assert advise(RECORDED, policies).sentence == sentence
+
+
+def test_money_is_compared_where_the_loops_have_a_cost():
+    recorded = scores(30, attempts=2, cost=0.5)
+    advice = advise(recorded, {"cheap": scores(30, attempts=2, cost=0.4)})
+    assert advice.policy == "cheap"
+    assert advice.sentence.endswith("costs 20 % less than recorded")
+
+
+def test_few_correct_answers_allow_no_advice():
+    few = scores(MIN_SOLVED_LOOPS - 1, attempts=4)
+    advice = advise(few, {"short": scores(MIN_SOLVED_LOOPS - 1, attempts=1)})
+    assert advice.policy == ""
+    assert advice.trade is None
+    assert "needs 20 loops with a correct answer, and 19 of 19" in advice.sentence
+
+
+def test_a_policy_may_still_lose_what_the_record_is_too_small_to_show():
+    small = advise(RECORDED, {"short": scores(30, attempts=3)})
+    many = advise(scores(900, attempts=4), {"short": scores(900, attempts=3)})
+    assert small.risk > many.risk > 0
+
+
+def test_a_loop_that_the_record_lost_is_no_loss():
+    recorded = scores(5, quality=0.0)
+    trade = trade_of("stage", recorded, scores(5, attempts=1, quality=0.0))
+    assert trade.lost == 0
+    assert trade.solved == 0
+    assert trade.saved == 0.5

@@ -1,0 +1,86 @@
+"""Dreams: what was merged, with links, how loops went before and since, and undo."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.memory.dream import consolidate
+from heedful.memory.memory import Memory
+from heedful.store import exposures
+from tests.web.support import Browser, browsing, words_of
+
+SCOPE = Scope("acme", "main")
+RULE = "Wait two seconds between two calls of the search API and write it into the log"
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        memory = Memory(browser.api.setup.store, SCOPE)
+        for words in (RULE, f"{RULE}, then"):
+            browser.api.run(memory.remember("RateLimit", words))
+        yield browser.open(browser.api._all)
+
+
+def end_loop(browser: Browser, lesson: dict[str, str], name: str, right: bool) -> None:
+    """Let a loop end that was shown a lesson."""
+    coin = Exposure(
+        f"{lesson['kind']}/{lesson['signature']}",
+        name,
+        shown=True,
+        signature=lesson["signature"],
+        share=0.5,
+    )
+    end = Outcome(name, right, calls=1)
+    store = browser.api.setup.store
+    browser.api.run(
+        store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
+    )
+
+
+@pytest.mark.both
+def test_a_merge_has_its_effect_before_and_since(browser: Browser):
+    lessons = browser.get("/lessons.json").json()["lessons"]
+    for lesson in lessons:
+        end_loop(browser, lesson, f"before {lesson['id']}", right=False)
+    memory = Memory(browser.api.setup.store, SCOPE)
+    browser.api.run(consolidate(memory, by="ops"))
+    (kept,) = browser.get("/lessons.json?state=unverified").json()["lessons"]
+    end_loop(browser, kept, "since", right=True)
+
+    data = browser.get("/dreams.json").json()
+    page = words_of(browser.get("/dreams").text)
+    effect = data["dreams"][0]["effects"][str(kept["id"])]
+    assert effect["before"]["number"] == 0
+    assert effect["before"]["of"] == 2
+    assert effect["since"]["number"] == 1
+    assert effect["since"]["of"] == 1
+    assert data["sentence"] == "1 dream replaced 1 lesson that said the same"
+    assert data["sentence"] in page
+    assert "before 0 %" in page
+
+
+def test_the_lessons_of_a_merge_are_links(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    browser.api.run(consolidate(memory, by="ops"))
+    page = browser.get("/dreams").text
+    for lesson in browser.get("/lessons.json?state=superseded").json()["lessons"]:
+        assert f'/ui/lessons/{lesson["id"]}?project=main">{RULE}' in page
+
+
+def test_dreams_that_changed_nothing_for_one_reason_are_one_row(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    for _ in range(3):
+        browser.api.run(consolidate(memory, by="ops"))
+    page = words_of(browser.get("/dreams").text)
+    assert "2 dreams changed nothing" in page
+    assert "3, 2" in page
+
+
+def test_a_dream_that_was_undone_is_not_counted_as_done(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    browser.api.run(consolidate(memory, by="ops"))
+    browser.do("rollback", id="1", why="too long")
+    sentence = browser.get("/dreams.json").json()["sentence"]
+    assert sentence == "1 dream, undone"

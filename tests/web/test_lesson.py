@@ -1,0 +1,122 @@
+"""The page of a lesson: does it help, in which words, and where was it learnt?"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.store import exposures
+from heedful.web.lesson import group_tasks
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, words_of
+
+SCOPE = Scope("acme", "main")
+LESSON = {"error_type": "Bash", "text": "npm is not used here", "lesson": "Use pnpm."}
+WRONG = {"check": "unit", "message": "no unit", "fix": "add the unit"}
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def store_lesson(browser: Browser) -> dict[str, Any]:
+    """Store a lesson, and return it as the list shows it."""
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    (lesson,) = browser.get("/lessons.json").json()["lessons"]
+    return dict(lesson)
+
+
+def show_to_loops(
+    browser: Browser, lesson: dict[str, Any], *, right: int, wrong: int, name: str = ""
+) -> None:
+    """Let loops end that were shown the lesson."""
+    for number in range(right + wrong):
+        loop = f"{name}{number}"
+        coin = Exposure(
+            f"{lesson['kind']}/{lesson['signature']}",
+            loop,
+            shown=True,
+            signature=lesson["signature"],
+            share=0.5,
+        )
+        end = Outcome(loop, number < right, calls=1)
+        store = browser.api.setup.store
+        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
+        browser.api.run(work)
+
+
+@pytest.mark.both
+def test_each_version_has_what_was_measured_for_its_words(browser: Browser):
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=1, wrong=3, name="old ")
+    time.sleep(0.01)  # exposures are stored by the clock, as the new words are
+    form = {"id": str(lesson["id"]), "edition": lesson["edition"], "why": "plainer"}
+    browser.do("amend", form, change="edit", text="Use pnpm for all.")
+    show_to_loops(browser, lesson, right=2, wrong=0, name="new ")
+
+    data = browser.get(f"/lessons/{lesson['id']}.json").json()
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    (version,) = data["versions"]
+    assert version["helped"]["number"] == 1
+    assert version["helped"]["of"] == 4
+    assert data["helped"]["number"] == 2
+    assert data["helped"]["of"] == 2
+    assert "25 %" in page
+
+
+def test_a_version_that_is_not_measured_alone_has_no_figures(browser: Browser):
+    lesson = store_lesson(browser)
+    for number in range(4):
+        page = browser.get(f"/lessons/{lesson['id']}.json").json()
+        form = {
+            "id": str(lesson["id"]),
+            "edition": page["lesson"]["edition"],
+            "why": "plainer",
+        }
+        browser.do("amend", form, change="edit", text=f"Use pnpm {number}.")
+
+    versions = browser.get(f"/lessons/{lesson['id']}.json").json()["versions"]
+    assert ["helped" in version for version in versions] == [True, True, False, False]
+    assert "not measured here" in browser.get(f"/lessons/{lesson['id']}").text
+
+
+@pytest.mark.both
+def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
+    api = browser.api
+    for loop in ("first", "second"):
+        body = {"task": "measure <b>it</b>", "policy": "default", "memory_key": "k"}
+        read_data(api.put(f"/v1/loops/{loop}", json=body), 201)
+        for number, findings in enumerate(([WRONG], []), 1):
+            report = {
+                "output": f"{loop} {number}",
+                "evaluation": {"findings": findings},
+            }
+            read_data(api.put(f"/v1/loops/{loop}/attempts/{number}", json=report))
+
+    lesson = browser.get("/lessons.json?kind=check").json()["lessons"][0]
+    data = browser.get(f"/lessons/{lesson['id']}.json").json()
+    page = browser.get(f"/lessons/{lesson['id']}").text
+    (task,) = data["tasks"]
+    assert task["task"] == "measure <b>it</b>"
+    assert task["number"] == 2
+    assert task["state"] == "passed"
+    assert "measure &lt;b&gt;it&lt;/b&gt;</a> <b>×2</b>" in page
+    assert not [source for source in data["sources"] if source.startswith("loop:")]
+
+
+def test_the_task_of_a_loop_that_is_gone_is_unknown():
+    row = {"loop": "gone", "at": 1.0, "state": None, "task": None, "task_chars": None}
+    (group,) = group_tasks([row])
+    assert group["task"] is None
+    assert group["loop"] == "gone"
+
+
+def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
+    lesson = store_lesson(browser)
+    page = browser.get(f"/lessons/{lesson['id']}").text
+    assert "Not known yet: no loop that was shown these words has ended." in page

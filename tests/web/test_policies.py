@@ -1,0 +1,99 @@
+"""The page of policies: advice first, then the rules of each policy in plain words."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.loop.policies import policy
+from heedful.loop.sentence import describe_policy
+from tests.web.support import Browser, browsing, words_of
+from tests.web.test_pairs import record_loop
+
+SOLVED_LOOPS = 20
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        for number in range(SOLVED_LOOPS):
+            record_loop(browser.api, f"solved {number}", ["a"], passes=True)
+        record_loop(browser.api, "lost", ["a", "b", "c", "d"])
+        yield browser.open(browser.api._all)
+
+
+@pytest.mark.both
+def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
+    query = "?policy=default,+attempts.limit%3D2"
+    data = browser.get(f"/policies.json{query}").json()
+    page = words_of(browser.get(f"/policies{query}").text)
+
+    advice = data["advice"]
+    assert advice["policy"] == "default, attempts.limit=2"
+    assert advice["sentence"].endswith(
+        "loses no correct answer and costs 8 % less than recorded"
+    )
+    assert advice["sentence"] in page
+    assert advice["trade"]["solved"] == SOLVED_LOOPS
+    assert "It may still lose up to" in page
+    assert data["rows"][1]["rules"][0] == "at most 2 attempts"
+
+
+def test_without_enough_loops_the_page_says_how_many_are_missing(tmp_path):
+    with browsing(tmp_path) as browser:
+        record_loop(browser.api, "solved", ["a"], passes=True)
+        browser.open(browser.api._all)
+        page = words_of(browser.get("/policies").text)
+
+    assert "No advice yet: it needs 20 loops with a correct answer" in page
+
+
+def test_a_loop_by_loop_comparison_counts_each_kind_of_change(browser: Browser):
+    page = words_of(browser.get("/policies/loops?second=stage").text)
+    assert "stage against what was recorded" in page
+    assert "1 as good, fewer attempts" in page
+    assert "20 no difference" in page
+    assert "at most 3 attempts" in page
+
+
+@pytest.mark.parametrize(
+    ("notation", "words"),
+    [
+        pytest.param("stage", ["at most 3 attempts"], id="attempts"),
+        pytest.param(
+            "reflection",
+            [
+                "at most 3 attempts",
+                "after 1 attempt without improvement or below a severity of 0.3",
+            ],
+            id="plateau",
+        ),
+        pytest.param(
+            "thorough",
+            ["at most 5 attempts", "at the 2nd exactly repeated answer"],
+            id="repeat",
+        ),
+        pytest.param(
+            "orchestrator",
+            [
+                "at most 4 attempts",
+                "at a fatigue of 0.5",
+                "when a finding comes back in 3 attempts",
+                "goal alignment >= 0.75",
+                "goal drift <= 0.25",
+            ],
+            id="echo, fatigue and goals",
+        ),
+        pytest.param(
+            "stage, budget.tokens=500, budget.cost=0.5",
+            ["at most 3 attempts", "a budget of 500 tokens and 0.5 $"],
+            id="budget",
+        ),
+        pytest.param(
+            "stage, repeat.times=11",
+            ["at most 3 attempts", "at the 11th repeated answer"],
+            id="ordinals",
+        ),
+    ],
+)
+def test_a_policy_is_said_in_plain_words(notation: str, words: list[str]):
+    assert describe_policy(policy(notation)) == words

@@ -1,0 +1,114 @@
+"""Health says what is wrong and what to do; projects say what is in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engines import change_rows
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, fill, words_of
+
+EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
+FAIL = "update episode set state = 'failed', error = '{error}' where name = '{name}'"
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def fail_reflections(browser: Browser, errors: dict[str, str]) -> None:
+    """Store episodes by their names, on which reflections failed with these errors."""
+    for name, error in errors.items():
+        body = {"events": [EVENT], "outcome": "error", "id": name}
+        read_data(browser.api.post("/v1/episodes", json=body), 202)
+        statement = FAIL.format(error=error, name=name)
+        change_rows(browser.api.setup.store.url, statement)
+
+
+@pytest.mark.both
+def test_equal_errors_are_one_row_with_the_next_command(browser: Browser):
+    fail_reflections(browser, {"a": "away: x", "b": "away: x", "c": "no event"})
+    data = browser.get("/health.json").json()
+    page = words_of(browser.get("/health").text)
+
+    assert data["sentence"] == "3 reflections failed."
+    assert data["sentence"] in page
+    rows = [(row["name"], row["words"]) for row in data["troubles"]]
+    assert rows == [
+        ("2 reflections failed", "away: x"),
+        ("1 reflection failed", "no event"),
+    ]
+    assert data["troubles"][0]["at"] > 0
+    assert "heedful worker --once" in page
+
+
+def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
+    fail_reflections(browser, {"a": "away: secret words"})
+    browser.open(browser.api.key("recall"))
+    page = browser.get("/health").text
+    assert "away" in page
+    assert "secret words" not in page
+
+
+def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
+    fill(browser.api)
+    data = browser.get("/health.json").json()
+    page = words_of(browser.get("/health").text)
+    assert data["well"]
+    assert "Nothing failed, and nothing is behind." in page
+    assert page.count("Of all 3 loops") == 1
+    assert [row["name"] for row in data["setup"]] == [
+        "database",
+        "recall",
+        "proof",
+        "worker",
+    ]
+
+
+def test_only_the_person_at_this_machine_sees_where_the_database_is(tmp_path):
+    with browsing(tmp_path) as browser:
+        name = browser.api.setup.store.url
+        key = browser.api.key("read")
+        assert name in browser.open().get("/health").text
+        assert name not in browser.open(key).get("/health.json").text
+
+
+@pytest.mark.both
+def test_projects_say_what_is_in_them(browser: Browser):
+    fill(browser.api)
+    data = browser.get("/projects.json").json()
+    page = words_of(browser.get("/projects").text)
+    (row,) = data["rows"]
+    assert row["loops"] == 3
+    assert row["waiting"] == 1
+    assert "You look at main, the only project that your key may see." in page
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        pytest.param("/loops/zzz", 404, "All of Loops", id="the list of loops"),
+        pytest.param("/runs/zzz", 404, "All of Runs", id="the list of runs"),
+        pytest.param("/lessons/99", 404, "All of Lessons", id="the list of lessons"),
+        pytest.param("/loops?days=x", 422, "All of Loops", id="a wrong filter"),
+    ],
+)
+def test_an_error_offers_the_way_back(
+    browser: Browser, path: str, status: int, words: str
+):
+    page = browser.get(path)
+    assert page.status_code == status
+    assert words in page.text
+
+
+def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
+    page = browser.get("/loops/bug 7").text
+    assert 'name="text" size="40" value="bug 7"' in page
+
+
+def test_every_page_but_the_list_of_loops_offers_a_search_of_loops(browser: Browser):
+    for path in ("/home", "/proof", "/policies", "/health", "/projects"):
+        assert 'aria-label="Search all loops"' in browser.get(path).text
+    assert 'aria-label="Search all loops"' not in browser.get("/loops").text
