@@ -286,6 +286,8 @@ async def evaluated(
             met_asks += check_asks * met_share
 
     met = met_asks / asks if asks else None
+    if met is None and evaluate is not None and not findings and not scores:
+        met = 1.0  # the evaluator judged, and found nothing
 
     if isinstance(candidate, str) and not candidate.strip():
         if EMPTY_ANSWER_FINDING not in findings:  # an evaluator may have reported it

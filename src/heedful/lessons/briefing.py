@@ -275,7 +275,8 @@ class Briefing:
             reasons = [f"no rule was broken under the key {self.memory_key!r}"]
         else:
             reasons = [
-                "no memory key, so no rules: pass memory_key (command line: --key)"
+                "no memory key, so no rules: a lambda has none; name the function, "
+                "or pass memory_key (command line: --key)"
             ]
 
         if nearest is None:

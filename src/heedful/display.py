@@ -1,0 +1,63 @@
+"""Show a record to a person: as text of one screen, and as HTML in a notebook.
+
+Notebooks ask a value for `_repr_html_`. Only the room `pages` makes HTML, which records
+may not know: `heedful/__init__.py` says where the maker is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+SCREEN_COLUMNS = 100
+SCREEN_LINES = 25
+MAX_LINE_CHARS = 400  # of one fact; a longer one is cut in the middle
+MAX_VALUE_CHARS = 40  # of a value in a text of one line
+
+_makers: list[Callable[[object], str]] = []
+
+
+def make_html_with(maker: Callable[[object], str]) -> None:
+    """Let `maker` make the HTML of all records."""
+    _makers[:] = [maker]
+
+
+def html_form(record: object) -> str | None:
+    """Return a record as HTML for a notebook; None if nothing makes HTML."""
+    for maker in _makers:
+        return maker(record)
+    return None
+
+
+def screen_text(lines: Iterable[str]) -> str:
+    """Return lines as text that fits one screen, wide ones folded, with a count of the
+    rest.
+    """
+    from textwrap import wrap  # slow to import, as is `sanitize`
+
+    from heedful.sanitize import clean
+
+    rows: list[str] = []
+    for line in lines:
+        line = clean(line, MAX_LINE_CHARS)
+        rows += wrap(line, SCREEN_COLUMNS, subsequent_indent="  ") or [""]
+
+    hidden = len(rows) - SCREEN_LINES
+    if hidden > 0:
+        rows[SCREEN_LINES - 1 :] = [f"… and {hidden + 1} more lines"]
+    return "\n".join(rows)
+
+
+def line_text(name: str, **values: object) -> str:
+    """Return a record in one line: its name and some of its values, cut if long.
+
+    >>> line_text("Result", passed=True, candidate="P1")
+    "Result(passed=True, candidate='P1')"
+    """
+    from heedful.sanitize import clean  # slow to import
+
+    shown = []
+    for field, value in values.items():
+        # Much of a long value is not worth its repr.
+        text = repr(value[:MAX_LINE_CHARS] if isinstance(value, str) else value)
+        shown.append(f"{field}={clean(text, MAX_VALUE_CHARS)}")
+    return clean(f"{name}({', '.join(shown)})", SCREEN_COLUMNS)
