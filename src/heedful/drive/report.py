@@ -20,7 +20,7 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks, whole_hint
-from heedful.drive.options import validate_options
+from heedful.drive.options import knows_options, validate_options
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
@@ -435,6 +435,7 @@ class ReportedLoop:
         return self.stored.explain()
 
 
+@knows_options
 async def open_loop(
     id: str,
     task: Any,

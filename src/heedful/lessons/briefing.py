@@ -196,6 +196,12 @@ class Choice:
         return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
 
 
+NO_KEY_REASON = (
+    "no memory key, so no rules: name the function (a lambda has no key), or pass "
+    "memory_key (command line: --key)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """What memory shows one loop, before its first attempt and again before each retry.
@@ -274,10 +280,7 @@ class Briefing:
         elif self.memory_key:
             reasons = [f"no rule was broken under the key {self.memory_key!r}"]
         else:
-            reasons = [
-                "no memory key, so no rules: a lambda has none; name the function, "
-                "or pass memory_key (command line: --key)"
-            ]
+            reasons = [NO_KEY_REASON]
 
         if nearest is None:
             measure = "" if self.space else " (by words, without an embedder)"
