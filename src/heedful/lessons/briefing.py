@@ -87,6 +87,10 @@ HARMFUL_MEMORY = Obstacle(
     "heedful proof",
 )
 # Without vectors, only tasks with the same words are similar.
+EMBEDDER_CURE = (
+    "to compare meanings: pip install 'heedful[embedded]' and heedful model fetch "
+    "minilm"
+)
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 
 
@@ -283,7 +287,7 @@ class Briefing:
             reasons = [NO_KEY_REASON]
 
         if nearest is None:
-            measure = "" if self.space else " (by words, without an embedder)"
+            measure = "" if self.space else f" (by words; {EMBEDDER_CURE})"
             reasons.append(f"no lesson is about a similar task{measure}")
         elif nearest.obstacle == DISTANCE_REASON:
             reasons.append(nearest.remedy)

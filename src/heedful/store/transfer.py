@@ -572,7 +572,7 @@ def copy(source: str, target: str) -> dict[str, int]:
                 return _copy_rows(db, target)
             return _copy_file(db, target)
     except (sqlite3.Error, OSError) as error:
-        raise translate_error(error) from error
+        raise translate_error(error, source) from error
 
 
 def _copy_file(db: Connection, target: str) -> dict[str, int]:
