@@ -1,4 +1,4 @@
-"""Show a record to a person: as text of one screen, and as HTML in a notebook.
+"""Show records and times to a person: text of one screen, HTML in a notebook.
 
 Notebooks ask a value for `_repr_html_`. Only the room `pages` makes HTML, which records
 may not know: `heedful/__init__.py` says where the maker is.
@@ -12,6 +12,14 @@ SCREEN_COLUMNS = 100
 SCREEN_LINES = 25
 MAX_LINE_CHARS = 400  # of one fact; a longer one is cut in the middle
 MAX_VALUE_CHARS = 40  # of a value in a text of one line
+
+# The least age in seconds that is said in a unit, the seconds of the unit, its name.
+AGE_UNITS = (
+    (86_400 * 2, 86_400, "d"),
+    (7_200, 3_600, "h"),
+    (120, 60, "min"),
+    (0, 1, "s"),
+)
 
 _makers: list[Callable[[object], str]] = []
 
@@ -61,3 +69,16 @@ def line_text(name: str, **values: object) -> str:
         text = repr(value[:MAX_LINE_CHARS] if isinstance(value, str) else value)
         shown.append(f"{field}={clean(text, MAX_VALUE_CHARS)}")
     return clean(f"{name}({', '.join(shown)})", SCREEN_COLUMNS)
+
+
+def ago(at: float, now: float) -> str:
+    """Return how long before `now` a time was, in one unit.
+
+    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
+    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
+    """
+    age = max(0.0, now - at)
+    seconds, name = next(
+        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
+    )
+    return f"{int(age // seconds)} {name} ago"

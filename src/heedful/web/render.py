@@ -7,19 +7,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from heedful.display import ago
 from heedful.pages.report import environment
 from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-# The least age in seconds that is said in a unit, the seconds of the unit, its name.
-AGE_UNITS = (
-    (86_400 * 2, 86_400, "d"),
-    (7_200, 3_600, "h"),
-    (120, 60, "min"),
-    (0, 1, "s"),
-)
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -48,19 +41,6 @@ def number(value: float) -> str:
     ('1,234,567', '0.123')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
-
-
-def ago(at: float, now: float) -> str:
-    """Return how long before `now` a time was, in one unit.
-
-    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
-    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
-    """
-    age = max(0.0, now - at)
-    seconds, name = next(
-        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
-    )
-    return f"{int(age // seconds)} {name} ago"
 
 
 def address(path: str, /, **query: Any) -> str:
