@@ -185,7 +185,10 @@ def decode(line: bytes) -> Record:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"])) or "line"
-        raise InvalidInput(place, problem["input"], allowed_value(problem)) from None
+        value = problem["input"]
+        if isinstance(value, bytes):  # the whole line
+            value = value.decode("utf-8", "replace").rstrip()
+        raise InvalidInput(place, value, allowed_value(problem)) from None
 
 
 @cache
