@@ -20,13 +20,13 @@ def execute(notebook: Any, folder: Path) -> Any:
 
 def texts_of(notebook: Any) -> list[str]:
     """Return what each cell of code shows, as text."""
-    shown = []
+    texts = []
     for cell in notebook.cells:
         if cell.cell_type == "code":
             outputs = [output.get("data", output) for output in cell.outputs]
-            texts = [output.get("text/plain", output.get("text")) for output in outputs]
-            shown.append("\n".join(texts))
-    return shown
+            parts = [output.get("text/plain", output.get("text")) for output in outputs]
+            texts.append("\n".join(parts))
+    return texts
 
 
 def run_cells(folder: Path, *sources: str) -> list[str]:
@@ -41,11 +41,11 @@ def without_ids(texts: list[str]) -> list[str]:
 
 
 def test_the_notebook_of_the_examples_shows_what_a_run_of_it_shows(tmp_path):
-    stored = nbformat.read(NOTEBOOK, as_version=4)
-    stored_texts = without_ids(texts_of(stored))
-    executed = execute(stored, tmp_path)
-    assert without_ids(texts_of(executed)) == stored_texts
-    assert "Passed at the first attempt." in stored_texts[3]
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    texts = without_ids(texts_of(notebook))
+    executed = execute(notebook, tmp_path)
+    assert without_ids(texts_of(executed)) == texts
+    assert "Passed at the first attempt." in texts[3]
     results = [cell for cell in executed.cells if cell.get("outputs")]
     assert "heedful-cell" in results[0].outputs[0].data["text/html"]
 
@@ -64,7 +64,7 @@ def triage(task: str, hint: str) -> str:
 
 
 def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(tmp_path):
-    shown = run_cells(
+    outputs = run_cells(
         tmp_path,
         SETUP,
         FUNCTION,
@@ -73,14 +73,14 @@ def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(tmp_path):
         FUNCTION,
         "triage('Icons are blurred')",
     )
-    assert shown[2].split("\n")[:2] == ["not told", "told"]
-    assert shown[3].split("\n")[0] == "told"
-    assert shown[5].split("\n")[0] == "told"
+    assert outputs[2].split("\n")[:2] == ["not told", "told"]
+    assert outputs[3].split("\n")[0] == "told"
+    assert outputs[5].split("\n")[0] == "told"
 
 
 def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(tmp_path):
     loop = "heedful.run('t', generate=lambda t, h: 'P1', checks=[check], store=None)"
-    shown = run_cells(
+    outputs = run_cells(
         tmp_path,
         SETUP,
         f"(await {loop}).candidate",
@@ -88,11 +88,11 @@ def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(tmp_path):
         f"async def cell():\n    return heedful.run_sync({loop})",
         "(await cell()).candidate",
     )
-    assert shown[1:] == ["'P1'", "'P1'", "", "'P1'"]
+    assert outputs[1:] == ["'P1'", "'P1'", "", "'P1'"]
 
 
 def test_an_interrupt_of_a_cell_ends_the_loop_and_the_next_cell_runs(tmp_path):
-    shown = run_cells(
+    outputs = run_cells(
         tmp_path,
         SETUP,
         """
@@ -109,5 +109,5 @@ except KeyboardInterrupt:
 """,
         "heedful.run_sync(asyncio.sleep(0, 7))",
     )
-    assert shown[1].strip() == "interrupted"
-    assert shown[2] == "7"
+    assert outputs[1].strip() == "interrupted"
+    assert outputs[2] == "7"

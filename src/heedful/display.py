@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 SCREEN_COLUMNS = 100
 SCREEN_LINES = 25
-MAX_LINE_CHARS = 400  # of one fact; a longer one is cut in the middle
-MAX_VALUE_CHARS = 40  # of a value in a text of one line
+MAX_SCREEN_FACT_CHARS = 400  # of one fact; a longer one is cut in the middle
+MAX_SCREEN_VALUE_CHARS = 40  # of a value in a text of one line
 
 # The least age in seconds that is said in a unit, the seconds of the unit, its name.
 AGE_UNITS = (
@@ -46,7 +46,7 @@ def screen_text(lines: Iterable[str]) -> str:
 
     rows: list[str] = []
     for line in lines:
-        line = clean(line, MAX_LINE_CHARS)
+        line = clean(line, MAX_SCREEN_FACT_CHARS)
         rows += wrap(line, SCREEN_COLUMNS, subsequent_indent="  ") or [""]
 
     hidden = len(rows) - SCREEN_LINES
@@ -63,12 +63,12 @@ def line_text(name: str, **values: object) -> str:
     """
     from heedful.sanitize import clean  # slow to import
 
-    shown = []
+    fields = []
     for field, value in values.items():
         # Much of a long value is not worth its repr.
-        text = repr(value[:MAX_LINE_CHARS] if isinstance(value, str) else value)
-        shown.append(f"{field}={clean(text, MAX_VALUE_CHARS)}")
-    return clean(f"{name}({', '.join(shown)})", SCREEN_COLUMNS)
+        text = repr(value[:MAX_SCREEN_FACT_CHARS] if isinstance(value, str) else value)
+        fields.append(f"{field}={clean(text, MAX_SCREEN_VALUE_CHARS)}")
+    return clean(f"{name}({', '.join(fields)})", SCREEN_COLUMNS)
 
 
 def ago(at: float, now: float) -> str:

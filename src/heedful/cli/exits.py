@@ -180,7 +180,7 @@ def _message_of_command_line(error: Any) -> str:
 def _unknown_option(error: Any) -> str:
     """Return that a command has no such option, and which one may be meant."""
     context = error.ctx
-    known = [
+    names = [
         name
         for parameter in context.command.get_params(context)
         for name in (*parameter.opts, *parameter.secondary_opts)
@@ -190,7 +190,7 @@ def _unknown_option(error: Any) -> str:
     if context.parent is None:
         cure = f"options stand after the command: heedful COMMAND {error.option_name}"
     kind = f"option of {context.command_path}"
-    return str(errors.UnknownName(kind, error.option_name, known, cure))
+    return str(errors.UnknownName(kind, error.option_name, names, cure))
 
 
 def leave(code: int) -> NoReturn:

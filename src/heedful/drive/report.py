@@ -266,7 +266,7 @@ async def report(
         ends_unscored = evaluation is None and policy.unscored == "stop"
         allowed = "given, or checks: nobody judged the attempt; the loop stays open"
         is_decidable = not (needs_judgement and ends_unscored)
-        require(is_decidable, "evaluation", None, allowed)
+        require(is_decidable, "evaluation", value=None, allowed=allowed)
         call = partial(_decide, snapshot, policy, number, report=new_report)
         decided = await _call(large, call, evaluation=evaluation)
         loop = decided.loop

@@ -173,8 +173,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                 answer = await self._http.send(request)
             except self._lost as error:
                 if tries >= self._retries:
-                    what = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
-                    raise errors.Unreachable(self.url, what) from error
+                    reason = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
+                    raise errors.Unreachable(self.url, reason) from error
             else:
                 wait = _seconds_to_wait(answer)
                 if wait is None or tries >= self._retries:
