@@ -16,6 +16,7 @@ ALONE = (
     "redact",
     "redact_rules",
     "sanitize",
+    "display",
     "errors",
     "validation",
     "store/records",

@@ -11,6 +11,8 @@ type checkers.
 from importlib import import_module
 from typing import Any
 
+from heedful import display
+
 # The public names by module: `heedful.run` is `run` of `heedful.drive.drive`.
 _NAMES = {
     "checks.evaluate": "Context context",
@@ -87,6 +89,9 @@ _MODULES = {
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
+
+# A notebook shows records as HTML, which only `pages` makes: imported when it does.
+display.make_html_with(lambda record: import_module("heedful.pages.cell").html(record))
 
 
 def __getattr__(name: str) -> Any:

@@ -404,10 +404,8 @@ class RemoteError(HeedfulError):
 class Unreachable(RemoteError):
     """The service gave no answer; it is unknown whether it did the work."""
 
-    def __init__(self, url: str, what: str, why: str = "") -> None:
+    def __init__(self, url: str, what: str) -> None:
         self.url: str = url
-        if why:
-            what += f": {_shorten(why)}"
         super().__init__(
             f"no answer from {url}, {what}; check the address and that the service runs"
         )

@@ -84,6 +84,12 @@ def allowed_value(fault: Mapping[str, Any]) -> str:
         error = fault["ctx"]["error"]
         return error.allowed if isinstance(error, InvalidInput) else str(error)
 
+    return allowed_form(fault) or f"of another form ({kind})"
+
+
+def allowed_form(fault: Mapping[str, Any]) -> str:
+    """Return what a value of the wrong type or form must be; "" if there is no word."""
+    kind = str(fault["type"])
     context = fault.get("ctx", {})
     if kind == "string_too_short" and context["min_length"] == 1:
         return NOT_EMPTY
@@ -96,9 +102,7 @@ def allowed_value(fault: Mapping[str, Any]) -> str:
     allowed = _ALLOWED_FORMS.get(kind) or _ALLOWED_FORMS.get(
         re.sub("_(type|parsing)$", "", kind)
     )
-    if allowed is None:
-        return f"of another form ({kind})"
-    return allowed.format_map(context)
+    return "" if allowed is None else allowed.format_map(context)
 
 
 def fault_text(fault: Mapping[str, Any]) -> str:

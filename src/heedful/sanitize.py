@@ -49,6 +49,7 @@ _CHAT_TOKEN_STARTS = ("<", "＜", "[", "［", "!", "Human:", "Assistant:")
 # tokens consist of ASCII and the signs `｜＜＞［］`.
 _VARIATION_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _ZERO_WIDTH_JOINERS = "\u200c\u200d\u180e"
+MAX_CUT_WORD_CHARS = 20  # the characters of a word that a cut may leave out
 _ALLOWED_CONTROLS = f"\n\t{_ZERO_WIDTH_JOINERS}"
 _VISIBLE_CHARACTER = (
     rf"[^\x00-\x7f\s｜＜＞［］▁{_VARIATION_SELECTORS}{_ZERO_WIDTH_JOINERS}]"
@@ -160,7 +161,22 @@ def clean(text: str, most: int) -> str:
         return text
 
     half = (most - 3) // 2  # " … " comes between the halves
-    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
+    head = text[:half]
+    if text[half] != " ":
+        head = _without_last_word(head)
+    tail = text[-half:]
+    if text[-half - 1] != " ":
+        tail = _without_last_word(tail[::-1])[::-1]
+    return f"{head.rstrip()} … {tail.lstrip()}"
+
+
+def _without_last_word(text: str) -> str:
+    """Return a text without its last word, of which it may have only a part.
+
+    A word of more than `MAX_CUT_WORD_CHARS` stays: it is no word, or all of the text.
+    """
+    words, blank, word = text.rpartition(" ")
+    return words if blank and len(word) <= MAX_CUT_WORD_CHARS else text
 
 
 def visible(text: str) -> str:

@@ -21,10 +21,15 @@ T = TypeVar("T")
 ATTEMPT_LIMIT_NAMES = (
     "attempts max_attempts max_iterations max_retries max_tries num_retries retries"
 ).split()
-ATTEMPT_LIMIT_CURE = (
-    'a policy limits attempts: policy="default, attempts.limit=3" makes 3 at most, the '
-    "first one included"
-)
+# The option that limits attempts, and what to write to make 3 at most.
+ATTEMPT_LIMIT_CURES = {
+    "max_attempts": "max_attempts=3 makes 3 attempts at most, the first one included",
+    "retries": "retries=2 makes 3 attempts at most, the first one included",
+    "policy": (
+        'a policy limits attempts: policy="default, attempts.limit=3" makes 3 at most, '
+        "the first one included"
+    ),
+}
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 # The largest score or threshold: up to it, two floats can differ by a thousandth.
 MAX_SCORE = 1e12
@@ -119,8 +124,12 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
     """Raise UnknownName for an option of `owner` whose name is not in `known`."""
     for name in options:
         if name not in known:
-            is_limit = name in ATTEMPT_LIMIT_NAMES and "policy" in known
-            cure = ATTEMPT_LIMIT_CURE if is_limit else ""
+            cures = [
+                cure
+                for option, cure in ATTEMPT_LIMIT_CURES.items()
+                if name in ATTEMPT_LIMIT_NAMES and option in known
+            ]
+            cure = cures[0] if cures else ""
             raise UnknownName(f"option of {owner}", name, known, cure)
 
 

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from heedful.checks import schema as checks
 from heedful.checks.schema import MAX_SCHEMA_PROBLEMS
@@ -87,7 +87,7 @@ def test_one_finding_a_problem(candidate, expected):
 def test_a_finding_says_where_what_and_how():
     (finding,) = findings(BY_SCHEMA, '{"name": "a", "tags": ["a", "c"]}')
     assert finding.message == "at $.tags[1]: 'c' is not one of ['a', 'b']"
-    assert finding.fix == "make it meet enum ['a', 'b']"
+    assert finding.fix == "write one of ['a', 'b']"
 
 
 @pytest.mark.parametrize(
@@ -185,3 +185,46 @@ def test_a_reference_that_leads_nowhere_is_named(reference):
     with pytest.raises(InvalidInput, match="reference inside the schema") as error:
         findings(check, '{"a": 1}')
     assert error.value.field == "$ref"
+
+
+class Ticket(BaseModel):
+    """A pydantic model of an answer."""
+
+    urgency: int = Field(ge=0)
+
+    @field_validator("urgency")
+    @classmethod
+    def check_urgency(cls, urgency: int) -> int:
+        if urgency > 3:
+            raise ValueError("urgency is 0 to 3")
+        return urgency
+
+
+@pytest.mark.parametrize(
+    ("answer", "message", "fix"),
+    [
+        pytest.param("{}", "Field required", "add it", id="a missing value"),
+        pytest.param(
+            '{"urgency": "high"}',
+            "it is 'high', not an integer",
+            "make it an integer",
+            id="a wrong type",
+        ),
+        pytest.param(
+            '{"urgency": -1}',
+            "it is -1, not at least 0",
+            "make it at least 0",
+            id="a value out of bounds",
+        ),
+        pytest.param(
+            '{"urgency": 9}',
+            "urgency is 0 to 3, it is 9",
+            "urgency is 0 to 3",
+            id="a check of the model itself",
+        ),
+    ],
+)
+def test_a_problem_by_a_model_says_what_to_write(answer, message, fix):
+    [finding] = findings(checks.json_schema(Ticket), answer)
+    assert finding.message == f"at $.urgency: {message}"
+    assert finding.fix == fix

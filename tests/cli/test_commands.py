@@ -66,7 +66,7 @@ GOOD = {
     ),
     "key list": ("this tenant has no key", "keys"),
     "audit list": ("nothing was done in this tenant yet", "audit"),
-    "audit verify": ("0 rows, all as they were written", "rows head broken what"),
+    "audit verify": ("the audit has no row yet", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }
@@ -95,10 +95,10 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
 NO_ID = "0" * 16
 BAD = {
     "why": (2, "Missing argument 'LOOP'"),
-    "looops": (2, "Did you mean 'loops'?"),
-    "quarantine lst": (2, "Did you mean 'list'?"),
-    "loops --limt 3": (2, "--limit"),
-    "migrate --part prre": (2, "'prre' is not one of"),
+    "looops": (2, "did you mean 'loops'?"),
+    "quarantine lst": (2, "did you mean 'list'?"),
+    "loops --limt 3": (2, "'--limt' (did you mean '--limit'?); "),
+    "migrate --part prre": (2, "--part: 'prre' is not one of 'pre', 'post', 'all'"),
     "why zzz": (3, "no loop 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
@@ -135,7 +135,10 @@ BAD = {
     ),
     "worker --once --drives short": (2, "it must be name=module:function"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
-    "reflect loops.jsonl --trust model": (2, "'model' is not one of"),
+    "reflect loops.jsonl --trust model": (
+        2,
+        "--trust: 'model' is not one of 'external'",
+    ),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is not a postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full"),
@@ -146,7 +149,16 @@ BAD = {
     "export x.jsonl --db none.db": (3, "no database 'none.db'"),
     "import loops.jsonl": (2, "loops.jsonl:1: "),
     "import none.jsonl --trust much": (2, "trust is 'much'"),
-    "nope": (2, "No such command 'nope'"),
+    "nope": (2, "is called 'nope'; there are: run, demo, why"),
+    "policy show": (
+        2,
+        "policy is called 'show'; there are: check",
+    ),
+    "loops --limit x": (2, "--limit is 'x'; it must be an integer"),
+    "loops --limit 0": (2, "--limit is '0'; it must be at least 1"),
+    "loops --db .": (4, "is a folder; name a file in it"),
+    "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
+    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "Connection refused"),
 }
 
 
@@ -155,7 +167,7 @@ BAD = {
 def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, form):
     code, words = BAD[line]
     desk.tasks([task("red")])
-    as_json = form == "json" and not line.startswith("worker")  # it has no --json
+    as_json = form == "json" and not line.startswith(("worker", "ui"))
     done = heedful_(f"{line} --json" if as_json else line)
     message = done.json["error"]["message"] if as_json else done.err
     assert done.code == code, done
@@ -227,3 +239,10 @@ def test_the_package_runs_as_a_module():
         check=True,
     )
     assert done.stdout.startswith("Usage: heedful ")
+
+
+def test_an_option_before_the_command_is_said_to_belong_after_it(heedful_):
+    done = heedful_("--json loops")
+    assert done.code == 2
+    message = done.json["error"]["message"]
+    assert "options stand after the command: heedful COMMAND --json" in message

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from heedful.models import weights
 from tests.cli.support import task
 
@@ -26,7 +28,8 @@ def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
             1,
             "✗ model's key: OPENAI_API_KEY is not set; set OPENAI",
         ),
-        ("doctor --json", 1),  # the cache of the test is empty
+        ("doctor", 0, f"– weights {NAME}: absent", f"; heedful model fetch {NAME}"),
+        ("doctor --model embedded --json", 1),  # the cache of the test is empty
     )
     ill = {name: sign["todo"] for name, sign in signs(done).items() if not sign["well"]}
     assert ill == {f"weights {NAME}": f"heedful model fetch {NAME}"}
@@ -106,6 +109,7 @@ def test_weights_are_fetched(desk, session):
         ),
         (f"model fetch --from {wrong} --json", 5, '"type": "WeightsError"'),
     )
+    session((f"model fetch minilm --from {wrong}", 2, "name minilm-int8 or minilm-to"))
     (desk.folder / "cache").mkdir(exist_ok=True)
     (desk.folder / "cache" / f"{NAME}.gguf").write_bytes(b"wrong")
     session(("doctor", 1, f"✗ weights {NAME}: damaged", f"heedful model fetch {NAME}"))
@@ -114,3 +118,23 @@ def test_weights_are_fetched(desk, session):
     done = session((f"model fetch {tokenizer.name}{source_option} --json", 0))
     assert done.json["name"] == tokenizer.name
     assert Path(done.json["path"]).name == source.name
+
+
+def test_the_embedder_is_fetched_whole_by_its_name(desk, session, monkeypatch):
+    cache = desk.folder / "cache"
+    for name in weights.EMBEDDER_WEIGHTS:
+        file = weights.find(name).cached(None)
+        if not file.is_file():
+            pytest.skip("the weights of the embedder are not on this machine")
+        cache.mkdir(exist_ok=True)
+        (cache / file.name).write_bytes(file.read_bytes())
+    done = session(("model fetch minilm --json", 0))
+    fetched = [file["name"] for file in done.json["files"]]
+    assert fetched == list(weights.EMBEDDER_WEIGHTS)
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
+    session(("doctor", 0, "✓ recall: compares meanings (minilm)"))
+
+
+def test_recall_by_words_says_how_it_would_compare_meanings(session, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
+    session(("doctor", 0, "– recall: compares words; heedful model fetch minilm"))

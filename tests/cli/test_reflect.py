@@ -355,7 +355,7 @@ def test_a_file_that_cannot_be_read_blames_no_model(desk, session):
 
 def test_a_file_that_is_no_database_is_named(desk, session):
     desk.write("run.json", '{"spans": []}' * 99)
-    session(("lessons --db run.json", 4, "run.json is damaged or not a database"))
+    session(("lessons --db run.json", 4, "run.json is not a SQLite database"))
 
 
 def test_recall_says_that_a_task_is_empty(session):

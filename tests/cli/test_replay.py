@@ -125,13 +125,13 @@ NO_LOOPS = {
         2,
         "none.jsonl: it cannot be read (No such file or directory); check the path",
     ),
-    "folder": (4, "cannot be opened"),
+    "folder": (4, "folder is a folder; name a file in it"),
     "empty.jsonl": (2, "empty.jsonl: it has no loop; give at least one with attempts"),
     "empty.db": (
         4,
         "empty.db is empty, not a database; restore a copy, or move it away",
     ),
-    "lines.json": (4, "not a database"),
+    "lines.json": (4, "not a SQLite database"),
     "": (2, "--db is ''; it must be a text that is not empty"),
 }
 

@@ -39,9 +39,17 @@ def test_a_function_keeps_its_name_and_its_arguments():
     assert seen == [("t", (1, 2), {"key": 3})] * 2
 
 
-async def test_run_sync_inside_an_event_loop_says_what_to_do():
-    with pytest.raises(UsageError, match="write `await` there instead"):
-        run_sync(asyncio.sleep(0))
+async def test_run_sync_works_where_an_event_loop_runs_and_nests():
+    """As in a cell of a notebook, whose kernel is an event loop."""
+
+    async def nested(depth: int) -> int:
+        if depth == 0:
+            return await asyncio.sleep(0, 7)
+        return run_sync(nested(depth - 1))
+
+    assert run_sync(nested(3)) == 7
+    assert run_sync(asyncio.to_thread(lambda: run_sync(nested(2)))) == 7
+    assert plainly("t") == WANTED
 
 
 class Agent:
@@ -150,15 +158,30 @@ async def working(fails):
         if fails:
             raise ValueError("while cleaning")
 
-for fails in (False, True):
-    try:
-        run_sync(working(fails))
-    except KeyboardInterrupt:
-        print("interrupted", flush=True)
-print(run_sync(asyncio.sleep(0, 7)))
+def interrupt():
+    for fails in (False, True):
+        try:
+            run_sync(working(fails))
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    print(run_sync(asyncio.sleep(0, 7)))
+
+async def cell():
+    interrupt()
+
 """
 
 
-def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
-    lines = ended(python(CLEANING)).splitlines()
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("interrupt()", id="without an event loop"),
+        pytest.param(
+            "asyncio.new_event_loop().run_until_complete(cell())",
+            id="in an event loop",
+        ),
+    ],
+)
+def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up(call):
+    lines = ended(python(CLEANING + call)).splitlines()
     assert lines == ["cleaned", "interrupted"] * 2 + ["7"]

@@ -219,17 +219,28 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (
         lambda: self_correcting(retries=3),
         errors.UnknownName,
-        r'policy="default, attempts\.limit=3"',
+        "max_attempts=3 makes 3 attempts at most",
     ),
     (
-        lambda: once(max_attempts=3),
+        lambda: once(retries=3),
         errors.UnknownName,
-        r'option of run is .*policy="default, attempts\.limit=3"',
+        "option of run is .*max_attempts=3 makes 3 attempts at most",
+    ),
+    (lambda: once(max_attempts=0), errors.InvalidInput, "max_attempts is 0; it must"),
+    (
+        lambda: run_sync(cast("Any", heedful.open_loop)("a", "t", max_attempts=3)),
+        errors.UnknownName,
+        r'option of open_loop is .*policy="default, attempts\.limit=3"',
+    ),
+    (
+        lambda: heedful.Pipeline("p", store=None).stage(max_attempts=3),
+        errors.UnknownName,
+        "option of a stage is .*retries=2 makes 3 attempts at most",
     ),
     (
         lambda: cast("Any", heedful.Run)("t", generate=lower, max_retries=3),
         errors.UnknownName,
-        r'option of Run is .*policy="default, attempts\.limit=3"',
+        "option of Run is .*max_attempts=3 makes 3 attempts at most",
     ),
     (
         lambda: once(check=[]),
@@ -311,9 +322,12 @@ REFUSED_NAMES = [
     "check for checks",
     "a misspelt on_exhausted",
     "an unknown option",
-    "retries in the place of a policy",
-    "a limit of attempts for run in the place of a policy",
-    "a limit of attempts for Run in the place of a policy",
+    "retries in the place of max_attempts",
+    "retries for run in the place of max_attempts",
+    "no attempt",
+    "max_attempts for open_loop in the place of a policy",
+    "max_attempts for a stage in the place of retries",
+    "max_retries for Run in the place of max_attempts",
     "check for checks of run",
     "a misspelt policy",
     "no policy",
@@ -343,3 +357,34 @@ def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
 def test_a_pattern_is_shown_as_written():
     [finding] = heedful.checks.regex(r"\d{4}-\d\d")("May", heedful.Context("t"))
     assert all(r"'\d{4}-\d\d'" in text for text in (finding.message, finding.fix))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param("default", id="a lower limit than that of the policy"),
+        pytest.param(
+            heedful.Policy((heedful.Budget(calls=9),), name="own"),
+            id="a policy without a limit",
+        ),
+    ],
+)
+def test_max_attempts_limits_the_attempts_of_a_loop(policy):
+    options = {"checks": [lambda _: "no"], "policy": policy, "max_attempts": 2}
+    answers = iter("abcdef")
+    result = run_sync(
+        heedful.run("t", generate=lambda *_: next(answers), store=None, **options)
+    )
+    assert len(result.loop.attempts) == 2
+    assert [stop.rule for stop in result.stopped_by] == ["attempts"]
+    assert "attempts.limit=2" in result.policy.name
+
+    calls = []
+
+    @self_correcting(store=None, on_exhausted="best", **options)
+    def function(task: str) -> str:
+        calls.append(task)
+        return f"{task}{len(calls)}"
+
+    function("t")
+    assert len(calls) == 2

@@ -143,10 +143,17 @@ SENTENCES = [
         loop_of(X), support.NEVER, "Open after attempt 1: x.", id="it goes on"
     ),
     pytest.param(
-        loop_of(evaluated()),
+        loop_of(Evaluation(met=1.0)),
         support.NEVER,
         "Passed at the first attempt.",
         id="right at once",
+    ),
+    pytest.param(
+        loop_of(Evaluation()),
+        support.NEVER,
+        "Passed at the first attempt. Nothing judged it: pass checks, goals or an "
+        "evaluator.",
+        id="nothing judged it",
     ),
     pytest.param(
         Loop("new"), support.NEVER, "Open: no attempt was made yet.", id="no attempt"

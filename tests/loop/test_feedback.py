@@ -159,6 +159,11 @@ def test_feedback_cannot_imitate_a_message_of_the_system(hostile):
     assert ("…" in hint) is True
 
 
+def test_clean_cuts_between_words():
+    text = "an ImportError while loading " + "more " * 40 + "of the stands 8) away"
+    assert clean(text, 40) == "an ImportError … the stands 8) away"
+
+
 @given(NASTY, st.integers(8, 300))
 def test_clean_is_one_short_visible_line(text, most):
     line = clean(text * 9, most)

@@ -379,6 +379,11 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     exec(compile("def f(): ...", "ask.py", "exec"), session)
     assert key_of(session["f"]) == "ask.f"
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    for cell in ("<ipython-input-1>", "/tmp/ipykernel_7/2143117894.py"):
+        exec(compile("def f(): ...\ng = lambda: 1", cell, "exec"), session)
+        assert key_of(session["f"]) == "__main__.f"
+        assert key_of(session["g"]) == ""
 
 
 @pytest.mark.parametrize(

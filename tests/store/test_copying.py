@@ -234,7 +234,12 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
                 "that the server runs",
             ),
             (source, blank.owner, StoreOlder, "run heedful migrate"),
-            (damaged, postgres.owner, StoreError, "damaged or not a database"),
+            (
+                damaged,
+                postgres.owner,
+                StoreError,
+                "damaged.db is not a SQLite database",
+            ),
         ]:
             with pytest.raises(error, match=message):
                 copy(str(left), str(right))

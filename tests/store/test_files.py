@@ -116,7 +116,7 @@ async def test_another_database_is_left_alone(tmp_path):
 async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    with pytest.raises(StoreCorrupt, match="not a database"):
+    with pytest.raises(StoreCorrupt, match=r"notes\.txt is not a SQLite database"):
         await commit(path)
     assert path.read_bytes() == content
 
@@ -218,7 +218,7 @@ async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_
 @pytest.mark.parametrize("where", ["missing/a.db", "."])
 async def test_a_path_where_no_file_can_be(tmp_path, where):
     with pytest.raises(
-        StoreUnavailable, match=r"check that the folder exists|cannot be opened"
+        StoreUnavailable, match=r"is a folder; name a file|cannot be opened"
     ):
         await commit(tmp_path / where)
 

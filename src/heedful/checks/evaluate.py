@@ -285,7 +285,7 @@ async def evaluated(
             asks += check_asks
             met_asks += check_asks * met_share
 
-    met = met_asks / asks if asks else None
+    met = met_asks / asks if asks else _met_by_evaluator(evaluate, findings, scores)
 
     if isinstance(candidate, str) and not candidate.strip():
         if EMPTY_ANSWER_FINDING not in findings:  # an evaluator may have reported it
@@ -296,6 +296,14 @@ async def evaluated(
     return Evaluation(
         tuple(findings), scores, usage=usage, preference=preference, met=met
     )
+
+
+def _met_by_evaluator(
+    evaluate: Evaluate | None, findings: Sequence[Finding], scores: Mapping[str, float]
+) -> float | None:
+    """Return 1 if an evaluator judged and found nothing, else None."""
+    is_silent = evaluate is not None and not findings and not scores
+    return 1.0 if is_silent else None
 
 
 async def worded(

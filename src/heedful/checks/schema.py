@@ -17,11 +17,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
+from heedful.faults import allowed_form
 from heedful.loop.record import Finding, as_data
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+# What to do about a value that a rule of a JSON Schema refuses, by the rule.
+_SCHEMA_FIXES: Mapping[str, str] = {
+    "additionalProperties": "leave out what the schema does not name",
+    "const": "write {}",
+    "enum": "write one of {}",
+    "format": "write it in the format {}",
+    "maxItems": "give at most {} items",
+    "maxLength": "write at most {} characters",
+    "maximum": "make it at most {}",
+    "minItems": "give at least {} items",
+    "minLength": "write at least {} characters",
+    "minimum": "make it at least {}",
+    "pattern": "make it match {}",
+    "type": "make it of type {}",
+}
 MAX_SCHEMA_PROBLEMS = 10  # the most problems of a candidate that are listed
 _JSON_SCHEMA_CHECK = "json_schema"
 _BARE_JSON_FIX = (
@@ -209,7 +225,8 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
 
                 rule = str(error.validator)
                 kind = rule
-                fix = f"make it meet {rule} {shorten(error.validator_value, 200)}"
+                form = _SCHEMA_FIXES.get(rule, f"make it meet {rule} {{}}")
+                fix = form.format(shorten(error.validator_value, 200))
                 if rule == "required":
                     kind = error.message  # it names the key that is missing
                     fix = "add it"
@@ -234,14 +251,23 @@ def _make_model_judge(model: "type[BaseModel]") -> Problems:
         try:
             model.model_validate_json(text)
         except ValidationError as error:
-            for problem in error.errors(include_url=False, include_context=False):
-                message = problem["msg"][:200]
-                fix = message
-                if problem["type"] == "missing":
-                    fix = "add it"
-                else:
-                    message += f", it is {shorten(problem['input'])}"
-
+            for problem in error.errors(include_url=False):
+                message, fix = _word_problem(problem)
                 yield _problem_finding(problem["loc"], message, problem["type"], fix)
 
     return problems
+
+
+def _word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with a value by a pydantic model, and how to fix it.
+
+    A check of the model itself, and what heedful has no words for, say it in their own.
+    """
+    if problem["type"] == "missing":
+        return "Field required", "add it"
+
+    allowed = allowed_form(problem)
+    if not allowed:
+        message = problem["msg"].removeprefix("Value error, ")[:200]
+        return f"{message}, it is {shorten(problem['input'])}", message
+    return f"it is {shorten(problem['input'])}, not {allowed}", f"make it {allowed}"

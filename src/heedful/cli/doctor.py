@@ -43,6 +43,7 @@ from heedful.models import weights
 from heedful.sanitize import clean
 from heedful.store import POSTGRES_PREFIXES, episodes, search, shown
 from heedful.store.connection import Db
+from heedful.validation import require
 
 # The package that a kind of model needs, and the extra of heedful that installs it.
 MODEL_EXTRAS: dict[str, tuple[str, str]] = {
@@ -52,6 +53,7 @@ MODEL_EXTRAS: dict[str, tuple[str, str]] = {
 }
 MIN_SQLITE_VERSION = (3, 35, 0)
 MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
+FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
 )
@@ -72,15 +74,19 @@ order by 1
 class Sign:
     """The result of one check: whether all is well, and what was found.
 
-    If it is not well, `todo` says what to do about it.
+    If it is not well, `todo` says what to do about it. What is `absent` is well if no
+    setting needs it.
     """
 
     name: str
     well: bool
     found: str
     todo: str = ""
+    absent: bool = False
 
     def __str__(self) -> str:
+        if self.well and self.absent:
+            return f"– {self.name}: {self.found}; {self.todo}"
         if self.well:
             return f"✓ {self.name}: {self.found}"
         todo = f"; {self.todo}" if self.todo else ""
@@ -168,8 +174,15 @@ def _check_kind(kind: str) -> Iterator[Sign]:
 
 def _describe_recall(values: Settings) -> Sign:
     """Say whether recall compares meanings or words; both are well."""
-    compared = "meanings (minilm)" if compares_meanings(values) else "words"
-    return Sign(name="recall", well=True, found=f"compares {compared}")
+    if compares_meanings(values):
+        return Sign(name="recall", well=True, found="compares meanings (minilm)")
+    return Sign(
+        name="recall",
+        well=True,
+        found="compares words",
+        todo=f"{FETCH_EMBEDDER_COMMAND} lets it compare meanings",
+        absent=values.embedder != "none",
+    )
 
 
 def _check_stored_judge(values: Settings) -> Sign:
@@ -181,18 +194,22 @@ def _check_stored_judge(values: Settings) -> Sign:
 
 def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
-    needed_by_models = [weights.needed(name) for name in values.models]
+    # The default model needs none before somebody asks for it.
+    is_asked_for = "model" in values.model_fields_set
+    needed_by_models = [weights.needed(name) for name in values.models if is_asked_for]
     for file in weights.known():
         is_needed = file in needed_by_models
         if values.embedder == "minilm" and file.name in weights.EMBEDDER_WEIGHTS:
             is_needed = True
 
         state = drive(weights.check(file, values.cache))
+        is_absent = state.kind == "absent"
         yield Sign(
             name=f"weights {file.name}",
-            well=state.kind == "good" or (state.kind == "absent" and not is_needed),
+            well=state.kind == "good" or (is_absent and not is_needed),
             found=f"{state.kind}, {state.path}",
             todo=f"heedful model fetch {file.name}",
+            absent=is_absent,
         )
 
 
@@ -335,16 +352,27 @@ def fetch(
     """
     values = settings()
     if name:
-        chosen = weights.find(name)
+        chosen = weights.find_all(name)
     else:
         needed = filter(None, map(weights.needed, values.models))
-        chosen = next(needed, None) or weights.find("embedded")
+        chosen = (next(needed, None) or weights.find("embedded"),)
 
-    fetching = weights.fetch(
-        chosen, path=source, cache=values.cache, progress=output.fetched
-    )
-    path = drive(fetching)
-    return answer({"name": chosen.name, "path": path}, f"{chosen.name}: {path}")
+    names = [file.name for file in chosen]
+    is_one = source is None or len(chosen) == 1
+    require(is_one, "--from", source, f"for one file: name {' or '.join(names)}")
+
+    paths = []
+    for file in chosen:
+        fetching = weights.fetch(
+            file, path=source, cache=values.cache, progress=output.fetched
+        )
+        paths.append(drive(fetching))
+
+    files = [
+        {"name": name, "path": path} for name, path in zip(names, paths, strict=True)
+    ]
+    lines = [f"{file['name']}: {file['path']}" for file in files]
+    return answer({**files[0], "files": files}, lines)
 
 
 judges: Typer = group()

@@ -144,14 +144,53 @@ def message_of(error: Any) -> str:
 
     command = current_command()
     if is_of_command_line(error):
-        message: str = error.format_message()
+        message = _message_of_command_line(error)
         context = getattr(error, "ctx", None)
-        if context is None or command.json or _is_help(error):
+        if context is None or command.json or _is_help(error) or "--help" in message:
             return message
         return f"{message.rstrip('.')} (see {context.command_path} --help)"
 
     hint = "" if command.debug else "; run it again with --debug for the traceback"
     return f"unexpected {type(error).__name__}: {error}{hint}"
+
+
+def _message_of_command_line(error: Any) -> str:
+    """Return what is wrong with a command line: the option, its value, what to write.
+
+    Typer checks values with pydantic, whose words are for those who write Python.
+    """
+    find_faults = getattr(error.__cause__, "errors", None)
+    options = getattr(error, "possibilities", None)
+    if find_faults is not None:
+        from heedful.faults import allowed_value  # slow to import
+
+        fault = find_faults()[0]
+        name = error.param.opts[0]
+        allowed = allowed_value(fault)
+        if fault["type"] == "value_error":  # of Typer itself, about a choice
+            return f"{name}: {allowed.rstrip('.')}"
+        return str(errors.InvalidInput(name, fault["input"], allowed))
+    if options is not None:
+        return _unknown_option(error)
+
+    message: str = error.format_message()
+    return message
+
+
+def _unknown_option(error: Any) -> str:
+    """Return that a command has no such option, and which one may be meant."""
+    context = error.ctx
+    names = [
+        name
+        for parameter in context.command.get_params(context)
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("--")
+    ]
+    cure = f"{context.command_path} --help lists them"
+    if context.parent is None:
+        cure = f"options stand after the command: heedful COMMAND {error.option_name}"
+    kind = f"option of {context.command_path}"
+    return str(errors.UnknownName(kind, error.option_name, names, cure))
 
 
 def leave(code: int) -> NoReturn:

@@ -159,4 +159,7 @@ def verify(
         return 1
 
     rows = counted(result.rows, "row")
-    return answer(result, f"{rows}, all as they were written; last hash {result.head}")
+    sentence = f"{rows}, all as they were written; last hash {result.head}"
+    if not result.head:
+        sentence = "the audit has no row yet: nothing was done through the service"
+    return answer(result, sentence)

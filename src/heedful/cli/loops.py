@@ -27,6 +27,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.resources import ask as ask_memory
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, time_after, where
+from heedful.display import ago
 from heedful.errors import NotFound, UsageError
 from heedful.loop import codec
 from heedful.loop.decide import (
@@ -41,7 +42,6 @@ from heedful.loop.record import format_score
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
 from heedful.memory.memory import Memory
-from heedful.pages import markdown, questions
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, short_id
@@ -49,7 +49,6 @@ from heedful.store.loop_notes import LoopNote, notes_of
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
-from heedful.web.render import ago
 
 LAST = "last"  # the name of the newest loop or run
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
@@ -153,6 +152,8 @@ def _explain_loop(
 
 def _explain_run(report: Report, stage_name: str | None) -> int:
     """Print the report of a run, or of the one stage that is named."""
+    from heedful.pages import markdown, questions  # slow to import
+
     then = following("ask", report.run)
     if not stage_name:
         summary = questions.describe_run(report)
@@ -227,6 +228,7 @@ def ask(
     heedful looks for keywords in the question; it asks no model. The answer cites the
     run's reports.
     """
+    from heedful.pages import questions  # slow to import
 
     async def read(memory: Memory) -> Report:
         stored_loop = await loop_of(memory, run)
@@ -267,6 +269,7 @@ def runs(
     """List the newest runs of pipelines. With --stats, also count failures, retries and
     costs.
     """
+    from heedful.pages import questions  # slow to import
 
     async def read(memory: Memory) -> list[Report]:
         newest = await newest_runs(memory, limit, pipeline)
@@ -300,6 +303,8 @@ def runs(
 
 def _run_row(report: Report) -> dict[str, Any]:
     """Return what the table and the JSON document of `runs` say of one run."""
+    from heedful.pages import questions  # slow to import
+
     attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
     passed = [stage for stage in report.stages if stage.action == "passed"]
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]

@@ -110,6 +110,7 @@ class Run(Generic[C]):
     evaluate: Evaluate | None = None
     goals: Sequence[record.Goal | str] = ()
     policy: decide.Policy = policies.default  # or text: `heedful.policy` reads it
+    max_attempts: int | None = None
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
@@ -135,6 +136,7 @@ class Run(Generic[C]):
             checks=self.checks,
             goals=self.goals,
             policy=self.policy,
+            max_attempts=self.max_attempts,
             timeout=self.timeout,
             evaluate=self.evaluate,
             memory_key=self.memory_key,
@@ -857,6 +859,7 @@ async def run(
     evaluate: Evaluate | None = None,
     goals: Sequence[record.Goal | str] = (),
     policy: decide.Policy | str = policies.default,
+    max_attempts: int | None = None,
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,
@@ -879,7 +882,8 @@ async def run(
     the attempt; a Model or a Writer is also a generator. Of a list of generators,
     cheapest first, the next one takes over when a rule ends the attempts of one; a
     `Rung` also has a price and limits of the day. `checks` find what is wrong,
-    `evaluate` gives scores, and `goals` say which scores are enough. `revise(task,
+    `evaluate` gives scores, and `goals` say which scores are enough. The `policy` says
+    when to stop; `max_attempts` replaces its limit of attempts. `revise(task,
     candidate, findings)` makes the next candidate from the last one. An `initial`
     candidate is attempt 1. `memory` adds lessons of earlier loops to prompts and learns
     from this loop. `store` makes the loop durable; None stores nothing. A stored loop
@@ -905,6 +909,7 @@ async def run(
         evaluate=evaluate,
         goals=goals,
         policy=policies.policy(policy),
+        max_attempts=max_attempts,
         revise=revise,
         memory=memory,
         initial=initial,

@@ -125,9 +125,9 @@ def text_of(task: Any) -> str:
 def key_of(function: Any) -> str:
     """Return the memory key of a function: its module and its qualified name.
 
-    For a script the module is the name of its file. Returns "" for functions without a
-    lasting name: lambdas, functions of an interactive session, and objects that are not
-    functions.
+    For a script the module is the name of its file, for a cell of a notebook
+    `__main__`. Returns "" for functions without a lasting name: lambdas, and objects
+    that are not functions.
     """
     while isinstance(function, functools.partial):
         function = function.func
@@ -146,9 +146,17 @@ def key_of(function: Any) -> str:
 
 
 def _name_of_script(function: Callable[..., Any]) -> str:
-    """Return the name of the script's module; "" if another file has the function."""
+    """Return the name of the script's module; "" if another file has the function.
+
+    In a notebook and other interactive sessions there is no script. Every run of a cell
+    is a file of its own, but the name of its function stays.
+    """
     main = sys.modules["__main__"]
-    script = Path(getattr(main, "__file__", None) or "")
+    file = getattr(main, "__file__", None)
+    if not file:
+        return main.__name__
+
+    script = Path(file)
     if Path(inspect.getfile(function)).name != script.name:
         return ""
 

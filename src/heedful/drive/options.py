@@ -30,6 +30,7 @@ def validate_options(
     checks: Sequence[Check] = (),
     goals: Sequence[record.Goal | str] = (),
     policy: decide.Policy | str = policies.default,
+    max_attempts: int | None = None,
     timeout: float | None = None,
     evaluate: Evaluate | None = None,
     memory_key: str | None = None,
@@ -39,11 +40,14 @@ def validate_options(
 ) -> tuple[decide.Policy, tuple[record.Goal, ...]]:
     """Check the options of a loop; return its policy and its goals.
 
-    Both may be given as text. Without `goals`, the goals are those of the policy. Other
-    options are not checked here. Raises InvalidInput, UnknownName.
+    Both may be given as text. `max_attempts` replaces the policy's own limit. Without
+    `goals`, the goals are those of the policy. Other options are not checked here.
+    Raises InvalidInput, UnknownName.
     """
     if not isinstance(policy, decide.Policy):
         policy = policies.policy(policy)
+    if max_attempts is not None:
+        policy = policies.limit_attempts(policy, max_attempts)
 
     allowed = "a name without a secret: ids are not redacted"
     require(redact(str(id)) == str(id), "id", id, allowed)

@@ -1,4 +1,4 @@
-"""Call heedful from code without an event loop, through one loop in the background.
+"""Call heedful from plain functions and notebooks, through one loop in the background.
 
 `run_sync` runs one coroutine; `self_correcting` makes a function that runs a loop each
 time it is called. The background loop serves the whole process.
@@ -43,9 +43,9 @@ T = TypeVar("T")
 # A plain function keeps its thread while it waits in `run_sync`, so with too few
 # threads such functions would wait for each other. Threads start when they are needed.
 MAX_PORTAL_THREADS = 512
-# A plain function that is called inside the background loop blocks it until it ends,
-# and so runs in a second background loop; everything that the function calls waits in
-# that loop, too.
+# A plain function that waits inside the background loop blocks it until it ends, and so
+# runs in a second background loop; everything that the function calls waits in that
+# loop, too.
 _level: ContextVar[int] = ContextVar("heedful_level", default=0)
 
 
@@ -71,12 +71,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its result, for callers without an event loop.
+    """Run a coroutine and return its result, for callers that do not `await`.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is
-    raised again. A second interrupt does not wait. Raises UsageError inside a running
-    event loop, which would wait for itself, and for an argument that is not a
-    coroutine.
+    It also works where an event loop runs, as in a notebook: that loop stands still
+    until the coroutine has ended, so in an async function `await` it instead. An
+    interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is
+    raised again. A second interrupt does not wait. Raises UsageError for an argument
+    that is not a coroutine.
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
@@ -85,23 +86,28 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
             "the function"
         )
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _wait(coroutine, _level.get())
-
-    coroutine.close()
-    raise UsageError(
-        "run_sync was called inside an event loop; write `await` there instead"
-    )
+    return _wait(coroutine)
 
 
-def _wait(coroutine: Coroutine[Any, Any, T], level: int) -> T:
-    """Run a coroutine in the background loop `level`; block this thread until it ends.
+def _free_level() -> int:
+    """Return the level of the background loop that this thread may wait for.
+
+    Inside a background loop it is the next one, because the thread blocks its own.
+    """
+    level = _level.get()
+    with suppress(RuntimeError):
+        if asyncio.get_running_loop() is _loop(level):
+            level += 1
+    return level
+
+
+def _wait(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a background loop; block this thread until it ends.
 
     Any exception that interrupts the wait, such as KeyboardInterrupt, cancels the
     coroutine and is raised again when the coroutine has ended.
     """
+    level = _free_level()
     loop = _loop(level)
     context = copy_context()
     context.run(_level.set, level)
@@ -212,13 +218,7 @@ def self_correcting(
         @functools.wraps(function)
         def drive_in_background(*args: Any, **named: Any) -> Any:
             """Do what `drive` does, and block the caller until it ends."""
-            # Inside a background loop, wait in the next one: this one is blocked.
-            level = _level.get()
-            with suppress(RuntimeError):
-                if asyncio.get_running_loop() is _loop(level):
-                    level += 1
-
-            return _wait(drive(*args, **named), level)
+            return _wait(drive(*args, **named))
 
         wrapper: Any = drive_in_background
         if inspect.iscoroutinefunction(function):

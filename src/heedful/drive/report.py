@@ -20,7 +20,7 @@ from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import journal
 from heedful.drive.generate import key_of_checks, whole_hint
-from heedful.drive.options import validate_options
+from heedful.drive.options import knows_options, validate_options
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Scope
 from heedful.lessons.lesson_check import add_findings
@@ -216,15 +216,18 @@ async def report(
     memory: Memory | None = None,
     load: Callable[[], Awaitable[Sequence[Check]]] | None = None,
     most: int | None = None,
+    needs_judgement: bool = False,
 ) -> ReportResult:
     """Decide on an attempt and store it; return the old verdict on an old report.
 
     `load` returns the checks of a new attempt. It is not called for a report that came
     before, which changed settings may refuse. The JSON of the loop may have at most
     `most` characters. With a `memory` of the same store and scope, a loop that ends
-    adds lessons to the memory. Raises NotFound; AttemptTaken if the attempt was
-    reported with other content; OutOfOrder if an earlier attempt is missing; LoopEnded;
-    LeaseLost if a process drives the loop; Conflict if the policy contains user code;
+    adds lessons to the memory. With `needs_judgement`, a report that nobody judged and
+    that would end the loop as unscored raises InvalidInput. Raises NotFound;
+    AttemptTaken if the attempt was reported with other content; OutOfOrder if an
+    earlier attempt is missing; LoopEnded; LeaseLost if a process drives the loop;
+    Conflict if the policy contains user code;
     LoopTooLarge, CheckFailed, ModelError, NotJournalable.
     """
     is_data = not isinstance(attempt_report.output, str | None)
@@ -260,6 +263,10 @@ async def report(
             judged = (new_report, evaluation)
 
         new_report, evaluation = judged
+        ends_unscored = evaluation is None and policy.unscored == "stop"
+        allowed = "given, or checks: nobody judged the attempt; the loop stays open"
+        is_decidable = not (needs_judgement and ends_unscored)
+        require(is_decidable, "evaluation", value=None, allowed=allowed)
         call = partial(_decide, snapshot, policy, number, report=new_report)
         decided = await _call(large, call, evaluation=evaluation)
         loop = decided.loop
@@ -435,6 +442,7 @@ class ReportedLoop:
         return self.stored.explain()
 
 
+@knows_options
 async def open_loop(
     id: str,
     task: Any,

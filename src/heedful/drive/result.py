@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Generic, TypeVar
 
+from heedful.display import html_form, line_text, screen_text
 from heedful.lessons.briefing import Briefing
 from heedful.loop import decide, record, stop
 from heedful.loop.explain import Explanation, explain
@@ -12,9 +13,11 @@ from heedful.loop.explain import Explanation, explain
 C = TypeVar("C")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result(Generic[C]):
     """The result of a loop. `candidate` is the best evaluated candidate, or None.
+
+    `print` shows it in a few lines, and a notebook as HTML.
 
     `briefing` says what memory showed the loop before each attempt, and what it
     withheld and why.
@@ -28,10 +31,39 @@ class Result(Generic[C]):
     policy: decide.Policy
     briefing: Briefing | None = None
 
+    _repr_html_ = html_form
+
+    def __repr__(self) -> str:
+        return line_text(
+            "Result",
+            passed=self.passed,
+            judged=self.judged,
+            candidate=self.candidate,
+            attempts=len(self.loop.attempts),
+        )
+
+    def __str__(self) -> str:
+        explanation = self.explain()
+        lines = [explanation.sentence]
+        if self.candidate is not None:
+            lines.append(f"candidate: {self.candidate}")
+        lines += str(explanation).splitlines()
+        if self.briefing is not None:
+            lines.append(f"memory: {self.briefing.summary}")
+            lines += self.briefing.lines
+        usage = self.usage
+        lines.append(f"loop {self.id}: calls {usage.calls}, tokens {usage.tokens}")
+        return screen_text(lines)
+
     @property
     def passed(self) -> bool:
         """True if the candidate has no error and meets every goal."""
         return self.verdict.passed
+
+    @property
+    def judged(self) -> bool:
+        """False if no check, goal or evaluator judged an attempt."""
+        return any(not attempt.unjudged for attempt in self.loop.attempts)
 
     @property
     def best(self) -> int | None:

@@ -88,6 +88,10 @@ HARMFUL_MEMORY = Obstacle(
     "heedful proof",
 )
 # Without vectors, only tasks with the same words are similar.
+EMBEDDER_CURE = (
+    "to compare meanings: pip install 'heedful[embedded]' and heedful model fetch "
+    "minilm"
+)
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 
 
@@ -197,6 +201,12 @@ class Choice:
         return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
 
 
+NO_KEY_REASON = (
+    "no memory key, so no rules: name the function (a lambda has no key), or pass "
+    "memory_key (command line: --key)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """What memory shows one loop, before its first attempt and again before each retry.
@@ -275,12 +285,10 @@ class Briefing:
         elif self.memory_key:
             reasons = [f"no rule was broken under the key {self.memory_key!r}"]
         else:
-            reasons = [
-                "no memory key, so no rules: pass memory_key (command line: --key)"
-            ]
+            reasons = [NO_KEY_REASON]
 
         if nearest is None:
-            measure = "" if self.space else " (by words, without an embedder)"
+            measure = "" if self.space else f" (by words; {EMBEDDER_CURE})"
             reasons.append(f"no lesson is about a similar task{measure}")
         elif nearest.obstacle == DISTANCE_REASON:
             reasons.append(nearest.remedy)

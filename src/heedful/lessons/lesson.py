@@ -15,6 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
+from heedful.display import html_form, line_text, screen_text
 from heedful.errors import InvalidInput
 from heedful.lessons.holdout import Exposure, LoopExposures, MemoryVerdict
 from heedful.lessons.scope import (
@@ -225,7 +226,7 @@ class Cause:
         return int(digest[:8], 16) % REMINDER_INTERVAL_LOOPS == 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Lesson:
     """A lesson to store: signature, text, trust and state, and at most one example.
 
@@ -261,6 +262,31 @@ class Lesson:
     sources: tuple[str, ...] = ()
     cause: Cause | None = None
     memory_key: str = ""
+
+    _repr_html_ = html_form
+
+    def __repr__(self) -> str:
+        return line_text("Lesson", kind=self.kind, state=self.state, text=self.text)
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}, {self.state}, trust {self.trust}: {self.text}"]
+        if self.memory_key:
+            lines.append(f"key: {self.memory_key}")
+        return screen_text([*lines, *_example_lines(self.example)])
+
+
+def _example_lines(example: Example | None) -> list[str]:
+    """Return the texts of an example that has any, a line for each."""
+    if example is None:
+        return []
+    texts = {
+        "task": example.task,
+        "rejected": example.rejected,
+        "wrong": example.wrong,
+        "fix": example.fix,
+        "accepted": example.accepted,
+    }
+    return [f"{name}: {text}" for name, text in texts.items() if text]
 
 
 def older_state(state: State) -> OlderState:
@@ -314,7 +340,7 @@ class Filter:
 ANY_LESSON = Filter()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Match:
     """An example that a search found, or a lesson without one: its text is the task.
 
@@ -362,6 +388,17 @@ class Match:
     models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()
 
+    _repr_html_ = html_form
+
+    def __repr__(self) -> str:
+        return line_text(
+            "Match", lesson_id=self.lesson_id, state=self.state, lesson=self.lesson
+        )
+
+    def __str__(self) -> str:
+        head = f"lesson {self.lesson_id}, {self.state}, seen {self.seen}: {self.lesson}"
+        return screen_text([head, *_example_lines(self.example)])
+
     @property
     def relevance(self) -> float:
         """How well the match fits the query, 0..1.
@@ -394,6 +431,12 @@ class Matches(list[Match]):
     def __init__(self, matches: Iterable[Match] = (), silence: str = "") -> None:
         super().__init__(matches)
         self.silence = silence
+
+    _repr_html_ = html_form
+
+    def __str__(self) -> str:
+        lines = [f"{match.lesson_id}: {match.lesson}" for match in self]
+        return screen_text(lines or [self.silence])
 
 
 DREAM_AUTHOR = "dream"  # of the reflections that dreams write, and their source

@@ -18,6 +18,7 @@ from itertools import product
 from math import exp, floor, fsum, inf, log, log1p, pi, sin
 from typing import Literal
 
+from heedful.display import html_form, line_text, screen_text
 from heedful.loop.rungs import LadderFigures
 from heedful.loop.share import percent, points
 
@@ -191,13 +192,16 @@ class Comparison:
     def __str__(self) -> str:
         """Return one sentence: shares in percent, the uplift in percentage points."""
         uplift = self.uplift
+        counts = f"shown {self.shown}, withheld {self.withheld}"
+        if uplift.gain is None:
+            return f"{counts}: nothing to compare; {self.conclusion}"
+
         with_lesson = percent(uplift.shown or 0.0)
         without = percent(uplift.withheld or 0.0)
         shares = f"right at the first try {with_lesson} against {without}"
 
         ends = f"{points(uplift.low)} and {points(uplift.high)}"
-        gain = f"{points(uplift.gain or 0.0)} points, between {ends}"
-        counts = f"shown {self.shown}, withheld {self.withheld}"
+        gain = f"{points(uplift.gain)} points, between {ends}"
         return f"{counts}: {shares}; {gain}; {self.conclusion}"
 
 
@@ -260,7 +264,7 @@ class MeanCost:
     withheld: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Proof:
     """Memory as a whole, each lesson by name, and how many loops have no outcome.
 
@@ -278,6 +282,24 @@ class Proof:
     models: Mapping[str, Comparison] = field(default_factory=dict)
     ladders: LadderFigures = LadderFigures()
     mean_cost: MeanCost | None = None
+
+    _repr_html_ = html_form
+
+    def __repr__(self) -> str:
+        return line_text(
+            "Proof",
+            conclusion=self.pooled.conclusion,
+            shown=self.pooled.shown,
+            withheld=self.pooled.withheld,
+            lessons=len(self.lessons),
+        )
+
+    def __str__(self) -> str:
+        lines = [f"memory as a whole: {self.pooled}"]
+        lines += [f"lesson {lesson.lesson}: {lesson}" for lesson in self.lessons]
+        if self.pending:
+            lines.append(f"not counted yet: {self.pending} running loops")
+        return screen_text(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

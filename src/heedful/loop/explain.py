@@ -30,6 +30,7 @@ from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
 MAX_THRESHOLD_STEPS = 1 << 24
+UNJUDGED_SENTENCE = "Nothing judged it: pass checks, goals or an evaluator."
 Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
@@ -239,7 +240,8 @@ class Explanation:
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     If no single change allows another attempt because several rules stopped the loop,
-    `together` has one change for each of them.
+    `together` has one change for each of them. `unjudged` is true if the loop passed
+    because it has nothing that judges.
     """
 
     lines: tuple[Line, ...]
@@ -249,6 +251,7 @@ class Explanation:
     otherwise: str = ""
     closed: tuple[str, ...] = ()
     together: tuple[Change, ...] = ()
+    unjudged: bool = False
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -267,6 +270,8 @@ class Explanation:
         allowed another attempt, and another, a better score, would have passed.
         """
         end = describe_end(self.verdict, len(self.lines))
+        if self.unjudged:
+            return f"{end} {UNJUDGED_SENTENCE}"
         if isinstance(self.verdict, Again) or self.verdict.passed:
             return end
 
@@ -304,6 +309,8 @@ class Explanation:
         for line in self.lines:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+        if self.unjudged:
+            texts[-1] += "; nothing judged it"
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             if not self.lines:
@@ -353,6 +360,7 @@ def explain(
     if not would_change:
         together = _changes_together(loop, policy, verdict)
 
+    passed = isinstance(verdict, Done) and verdict.passed
     return Explanation(
         tuple(lines),
         verdict,
@@ -360,6 +368,7 @@ def explain(
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
         together=together,
+        unjudged=passed and all(attempt.unjudged for attempt in loop.attempts),
     )
 
 

@@ -17,7 +17,7 @@ from heedful.loop.codec import rule_from, rule_to, rules_from
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal, Improvement
 from heedful.loop.stop import STOP_RULES, All, NothingMet, Repeat, StopRule, rule_name
-from heedful.validation import require
+from heedful.validation import check_integer, require
 
 # `default` and `thorough` were chosen by replaying 1,476 recorded coding loops; the
 # program bench/quality/stop.py prints the results. A loop stops at its first repeated
@@ -224,6 +224,19 @@ def _change_policy(base: Policy, changes: Mapping[str, Any]) -> Policy:
         name=name,
         goals=goals,
         on_failure=changes.get("on_failure", base.on_failure),
+    )
+
+
+def limit_attempts(policy: Policy, most: int) -> Policy:
+    """Return the policy with a limit of `most` attempts, the first one included.
+
+    Raises InvalidInput.
+    """
+    check_integer("max_attempts", most)
+    return replace(
+        policy,
+        rules=_with_rule(policy.rules, "attempts", {"limit": most}),
+        name=f"{policy.name}, attempts.limit={most}",
     )
 
 

@@ -393,6 +393,15 @@ class Attempt:
     rung: int = 1
     draft: bool = False
 
+    @property
+    def unjudged(self) -> bool:
+        """True if the attempt has an evaluation, but no check and no score is in it."""
+        evaluation = self.evaluation
+        if evaluation is None or self.judged_by:
+            return False
+        is_empty = not evaluation.findings and not evaluation.scores
+        return is_empty and evaluation.met is None
+
 
 @dataclass(frozen=True, slots=True)
 class Override:

@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
+from heedful.display import html_form, line_text, screen_text
 from heedful.errors import UnknownName
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
@@ -239,7 +240,7 @@ class StageReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The report of one run of a pipeline, or of a run of tasks; `noun` says which.
 
@@ -257,6 +258,27 @@ class Report:
     ended: float = 0.0
     state: Any = field(default=None, compare=False, repr=False)
     noun: Literal["stage", "task"] = "stage"
+
+    _repr_html_ = html_form
+
+    def __repr__(self) -> str:
+        return line_text(
+            "Report",
+            pipeline=self.pipeline,
+            status=self.status,
+            stages=len(self.stages),
+            run=self.run,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"{self.pipeline}, run {self.run}: {self.status}"]
+        for stage in self.stages:
+            count = len(stage.attempts)
+            lines.append(f"{self.noun} {stage.name}: {stage.status}, attempts {count}")
+            if stage.attempts:
+                last = stage.attempts[-1]
+                lines += [f"- {check.message}" for check in last.failed]
+        return screen_text(lines)
 
     @property
     def status(self) -> Literal["passed", "degraded", "halted", "open"]:

@@ -171,7 +171,9 @@ def _create(file: File) -> Iterator[BinaryIO]:
         else:
             yield file
     except FileExistsError as error:
-        raise InvalidInput("file", name, "a name that is free") from error
+        raise InvalidInput(
+            "file", name, "a name that is free: a file with it exists"
+        ) from error
     except OSError as error:
         reason = error.strerror or error
         raise StoreUnavailable(

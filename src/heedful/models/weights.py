@@ -81,6 +81,7 @@ class State:
     sha256: str = ""
 
 
+EMBEDDER_NAME = "minilm"
 EMBEDDER_WEIGHTS = ("minilm-int8", "minilm-tokenizer")
 
 
@@ -111,8 +112,19 @@ def find(name: str) -> Weights:
     by_name = {weights.name: weights for weights in known()}
     key = MODEL_SHORT_NAMES.get(name) or name.removeprefix("embedded:")
     if key not in by_name:
-        raise UnknownName("set of weights", name, [*MODEL_SHORT_NAMES, *by_name])
+        names = [*MODEL_SHORT_NAMES, EMBEDDER_NAME, *by_name]
+        raise UnknownName("set of weights", name, names)
     return by_name[key]
+
+
+def find_all(name: str) -> tuple[Weights, ...]:
+    """Return the weights of the embedder, or those that `find` finds by the name.
+
+    Raises UnknownName.
+    """
+    if name == EMBEDDER_NAME:
+        return tuple(map(find, EMBEDDER_WEIGHTS))
+    return (find(name),)
 
 
 def needed(model: str) -> Weights | None:

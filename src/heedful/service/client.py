@@ -43,6 +43,14 @@ if TYPE_CHECKING:
 # The pause before a retry is random. Its upper bound starts at FIRST_PAUSE_SECONDS and
 # doubles up to MAX_RETRY_PAUSE_SECONDS. If the service asks for a longer wait than
 # MAX_RETRY_AFTER_SECONDS, there is no retry.
+# What happened to a request, by the name of its error in httpx.
+LOST_CONNECTIONS = {
+    "ConnectError": "no connection",
+    "ConnectTimeout": "no connection in time",
+    "PoolTimeout": "too many requests at the same time",
+    "ReadTimeout": "it did not answer in time",
+    "WriteTimeout": "it did not read the request in time",
+}
 FIRST_PAUSE_SECONDS = 0.2
 MAX_RETRY_PAUSE_SECONDS = 10.0
 MAX_RETRY_AFTER_SECONDS = 60.0
@@ -165,9 +173,8 @@ class Client(AbstractAsyncContextManager["Client"]):
                 answer = await self._http.send(request)
             except self._lost as error:
                 if tries >= self._retries:
-                    raise errors.Unreachable(
-                        self.url, type(error).__name__, str(error)
-                    ) from error
+                    reason = LOST_CONNECTIONS.get(type(error).__name__, "it broke off")
+                    raise errors.Unreachable(self.url, reason) from error
             else:
                 wait = _seconds_to_wait(answer)
                 if wait is None or tries >= self._retries:

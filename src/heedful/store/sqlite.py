@@ -357,7 +357,6 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
 # The errors that `translate_error` translates.
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
@@ -376,10 +375,14 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
 
     # The lowest byte of an extended result code is the primary one.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _DAMAGE_CODES:
+    if code == sqlite3.SQLITE_NOTADB:
         translated: errors.StoreError = errors.StoreCorrupt(
-            f"{error}: {path or 'the file'} is damaged or not a database; "
-            f"{DAMAGED_FILE_FIX}"
+            f"{path or 'the file'} is not a SQLite database, or is damaged; name "
+            f"another file, or {DAMAGED_FILE_FIX}"
+        )
+    elif code == sqlite3.SQLITE_CORRUPT:
+        translated = errors.StoreCorrupt(
+            f"{path or 'the file'} is damaged, {error}; {DAMAGED_FILE_FIX}"
         )
     elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")
@@ -476,6 +479,20 @@ class File:
         self._place.schema_is_own = False
 
 
+def _opening_problem(path: str, error: Exception) -> str:
+    """Return why the file at a path cannot be opened, and what to do about it."""
+    if os.path.isdir(path):
+        return f"{path} is a folder; name a file in it"
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return f"{path} may not be read; give read permission to the file"
+
+    reason = ""
+    if isinstance(error, OSError) and error.strerror:
+        reason = f" ({error.strerror})"
+    remedy = "check that its folder exists and is writable"
+    return f"{path} cannot be opened{reason}; {remedy}"
+
+
 def connect(
     path: str,
     busy_seconds: float,
@@ -512,10 +529,7 @@ def connect(
             factory=Connection,
         )
     except (OSError, sqlite3.OperationalError) as error:
-        remedy = "check that its folder exists and is writable, and that it is a file"
-        raise errors.StoreUnavailable(
-            f"{place.path} cannot be opened, {error}; {remedy}"
-        ) from error
+        raise errors.StoreUnavailable(_opening_problem(place.path, error)) from error
 
     db.row_factory = sqlite3.Row
     db.url = path

@@ -185,7 +185,10 @@ def decode(line: bytes) -> Record:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(map(str, problem["loc"])) or "line"
-        raise InvalidInput(place, problem["input"], allowed_value(problem)) from None
+        value = problem["input"]
+        if isinstance(value, bytes):  # the whole line
+            value = value.decode("utf-8", "replace").rstrip()
+        raise InvalidInput(place, value, allowed_value(problem)) from None
 
 
 @cache
@@ -572,7 +575,7 @@ def copy(source: str, target: str) -> dict[str, int]:
                 return _copy_rows(db, target)
             return _copy_file(db, target)
     except (sqlite3.Error, OSError) as error:
-        raise translate_error(error) from error
+        raise translate_error(error, source) from error
 
 
 def _copy_file(db: Connection, target: str) -> dict[str, int]:

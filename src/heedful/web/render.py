@@ -9,6 +9,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from heedful.display import ago
 from heedful.pages.report import environment
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 
 # With one of these at its end, an address asks for the data of a page, or its rows.
 DATA_ENDINGS = (".json", ".csv")
-# The least age in seconds that is said in a unit, the seconds of the unit, its name.
-AGE_UNITS = (
-    (86_400 * 2, 86_400, "d"),
-    (7_200, 3_600, "h"),
-    (120, 60, "min"),
-    (0, 1, "s"),
-)
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -70,19 +64,6 @@ def digits(values: Sequence[float], most: int) -> int:
     if all(value == int(value) for value in values):
         return 0
     return max(0, min(most, 1 - floor(log10(least)))) or 1
-
-
-def ago(at: float, now: float) -> str:
-    """Return how long before `now` a time was, in one unit.
-
-    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
-    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
-    """
-    age = max(0.0, now - at)
-    seconds, name = next(
-        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
-    )
-    return f"{int(age // seconds)} {name} ago"
 
 
 def address(path: str, /, **query: Any) -> str:

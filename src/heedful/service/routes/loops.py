@@ -121,6 +121,7 @@ async def attempt(
         memory=caller.memory,
         load=load,
         most=MAX_LOOP_CHARS,
+        needs_judgement=True,
     )
     if result.new:
         setup.metrics.decided(result.verdict)

@@ -1,0 +1,84 @@
+"""Show records and times to a person: text of one screen, HTML in a notebook.
+
+Notebooks ask a value for `_repr_html_`. Only the room `pages` makes HTML, which records
+may not know: `heedful/__init__.py` says where the maker is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+SCREEN_COLUMNS = 100
+SCREEN_LINES = 25
+MAX_SCREEN_FACT_CHARS = 400  # of one fact; a longer one is cut in the middle
+MAX_SCREEN_VALUE_CHARS = 40  # of a value in a text of one line
+
+# The least age in seconds that is said in a unit, the seconds of the unit, its name.
+AGE_UNITS = (
+    (86_400 * 2, 86_400, "d"),
+    (7_200, 3_600, "h"),
+    (120, 60, "min"),
+    (0, 1, "s"),
+)
+
+_makers: list[Callable[[object], str]] = []
+
+
+def make_html_with(maker: Callable[[object], str]) -> None:
+    """Let `maker` make the HTML of all records."""
+    _makers[:] = [maker]
+
+
+def html_form(record: object) -> str | None:
+    """Return a record as HTML for a notebook; None if nothing makes HTML."""
+    for maker in _makers:
+        return maker(record)
+    return None
+
+
+def screen_text(lines: Iterable[str]) -> str:
+    """Return lines as text that fits one screen, wide ones folded, with a count of the
+    rest.
+    """
+    from textwrap import wrap  # slow to import, as is `sanitize`
+
+    from heedful.sanitize import clean
+
+    rows: list[str] = []
+    for line in lines:
+        line = clean(line, MAX_SCREEN_FACT_CHARS)
+        rows += wrap(line, SCREEN_COLUMNS, subsequent_indent="  ") or [""]
+
+    hidden = len(rows) - SCREEN_LINES
+    if hidden > 0:
+        rows[SCREEN_LINES - 1 :] = [f"… and {hidden + 1} more lines"]
+    return "\n".join(rows)
+
+
+def line_text(name: str, **values: object) -> str:
+    """Return a record in one line: its name and some of its values, cut if long.
+
+    >>> line_text("Result", passed=True, candidate="P1")
+    "Result(passed=True, candidate='P1')"
+    """
+    from heedful.sanitize import clean  # slow to import
+
+    fields = []
+    for field, value in values.items():
+        # Much of a long value is not worth its repr.
+        text = repr(value[:MAX_SCREEN_FACT_CHARS] if isinstance(value, str) else value)
+        fields.append(f"{field}={clean(text, MAX_SCREEN_VALUE_CHARS)}")
+    return clean(f"{name}({', '.join(fields)})", SCREEN_COLUMNS)
+
+
+def ago(at: float, now: float) -> str:
+    """Return how long before `now` a time was, in one unit.
+
+    >>> ago(0, 59), ago(0, 200), ago(0, 90_000), ago(0, 400_000)
+    ('59 s ago', '3 min ago', '25 h ago', '4 d ago')
+    """
+    age = max(0.0, now - at)
+    seconds, name = next(
+        (seconds, name) for min_age, seconds, name in AGE_UNITS if age >= min_age
+    )
+    return f"{int(age // seconds)} {name} ago"

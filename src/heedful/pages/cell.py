@@ -1,0 +1,55 @@
+"""Records as HTML in a cell of a notebook: results, reports, lessons and proofs.
+
+The look is that of the reports. Its style is held within the cell (`@scope`), so that
+the notebook keeps its own; a browser that does not know this shows plain HTML. Texts
+are data, as on every page.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from heedful.drive.result import Result
+from heedful.lessons.lesson import Lesson, Match, Matches
+from heedful.lessons.proof import Proof
+from heedful.lessons.sentence import say_gain, say_missing
+from heedful.loop.runs import Report
+from heedful.pages.report import STYLE_FILE, environment
+
+MAX_CELL_ROWS = 10  # of lessons
+# The template has a macro for each kind of record.
+_MACROS: tuple[tuple[type, str], ...] = (
+    (Result, "result"),
+    (Report, "report"),
+    (Matches, "matches"),
+    (Match, "match"),
+    (Lesson, "lesson"),
+    (Proof, "proof"),
+)
+
+
+def html(record: object) -> str:
+    """Return a record as HTML that brings its own style. Raises TypeError."""
+    for kind, macro in _MACROS:
+        if isinstance(record, kind):
+            module: Any = _template().module
+            return str(module.cell(getattr(module, macro)(record), _style()))
+    raise TypeError(f"no HTML for a {type(record).__name__}")
+
+
+@cache
+def _template() -> Any:
+    """Return the template of cells."""
+    names = {
+        "MOST": MAX_CELL_ROWS,
+        "say_gain": say_gain,
+        "say_missing": say_missing,
+    }
+    return environment(True).get_template("cell.html.j2", globals=names)
+
+
+@cache
+def _style() -> str:
+    """Return the style of the pages for a scope: its root is the cell."""
+    return STYLE_FILE.read_text(encoding="utf-8").replace(":root", ":scope")

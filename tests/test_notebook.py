@@ -1,0 +1,113 @@
+"""Notebooks: the example runs as shown, and cells keep their memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parent.parent / "examples" / "notebook" / "triage.ipynb"
+
+
+def execute(notebook: Any, folder: Path) -> Any:
+    """Run all cells of a notebook in a kernel of their own."""
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=120, resources=resources).execute()
+    return notebook
+
+
+def texts_of(notebook: Any) -> list[str]:
+    """Return what each cell of code shows, as text."""
+    texts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            outputs = [output.get("data", output) for output in cell.outputs]
+            parts = [output.get("text/plain", output.get("text")) for output in outputs]
+            texts.append("\n".join(parts))
+    return texts
+
+
+def run_cells(folder: Path, *sources: str) -> list[str]:
+    """Run cells of code; return what each of them shows."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    return texts_of(execute(nbformat.v4.new_notebook(cells=cells), folder))
+
+
+def without_ids(texts: list[str]) -> list[str]:
+    """Return texts without the ids of loops."""
+    return [text.partition("\nloop ")[0] for text in texts]
+
+
+def test_the_notebook_of_the_examples_shows_what_a_run_of_it_shows(tmp_path):
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    texts = without_ids(texts_of(notebook))
+    executed = execute(notebook, tmp_path)
+    assert without_ids(texts_of(executed)) == texts
+    assert "Passed at the first attempt." in texts[3]
+    results = [cell for cell in executed.cells if cell.get("outputs")]
+    assert "heedful-cell" in results[0].outputs[0].data["text/html"]
+
+
+SETUP = """
+import heedful
+check = lambda answer: [] if answer.startswith("P") else ["use P0 to P3"]
+memory = heedful.Memory(":memory:", holdout=0)
+"""
+FUNCTION = """
+@heedful.self_correcting(checks=[check], memory=memory, store=None)
+def triage(task: str, hint: str) -> str:
+    print("told" if hint else "not told")
+    return "P1" if hint else "high"
+"""
+
+
+def test_a_function_of_a_cell_remembers_also_when_the_cell_runs_again(tmp_path):
+    outputs = run_cells(
+        tmp_path,
+        SETUP,
+        FUNCTION,
+        "triage('Checkout answers 500')",
+        "triage('Typo on the pricing page')",
+        FUNCTION,
+        "triage('Icons are blurred')",
+    )
+    assert outputs[2].split("\n")[:2] == ["not told", "told"]
+    assert outputs[3].split("\n")[0] == "told"
+    assert outputs[5].split("\n")[0] == "told"
+
+
+def test_a_loop_can_be_awaited_or_waited_for_in_a_cell(tmp_path):
+    loop = "heedful.run('t', generate=lambda t, h: 'P1', checks=[check], store=None)"
+    outputs = run_cells(
+        tmp_path,
+        SETUP,
+        f"(await {loop}).candidate",
+        f"heedful.run_sync({loop}).candidate",
+        f"async def cell():\n    return heedful.run_sync({loop})",
+        "(await cell()).candidate",
+    )
+    assert outputs[1:] == ["'P1'", "'P1'", "", "'P1'"]
+
+
+def test_an_interrupt_of_a_cell_ends_the_loop_and_the_next_cell_runs(tmp_path):
+    outputs = run_cells(
+        tmp_path,
+        SETUP,
+        """
+import asyncio, os, signal
+
+async def generate(task, hint):
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.Event().wait()
+
+try:
+    heedful.run_sync(heedful.run("t", generate=generate, store=None))
+except KeyboardInterrupt:
+    print("interrupted")
+""",
+        "heedful.run_sync(asyncio.sleep(0, 7))",
+    )
+    assert outputs[1].strip() == "interrupted"
+    assert outputs[2] == "7"
