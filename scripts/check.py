@@ -40,6 +40,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "modules-run": (*script("modules_run"), "--check"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
+    "lock": (*script("lock"), "--check"),
     "openapi": (*script("openapi"), "--check"),
     "reference": script("reference"),
 }
