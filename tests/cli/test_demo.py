@@ -247,7 +247,7 @@ def test_interrupted_it_goes_on(shop):
     done = shop.heedful(f"{DEMO} --json")
     assert done.code == 0
     total = sum(row["calls"] for rows in done.json["rows"].values() for row in rows)
-    assert total <= len(shop.calls()) <= total + 1  # at most the one in flight
+    assert total <= len(shop.calls()) <= total + 2  # at most those in flight
 
 
 def test_without_the_embedder_it_compares_words(monkeypatch, tmp_path, capsys):
