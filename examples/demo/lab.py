@@ -138,11 +138,11 @@ class Ended:
 class Ledger:
     """The loops that have ended, shown in the order of the tasks.
 
-    `first` has the first stories of each kind; `shown` counts the tasks whose line is
-    on the screen.
+    `ids` are those of the tasks. `first` has the first stories of each kind; `shown`
+    counts the tasks whose line is on the screen.
     """
 
-    tasks: tuple[Task, ...]
+    ids: tuple[str, ...]
     screen: Screen
     loops: dict[str, dict[str, Ended]] = field(
         default_factory=lambda: {arm: {} for arm in RUNS}
@@ -150,25 +150,25 @@ class Ledger:
     first: dict[str, tuple[Story, Story]] = field(default_factory=dict)
     shown: int = 0
 
-    def begin(self, arm: str, task: Task) -> None:
+    def begin(self, arm: str, id: str) -> None:
         """Show which task an arm runs."""
-        self.screen.arm(arm, self._ended_rows(arm), task.id)
+        self.screen.arm(arm, self._ended_rows(arm), id)
 
-    def end(self, arm: str, task: Task, ended: Ended) -> None:
+    def end(self, arm: str, ended: Ended) -> None:
         """Keep a loop; show the tasks of which both loops have ended now."""
-        self.loops[arm][task.id] = ended
+        self.loops[arm][ended.row.id] = ended
         self.screen.arm(arm, self._ended_rows(arm))
-        for following in self.tasks[self.shown :]:
-            without = self.loops[WITHOUT].get(following.id)
-            memory = self.loops[MEMORY].get(following.id)
+        for id in self.ids[self.shown :]:
+            without = self.loops[WITHOUT].get(id)
+            memory = self.loops[MEMORY].get(id)
             if without is None or memory is None:
                 return
             self.shown += 1
-            self._show(following, without.story, memory.story)
+            self._show(id, without.story, memory.story)
 
-    def _show(self, task: Task, without: Story, memory: Story) -> None:
+    def _show(self, id: str, without: Story, memory: Story) -> None:
         """Show the line of a task, and the first story of each kind."""
-        self.screen.task(task.id, self.shown, without, memory)
+        self.screen.task(id, self.shown, without, memory)
         for kind, telling, other in kinds(without, memory):
             if kind not in self.first:
                 self.first[kind] = (telling, other)
@@ -177,9 +177,14 @@ class Ledger:
     def _ended_rows(self, arm: str) -> list[TaskResult]:
         return [ended.row for ended in self.loops[arm].values()]
 
-    def rows(self, arm: str) -> tuple[TaskResult, ...]:
-        """Return the rows of an arm in the order of the tasks, when all have ended."""
-        return tuple(self.loops[arm][task.id].row for task in self.tasks)
+    def ran(self, seconds: float) -> Ran:
+        """Return what was run in `seconds`, when all loops have ended."""
+        return Ran(
+            without=tuple(self.loops[WITHOUT][id].row for id in self.ids),
+            memory=tuple(self.loops[MEMORY][id].row for id in self.ids),
+            stories=self.first,
+            seconds=seconds,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +208,8 @@ class Lab:
         other, so the model of the arm that has ended helps with those.
         """
         began = time.perf_counter()
-        ledger = Ledger(tasks=self.plan.tasks, screen=self.screen)
+        ids = tuple(task.id for task in self.plan.tasks)
+        ledger = Ledger(ids=ids, screen=self.screen)
         waiting_without = iter(self.plan.tasks)  # shared by both
 
         async def run_with_memory() -> None:
@@ -225,12 +231,7 @@ class Lab:
                 for arm in arms:
                     arm.cancel()
                 await asyncio.gather(*arms, return_exceptions=True)
-        return Ran(
-            without=ledger.rows(WITHOUT),
-            memory=ledger.rows(MEMORY),
-            stories=ledger.first,
-            seconds=round(time.perf_counter() - began, 1),
-        )
+        return ledger.ran(round(time.perf_counter() - began, 1))
 
     async def _run(
         self, arm: str, model: Model, tasks: Iterable[Task], ledger: Ledger
@@ -238,10 +239,10 @@ class Lab:
         """Run tasks of an arm, one after the other."""
         driver = self._driver(arm, model)
         for task in tasks:
-            ledger.begin(arm, task)
+            ledger.begin(arm, task.id)
             row = await driver.drive(task)
             how = await story(self.store, SCOPES[arm], row.loop)
-            ledger.end(arm, task, Ended(row=row, story=how))
+            ledger.end(arm, Ended(row=row, story=how))
 
     def _driver(self, arm: str, model: Model) -> TaskDriver:
         """Return what runs the tasks of an arm."""
@@ -311,7 +312,7 @@ async def measure(
         settings=_settings(chosen)
         | {"threads": f"{threads} for each arm", "command": again},
         machine=machine(),
-        commands=tuple(_commands(chosen, ran, db)),
+        commands=tuple(next_commands(ran, db)),
     )
 
 
@@ -391,7 +392,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
     }
 
 
-def _commands(chosen: Plan, ran: Ran, db: str) -> list[tuple[str, str]]:
+def next_commands(ran: Ran, db: str) -> list[tuple[str, str]]:
     """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
     # The commands work in the project of the arm with memory.
@@ -401,7 +402,9 @@ def _commands(chosen: Plan, ran: Ran, db: str) -> list[tuple[str, str]]:
         if kind in stories and stories[kind][0].loop.startswith(f"{RUNS[MEMORY]}-")
     ]
     loop = loops[0] if loops else ran.memory[0].loop
-    task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
+    task = ran.memory[-1].id
+    if "knew" in stories:
+        task = stories["knew"][0].task
     lines = (
         ("all of it in your browser, each arm as a project", ["ui"]),
         ("what it has learnt", ["lessons"]),
