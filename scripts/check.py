@@ -41,6 +41,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
     "lock": (*script("lock"), "--check"),
+    "workflows": script("workflows"),
     "openapi": (*script("openapi"), "--check"),
     "reference": script("reference"),
 }

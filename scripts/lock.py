@@ -16,6 +16,7 @@ import sys
 import tempfile
 import tomllib
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,6 +87,28 @@ IMAGE = ROOT / "deploy" / "requirements.lock"
 EXTRAS = ("server", "postgres", "telemetry")
 
 
+def blocks_for(text: str, requirements: Iterable[str]) -> dict[str, str]:
+    """The blocks of a lock, by name, that some requirements and what they need have.
+
+    A block is a pin with its hashes, and with what needs the distribution.
+    """
+    names = set()
+    for requirement in requirements:
+        names |= {name.lower() for name in re.findall(r"\A[\w.-]+", requirement)}
+    blocks = {}
+    for match in re.finditer(r"^([\w.-]+)==.*\n(?:    .*\n)*", text, re.MULTILINE):
+        blocks[match[1]] = match[0]
+    added = True
+    while added:
+        added = False
+        for name, block in blocks.items():
+            needed_by = set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
+            if name not in names and names & needed_by:
+                names.add(name)
+                added = True
+    return {name: block for name, block in blocks.items() if name in names}
+
+
 def for_image(text: str) -> str:
     """The requirements of a lock that the image needs: its extras, and what builds
     heedful.
@@ -97,25 +120,11 @@ def for_image(text: str) -> str:
     ]
     for extra in EXTRAS:
         requirements += project["project"]["optional-dependencies"][extra]
-    names = set()
-    for requirement in requirements:
-        names |= {name.lower() for name in re.findall(r"\A[\w.-]+", requirement)}
-    blocks = {}  # by name, with the hashes and with what needs the distribution
-    for match in re.finditer(r"^([\w.-]+)==.*\n(?:    .*\n)*", text, re.MULTILINE):
-        blocks[match[1]] = match[0]
-    added = True
-    while added:
-        added = False
-        for name, block in blocks.items():
-            needed_by = set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
-            if name not in names and names & needed_by:
-                names.add(name)
-                added = True
     head = (
         "# The part of requirements.lock that the image installs. Remake with: make "
         "lock\n"
     )
-    return head + "".join(block for name, block in blocks.items() if name in names)
+    return head + "".join(blocks_for(text, requirements).values())
 
 
 def problems(text: str) -> list[str]:
