@@ -8,8 +8,11 @@ model.
 from __future__ import annotations
 
 import json
+import sqlite3
+import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,13 @@ from .stories import LEGEND, Screen, story
 RECORDING = Path(__file__).with_name("recorded.zip")
 DATABASE = "demo-recorded.db"
 FACTS = "run.json"
+TIMES = "select min(created), max(updated) from loop"
+TIME_COLUMNS = """
+select t.name, c.name from sqlite_master t, pragma_table_info(t.name) c
+where t.type = 'table' and c.type = 'REAL'
+"""
+# A time of the run may lie so far before its first loop or after its last.
+MAX_SKEW_SECONDS = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +88,25 @@ def unpack(out: Path) -> Recording:
         database.with_name(database.name + end).unlink(missing_ok=True)
     with zipfile.ZipFile(RECORDING) as archive:
         database.write_bytes(archive.read(DATABASE))
-        return Recording.of(json.loads(archive.read(FACTS)))
+        facts = json.loads(archive.read(FACTS))
+    move_to_now(database)
+    return Recording.of(facts)
+
+
+def move_to_now(database: Path) -> None:
+    """Move all times of a run so that it has ended now.
+
+    The pages show the last 30 days, and a recording is older one day.
+    """
+    with closing(sqlite3.connect(database)) as connection, connection:
+        began, ended = connection.execute(TIMES).fetchone()
+        delay = time.time() - ended
+        for table, column in connection.execute(TIME_COLUMNS).fetchall():
+            connection.execute(
+                f'update "{table}" set "{column}" = "{column}" + ? '
+                f'where "{column}" between ? and ?',
+                (delay, began - MAX_SKEW_SECONDS, ended + MAX_SKEW_SECONDS),
+            )
 
 
 async def replay(values: Settings, out: Path, again: str) -> Measured:

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 import zipfile
 from typing import Any
 
@@ -310,6 +311,14 @@ def test_the_commands_of_a_recording_work(shown_again):
     for name, line in zip(("lessons", "why"), commands[1:], strict=False):
         result = desk.heedful(line[line.index(name) :])
         assert result.code == 0, result.err
+
+
+def test_the_pages_of_a_recording_are_of_these_days(shown_again):
+    desk, _ = shown_again
+    db = desk.folder / "out" / "recorded" / "demo-recorded.db"
+    (times,) = rows(db, "select min(created), max(updated) from loop")
+    assert times[1] <= time.time()
+    assert time.time() - times[0] < 86_400
 
 
 @pytest.mark.parametrize("option", ["--full", "--fresh", "--pipeline", "--db x.db"])
