@@ -152,8 +152,8 @@ def import_ratio(python: Path, folder: Path) -> float:
 
     Both are the quickest of some trials in turn.
     """
-    bare = []
-    importing = []
+    bare: list[float] = []
+    importing: list[float] = []
     for _ in range(IMPORT_TRIALS):
         for code, trials in (("pass", bare), ("import heedful", importing)):
             began = time.perf_counter()
@@ -179,7 +179,8 @@ def install(
     programs = environment / "bin"
     began = time.perf_counter()
     target = f"{archive}{extras}"
-    uv = [UV, "pip", "install", "--quiet", "--python", programs / "python"]
+    python_there = str(programs / "python")
+    uv = [str(UV), "pip", "install", "--quiet", "--python", python_there]
     run([*uv, target], folder)
     seconds = time.perf_counter() - began
 
@@ -227,9 +228,9 @@ def try_runners(wheel: Path) -> None:
     """Run the wheel without installing it, by uvx and by pipx. Raises Refused."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        uvx = [UV, "tool", "run", "--quiet"]
-        run([*uvx, "--from", wheel, "heedful", *RECORDED], folder)
-        pipx = [*uvx, "pipx", "run", "--no-cache", "--spec", wheel]
+        uvx = [str(UV), "tool", "run", "--quiet"]
+        run([*uvx, "--from", str(wheel), "heedful", *RECORDED], folder)
+        pipx = [*uvx, "pipx", "run", "--no-cache", "--spec", str(wheel)]
         run([*pipx, "heedful", "--version"], folder)
 
 

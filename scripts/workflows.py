@@ -24,7 +24,8 @@ SCHEMAS = {
 
 def main() -> int:
     """Run both; return 1 if one has found something."""
-    commands = [[BIN / "zizmor", "--offline", "--persona", "pedantic", "-q", PLACE]]
+    zizmor = [BIN / "zizmor", "--offline", "--persona", "pedantic", "-q", PLACE]
+    commands: list[list[str | Path]] = [[*zizmor]]
     for schema, pattern in SCHEMAS.items():
         files = sorted(PLACE.glob(pattern))
         commands.append([BIN / "check-jsonschema", "--builtin-schema", schema, *files])

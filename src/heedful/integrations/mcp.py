@@ -483,7 +483,7 @@ def server() -> Any:
     )
     logging.root.removeHandler(quiet)
 
-    mcp_server.call_tool = _refuse_with(
+    mcp_server.call_tool = _refuse_with(  # type: ignore[method-assign]
         _refuse_wrong_arguments(mcp_server.call_tool, ToolError), ToolError
     )
     for function, (title, only_reads, is_idempotent) in MCP_TOOLS.items():
