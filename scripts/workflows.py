@@ -25,10 +25,11 @@ SCHEMAS = {
 def main() -> int:
     """Run both; return 1 if one has found something."""
     zizmor = [BIN / "zizmor", "--offline", "--persona", "pedantic", "-q", PLACE]
-    commands: list[list[str | Path]] = [[*zizmor]]
+    commands = [list(map(str, zizmor))]
     for schema, pattern in SCHEMAS.items():
         files = sorted(PLACE.glob(pattern))
-        commands.append([BIN / "check-jsonschema", "--builtin-schema", schema, *files])
+        checker = [str(BIN / "check-jsonschema"), "--builtin-schema", schema]
+        commands.append([*checker, *map(str, files)])
     codes = [
         subprocess.run(command, cwd=ROOT, check=False).returncode
         for command in commands
