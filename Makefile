@@ -1,7 +1,7 @@
 # One environment for all of it: .venv, made from requirements.lock when first needed.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test ui-test integrations check docs bench quality learn soak lock
+.PHONY: help setup demo test ui-test integrations check wheels docs bench quality learn soak lock
 unexport PYTHONPATH PYTHONHOME
 # Thousands of processes are started: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,6 +41,10 @@ integrations: setup ## tests/integrations with the newest frameworks, in .venv-i
 
 check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' for some
 	@$(PY) scripts/check.py $(ARGS)
+
+# It installs the newest releases of all that heedful needs, unlocked. ARGS=--write for docs/installed.md.
+wheels: setup ## build sdist and wheel, and try them in empty environments
+	@$(PY) -m scripts.strangers $(ARGS)
 
 docs: setup ## the docs as a site, with every name and command, in build/docs; a broken link fails
 	@$(PY) -m scripts.docs_site

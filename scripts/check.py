@@ -41,6 +41,8 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "words": script("words"),
     "dependencies": script("dependencies"),
     "addresses": script("addresses"),
+    "lock": (*script("lock"), "--check"),
+    "workflows": script("workflows"),
     "openapi": (*script("openapi"), "--check"),
     "site": (PYTHON, "-m", "scripts.docs_site"),
 }

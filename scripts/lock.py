@@ -1,5 +1,5 @@
 """Write requirements.lock again: the newest releases, for every Python ≥ 3.11 and every
-platform.
+platform. With --check, say what the locks lack, and write nothing.
 
 The resolver runs in a clean environment without configuration, so that only the default
 index counts: a machine's own indexes may carry files that nobody else has, and their
@@ -16,11 +16,11 @@ import sys
 import tempfile
 import tomllib
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-UV = "uv==0.13.8"
 HEADER = (
     "# What heedful is developed, tested and demonstrated with. Remake with: make "
     "lock\n"
@@ -54,6 +54,12 @@ def clean_environment() -> dict[str, str]:
     return variables
 
 
+def pinned_uv() -> str:
+    """The requirement of uv, of the release in the lock that is written again."""
+    match = re.search(r"^uv==[\w.]+", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[0] if match else "uv"
+
+
 def compiled() -> str:
     """The resolved requirements as uv writes them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +67,9 @@ def compiled() -> str:
         python = str(Path(folder, "bin", "python"))
         environment = clean_environment()
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", UV], env=environment, check=True
+            [python, "-m", "pip", "install", "--quiet", pinned_uv()],
+            env=environment,
+            check=True,
         )
         command = [python, "-m", "uv", *COMPILE.split()]
         done = subprocess.run(
@@ -79,6 +87,28 @@ IMAGE = ROOT / "deploy" / "requirements.lock"
 EXTRAS = ("server", "postgres", "telemetry")
 
 
+def blocks_for(text: str, requirements: Iterable[str]) -> dict[str, str]:
+    """The blocks of a lock, by name, that some requirements and what they need have.
+
+    A block is a pin with its hashes, and with what needs the distribution.
+    """
+    names = set()
+    for requirement in requirements:
+        names |= {name.lower() for name in re.findall(r"\A[\w.-]+", requirement)}
+    blocks = {}
+    for match in re.finditer(r"^([\w.-]+)==.*\n(?:    .*\n)*", text, re.MULTILINE):
+        blocks[match[1]] = match[0]
+    added = True
+    while added:
+        added = False
+        for name, block in blocks.items():
+            needed_by = set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
+            if name not in names and names & needed_by:
+                names.add(name)
+                added = True
+    return {name: block for name, block in blocks.items() if name in names}
+
+
 def for_image(text: str) -> str:
     """The requirements of a lock that the image needs: its extras, and what builds
     heedful.
@@ -90,25 +120,11 @@ def for_image(text: str) -> str:
     ]
     for extra in EXTRAS:
         requirements += project["project"]["optional-dependencies"][extra]
-    names = set()
-    for requirement in requirements:
-        names |= {name.lower() for name in re.findall(r"\A[\w.-]+", requirement)}
-    blocks = {}  # by name, with the hashes and with what needs the distribution
-    for match in re.finditer(r"^([\w.-]+)==.*\n(?:    .*\n)*", text, re.MULTILINE):
-        blocks[match[1]] = match[0]
-    added = True
-    while added:
-        added = False
-        for name, block in blocks.items():
-            needed_by = set(re.findall(r"#\s+(?:via )?([\w.-]+)", block))
-            if name not in names and names & needed_by:
-                names.add(name)
-                added = True
     head = (
         "# The part of requirements.lock that the image installs. Remake with: make "
         "lock\n"
     )
-    return head + "".join(block for name, block in blocks.items() if name in names)
+    return head + "".join(blocks_for(text, requirements).values())
 
 
 def problems(text: str) -> list[str]:
@@ -127,8 +143,53 @@ def problems(text: str) -> list[str]:
     return wrong
 
 
+def lacking(text: str) -> list[str]:
+    """Find what pyproject.toml asks for and the lock does not have."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    requirements = [*project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        requirements += extra
+    for group in project["dependency-groups"].values():
+        requirements += [line for line in group if isinstance(line, str)]
+
+    versions = dict(re.findall(r"^([\w.-]+)==([\w.!+]+)", text, re.MULTILINE))
+    wrong = []
+    for line in requirements:
+        requirement = Requirement(line)
+        version = versions.get(canonicalize_name(requirement.name))
+        if version is None:
+            wrong.append(f"{LOCK.name} has no {line}")
+        elif not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{LOCK.name} has {version}, pyproject.toml asks for {line}")
+    return wrong
+
+
+def check() -> int:
+    """Say what the locks lack; return 1 if they lack anything.
+
+    What the requirements need in turn is looked up in this environment, which was
+    installed from the lock without resolving anything.
+    """
+    text = LOCK.read_text(encoding="utf-8")
+    wrong = problems(text) + lacking(text)
+    if IMAGE.read_text(encoding="utf-8") != for_image(text):
+        wrong.append(f"{IMAGE.relative_to(ROOT)} is not the part of {LOCK.name}")
+    uv = Path(sys.executable).with_name("uv")
+    installed = subprocess.run(
+        [uv, "pip", "check", "--quiet", "--no-config", "--python", sys.executable],
+        check=False,
+    )
+    print("\n".join(wrong) or f"{LOCK.name} has all that pyproject.toml asks for")
+    return 1 if wrong or installed.returncode else 0
+
+
 def main() -> int:
     """Write the lock, unless it has a problem."""
+    if sys.argv[1:] == ["--check"]:
+        return check()
     text = HEADER + compiled()
     wrong = problems(text)
     if wrong:

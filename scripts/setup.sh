@@ -8,7 +8,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 stamp=.venv/heedful.stamp
 # The path is part of the stamp, because scripts and the editable install contain it.
-want="$(cat requirements.lock pyproject.toml scripts/setup.sh | cksum) $PWD"
+want="$(cat requirements.lock pyproject.toml scripts/setup.sh scripts/install.py | cksum) $PWD"
 
 ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; }
 
@@ -52,11 +52,6 @@ exec 9>>.venv/heedful.lock
 ready && exit 0
 make_environment
 rm -f "$stamp"
-echo "heedful: installing the locked requirements into .venv (once; about a minute)" >&2
-# The lock is complete, so nothing is resolved: pip would look for newer releases of a requirement
-# that has an extra, and refuse them for want of a hash. Errors only: every index that lacks a
-# package would be a warning for each of them.
-.venv/bin/python -m pip install -qq --no-deps --require-hashes -r requirements.lock
-# Offline from here: the build backend is among the locked requirements.
-.venv/bin/python -m pip install -qq --no-deps --no-build-isolation --editable .
+echo "heedful: installing the locked requirements into .venv (once; half a minute, or what the download takes)" >&2
+.venv/bin/python scripts/install.py
 printf '%s\n' "$want" >"$stamp"

@@ -4,15 +4,16 @@ report.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json as jsonlib
 import os
 import platform
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import heedful
@@ -28,6 +29,7 @@ from heedful.loop import policies
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Embedder, Model
+from heedful.models.embedded import available_cores
 from heedful.models.weights import Weights
 from heedful.store import lessons as lesson_store
 from heedful.store import shown
@@ -56,8 +58,8 @@ SCOPES = {WITHOUT: Scope(project="without-memory"), MEMORY: Scope()}
 # The system prompt says nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
-# 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four
-# minutes.
+# 7 tasks of each of 9 families, twice: about 295 calls, 0.85 s each on one core: four
+# minutes on one core, two on two.
 PER_FAMILY = 7
 TOP = 10
 
@@ -125,59 +127,137 @@ def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A loop that has ended: its row and its story."""
+
+    row: TaskResult
+    story: Story
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """The loops that have ended, shown in the order of the tasks.
+
+    `ids` are those of the tasks. `first` has the first stories of each kind; `shown`
+    counts the tasks whose line is on the screen.
+    """
+
+    ids: tuple[str, ...]
+    screen: Screen
+    loops: dict[str, dict[str, Ended]] = field(
+        default_factory=lambda: {arm: {} for arm in RUNS}
+    )
+    first: dict[str, tuple[Story, Story]] = field(default_factory=dict)
+    shown: int = 0
+
+    def begin(self, arm: str, id: str) -> None:
+        """Show which task an arm runs."""
+        self.screen.arm(arm, self._ended_rows(arm), id)
+
+    def end(self, arm: str, ended: Ended) -> None:
+        """Keep a loop; show the tasks of which both loops have ended now."""
+        self.loops[arm][ended.row.id] = ended
+        self.screen.arm(arm, self._ended_rows(arm))
+        for id in self.ids[self.shown :]:
+            without = self.loops[WITHOUT].get(id)
+            memory = self.loops[MEMORY].get(id)
+            if without is None or memory is None:
+                return
+            self.shown += 1
+            self._show(id, without.story, memory.story)
+
+    def _show(self, id: str, without: Story, memory: Story) -> None:
+        """Show the line of a task, and the first story of each kind."""
+        self.screen.task(id, self.shown, without, memory)
+        for kind, telling, other in kinds(without, memory):
+            if kind not in self.first:
+                self.first[kind] = (telling, other)
+                self.screen.tell(HEADS[kind], telling, other)
+
+    def _ended_rows(self, arm: str) -> list[TaskResult]:
+        return [ended.row for ended in self.loops[arm].values()]
+
+    def ran(self, seconds: float) -> Ran:
+        """Return what was run in `seconds`, when all loops have ended."""
+        return Ran(
+            without=tuple(self.loops[WITHOUT][id].row for id in self.ids),
+            memory=tuple(self.loops[MEMORY][id].row for id in self.ids),
+            stories=self.first,
+            seconds=seconds,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Where a plan is run: one file for its loops and its memory, one model."""
+    """Where a plan is run: one file for its loops and its memory, a model for each arm.
+
+    `key` is in the names of the loops.
+    """
 
     plan: Plan
+    key: str
     store: Store
-    model: Model
+    models: Mapping[str, Model]
     embedder: Embedder | None
     screen: Screen
 
     async def run(self) -> Ran:
-        """Run both arms, task by task in turn; what is stored is not run again."""
-        began = time.perf_counter()
-        drivers = self._drivers()
-        first: dict[str, tuple[Story, Story]] = {}
-        rows: dict[str, list[TaskResult]] = {arm: [] for arm in drivers}
-        with self.screen:
-            for number, task in enumerate(self.plan.tasks, 1):
-                stories = []
-                for arm, driver in drivers.items():
-                    self.screen.arm(arm, rows[arm], task.id)
-                    row = await driver.drive(task)
-                    rows[arm].append(row)
-                    self.screen.arm(arm, rows[arm])
-                    stories.append(await story(self.store, SCOPES[arm], row.loop))
-                without, with_memory = stories
-                self.screen.task(task.id, number, without, with_memory)
-                for kind, telling, other in kinds(without, with_memory):
-                    if kind not in first:
-                        first[kind] = (telling, other)
-                        self.screen.tell(HEADS[kind], telling, other)
-        return Ran(
-            without=tuple(rows[WITHOUT]),
-            memory=tuple(rows[MEMORY]),
-            stories=first,
-            seconds=round(time.perf_counter() - began, 1),
-        )
+        """Run both arms at once; what is stored is not run again.
 
-    def _drivers(self) -> dict[str, TaskDriver]:
-        """Return what runs the tasks of each arm."""
-        # Without a holdout: memory is compared with the arm that has none.
-        learning = Memory(self.store, SCOPES[MEMORY], self.embedder, holdout=0)
-        memories = {WITHOUT: None, MEMORY: learning}
-        return {
-            arm: TaskDriver(
-                run=f"{RUNS[arm]}-{self.plan.key}",
-                policy=policies.default,
-                generate=Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS),
-                store=self.store,
-                scope=SCOPES[arm],
-                memory=memory,
-            )
-            for arm, memory in memories.items()
-        }
+        A loop with memory rests on the loops before it. One without memory rests on no
+        other, so the model of the arm that has ended helps with those.
+        """
+        began = time.perf_counter()
+        ids = tuple(task.id for task in self.plan.tasks)
+        ledger = Ledger(ids=ids, screen=self.screen)
+        waiting_without = iter(self.plan.tasks)  # shared by both
+
+        async def run_with_memory() -> None:
+            model = self.models[MEMORY]
+            await self._run(MEMORY, model, self.plan.tasks, ledger)
+            await self._run(WITHOUT, model, waiting_without, ledger)
+
+        async def run_without() -> None:
+            await self._run(WITHOUT, self.models[WITHOUT], waiting_without, ledger)
+
+        with self.screen:
+            arms = [
+                asyncio.create_task(run_without()),
+                asyncio.create_task(run_with_memory()),
+            ]
+            try:
+                await asyncio.gather(*arms)
+            finally:
+                for arm in arms:
+                    arm.cancel()
+                await asyncio.gather(*arms, return_exceptions=True)
+        return ledger.ran(round(time.perf_counter() - began, 1))
+
+    async def _run(
+        self, arm: str, model: Model, tasks: Iterable[Task], ledger: Ledger
+    ) -> None:
+        """Run tasks of an arm, one after the other."""
+        driver = self._driver(arm, model)
+        for task in tasks:
+            ledger.begin(arm, task.id)
+            row = await driver.drive(task)
+            how = await story(self.store, SCOPES[arm], row.loop)
+            ledger.end(arm, Ended(row=row, story=how))
+
+    def _driver(self, arm: str, model: Model) -> TaskDriver:
+        """Return what runs the tasks of an arm."""
+        memory = None
+        if arm == MEMORY:
+            # Without a holdout: memory is compared with the arm that has none.
+            memory = Memory(self.store, SCOPES[arm], self.embedder, holdout=0)
+        return TaskDriver(
+            run=f"{RUNS[arm]}-{self.key}",
+            policy=policies.default,
+            generate=Writer(model, SYSTEM, max_tokens=MAX_TOKENS),
+            store=self.store,
+            scope=SCOPES[arm],
+            memory=memory,
+        )
 
 
 async def measure(
@@ -200,34 +280,39 @@ async def measure(
         for end in ("", "-wal", "-shm"):
             own_file.with_name(own_file.name + end).unlink(missing_ok=True)
     db = db or str(own_file)
-    values = values.model_copy(update={"db": db})
+    # Two processes of the model share the cores.
+    threads = values.threads or max(1, available_cores() // len(RUNS))
+    values = values.model_copy(update={"db": db, "threads": threads})
     names = list(dict.fromkeys(task.family or "tasks" for task in chosen.tasks))
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(values, new=True))
-        model = await stack.enter_async_context(opened_model(values))
+        models = {
+            arm: await stack.enter_async_context(opened_model(values)) for arm in RUNS
+        }
         say(
             f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
             f"{', '.join(names)}\n"
-            "each task twice, first without memory, then with; only a check knows the "
-            f"rules\n{LEGEND}\n"
+            "each task twice, without memory and with, at the same time; only a check "
+            f"knows the rules\n{LEGEND}\n"
         )
         lab = Lab(
             plan=chosen,
+            key=chosen.key,
             store=store,
-            model=model,
+            models=models,
             embedder=embedder,
             screen=Screen(len(chosen.tasks)),
         )
         ran = await lab.run()
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
-    threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
         ran=ran,
         compared=tuple(comparisons(ran.without, ran.memory)),
         lessons=tuple(lessons),
-        settings=_settings(chosen) | {"threads": threads, "command": again},
+        settings=_settings(chosen)
+        | {"threads": f"{threads} for each arm", "command": again},
         machine=machine(),
-        commands=tuple(_commands(chosen, ran, db)),
+        commands=tuple(next_commands(ran, db)),
     )
 
 
@@ -294,7 +379,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
         "recall by": "meaning (all-MiniLM-L6-v2)" if chosen.by_meaning else "words",
         "tasks": f"{len(chosen.tasks)} of {path}, {part}",
         "order": (
-            "one task of each family in turn, both arms the same, one call at a time"
+            "one task of each family in turn, both arms the same, at the same time"
         ),
         "system prompt": SYSTEM,
         "temperature": "0, warmer after a repeated answer",
@@ -307,7 +392,7 @@ def _settings(chosen: Plan) -> dict[str, str]:
     }
 
 
-def _commands(chosen: Plan, ran: Ran, db: str) -> list[tuple[str, str]]:
+def next_commands(ran: Ran, db: str) -> list[tuple[str, str]]:
     """Return commands that work on what was stored, each with its purpose."""
     stories = ran.stories
     # The commands work in the project of the arm with memory.
@@ -317,7 +402,9 @@ def _commands(chosen: Plan, ran: Ran, db: str) -> list[tuple[str, str]]:
         if kind in stories and stories[kind][0].loop.startswith(f"{RUNS[MEMORY]}-")
     ]
     loop = loops[0] if loops else ran.memory[0].loop
-    task = stories["knew"][0].task if "knew" in stories else chosen.tasks[-1].task
+    task = ran.memory[-1].id
+    if "knew" in stories:
+        task = stories["knew"][0].task
     lines = (
         ("all of it in your browser, each arm as a project", ["ui"]),
         ("what it has learnt", ["lessons"]),

@@ -246,3 +246,27 @@ def test_an_option_before_the_command_is_said_to_belong_after_it(heedful_):
     assert done.code == 2
     message = done.json["error"]["message"]
     assert "options stand after the command: heedful COMMAND --json" in message
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [("ui", "ui"), ("serve", "server"), ("mcp", "mcp")]
+)
+def test_without_its_packages_a_command_names_the_extra(command, extra, tmp_path):
+    # None in place of a module: it can be neither found nor imported.
+    code = (
+        "import sys\n"
+        "absent = ('fastapi', 'httptools', 'mcp', 'prometheus_client', 'uvicorn')\n"
+        "sys.modules.update(dict.fromkeys(absent))\n"
+        f"sys.argv = ['heedful', {command!r}]\n"
+        "from heedful.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"pip install 'heedful[{extra}]'" in done.stderr
+    assert "unexpected" not in done.stderr

@@ -7,10 +7,11 @@ A run has a name, and the loop of each of its tasks is stored as RUN/TASK. With
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -519,32 +520,36 @@ def demo(
     fresh: Annotated[
         bool, Option("--fresh", help="Delete earlier results first.")
     ] = False,
-) -> None:
+    recorded: Annotated[
+        bool, Option("--recorded", help="Show a recorded run, without a model.")
+    ] = False,
+    no_browser: Annotated[
+        bool, Option("--no-browser", help="With --recorded: open no pages.")
+    ] = False,
+) -> int:
     """Run tasks with and without memory, and compare the results.
 
     The prompts do not contain the rule that answers must follow; only a check has it.
     Nothing is faked: the model writes every answer, so another model gives other
     numbers. With --pipeline, a pipeline of checked stages runs instead; the first
     attempts of two stages fail. With --db it writes into that database, which may have
-    other loops. If you stop the demo, the same command continues it.
+    other loops. If you stop the demo, the same command continues it. --recorded shows a
+    run from its stored database in seconds, and opens its pages if heedful[ui] is
+    installed and there is a display.
     """
     values = settings().with_one_model()
     db = current_command().options.get("db")
-    if db is not None and fresh:
-        raise errors.InvalidInput(
-            "--fresh",
-            "with --db",
-            "without it: it deletes the results of the demo only",
-        )
-    if pipeline and (full or tasks or db):
-        raise errors.InvalidInput(
-            "--pipeline", "with --full, --tasks or --db", "without all of them"
-        )
+    _check_demo_options(
+        data={"--full": full, "--tasks": tasks, "--db": db},
+        fresh=fresh,
+        pipeline=pipeline,
+        recorded=recorded,
+    )
 
     arguments = current_command().arguments or ["demo"]
     words = [word for word in arguments if word not in ("--fresh", "--json")]
     command = f"{program()} {shlex.join(words)}"
-    out = out or Path("out/pipeline" if pipeline else "out/demo")
+    out = out or Path("out") / _folder_name(pipeline=pipeline, recorded=recorded)
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "
         f"{command}"
@@ -555,7 +560,10 @@ def demo(
         work = demo_pipeline.run(values, out, fresh)
         result = drive(work, lambda: last_words)
         demo_pipeline.write(result, command, current_command().json)
-        return
+        return 0
+
+    if recorded:
+        return _show_recorded(values, out, command, browser=not no_browser)
 
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
@@ -563,6 +571,66 @@ def demo(
     work = lab.measure(plan, values, out, fresh=fresh, again=command, db=db)
     measured = drive(work, lambda: last_words)
     lab.write(measured, out, current_command().json)
+    return 0
+
+
+def _folder_name(*, pipeline: bool, recorded: bool) -> str:
+    """Return the name of the folder for results."""
+    if pipeline:
+        return "pipeline"
+    return "recorded" if recorded else "demo"
+
+
+def _check_demo_options(
+    *, data: Mapping[str, Any], fresh: bool, pipeline: bool, recorded: bool
+) -> None:
+    """Raise InvalidInput for options that exclude each other.
+
+    `data` has the options that choose tasks and database, by name.
+    """
+    stated = [name for name, value in data.items() if value]
+    if fresh and "--db" in stated:
+        raise errors.InvalidInput(
+            "--fresh",
+            "with --db",
+            "without it: it deletes the results of the demo only",
+        )
+    if pipeline and stated:
+        raise errors.InvalidInput(
+            "--pipeline", "with --full, --tasks or --db", "without all of them"
+        )
+    if recorded and (stated or fresh or pipeline):
+        raise errors.InvalidInput(
+            "--recorded",
+            "with --full, --tasks, --db, --fresh or --pipeline",
+            "without all of them: the run is over",
+        )
+
+
+def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) -> int:
+    """Show the recorded run; then its pages, if a person can see them here."""
+    from heedful.cli import serve
+
+    recording = _import_demo("recording")
+    out.mkdir(parents=True, exist_ok=True)
+    measured = drive(recording.replay(values, out, command), lambda: "interrupted")
+    _import_demo("lab").write(measured, out, current_command().json)
+
+    has_pages = serve.missing_package() is None
+    if not has_pages:
+        say("the pages need: pip install 'heedful[ui]'")
+    if browser and has_pages and _has_display() and not current_command().json:
+        return serve.show_pages_of(str(out / recording.DATABASE))
+    return 0
+
+
+def _has_display() -> bool:
+    """Return True if a person reads the output, on a machine with a display."""
+    if not sys.stdout.isatty():
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _import_demo(name: str) -> Any:

@@ -100,6 +100,20 @@ def ui(
     )
 
 
+def show_pages_of(db: str) -> int:
+    """Show the pages of a database in the browser, as `heedful ui --db` does."""
+    values = settings().with_one_model().model_copy(update={"db": db})
+    return _until_stopped(_show_pages(values, read_only=False, browser=True))
+
+
+def missing_package() -> str | None:
+    """Return the first package that the pages need and that is not installed."""
+    for package in SERVICE_PACKAGES:
+        if find_spec(package) is None:
+            return package
+    return None
+
+
 def mcp() -> int:
     """Serve heedful's tools to an agent over MCP, on standard input and output.
 

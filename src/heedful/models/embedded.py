@@ -56,7 +56,7 @@ class EmbeddedModel:
     ) -> None:
         calls.check_timeout(timeout)
         if threads is None:
-            threads = max(1, _available_cores() - 1)
+            threads = max(1, available_cores() - 1)
         check_integer("threads", threads)
         check_integer("context", context, least=64)
 
@@ -233,7 +233,7 @@ class EmbeddedModel:
         )
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
     """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     if affinity is not None:

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
-from typing import Any
-
-import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from typing import TYPE_CHECKING, Any
 
 from heedful import policies
 from heedful.errors import StoreError, UnknownName
@@ -28,6 +25,9 @@ from heedful.memory.vectors import space_of
 from heedful.models.contract import Model
 from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Depth, Resources, Work
 from heedful.store import search
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
 
 DURATION_BUCKETS_SECONDS = (
     0.001,
@@ -55,6 +55,9 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        # An extra: the command line imports this module to say that it is missing.
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
         registry = CollectorRegistry()
         self._registry = registry
         self.running: int = 0  # requests that have no answer yet
@@ -127,7 +130,9 @@ class Metrics:
         for depth in depths:
             self._jobs.labels(depth.queue, depth.state).set(depth.number)
             self._oldest.labels(depth.queue, depth.state).set(depth.oldest)
-        return prometheus_client.generate_latest(self._registry)
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)
 
 
 LIMITS_MIB_BYTES = 1024 * 1024

@@ -1,0 +1,145 @@
+"""`heedful demo --recorded`: a demonstration that ran before, shown again without a
+model.
+
+`recorded.zip` has the database of the run and `run.json`, its rows and what it ran on.
+`scripts/record_demo.py` makes it of the results of a real run.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zipfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.cli.output import say
+from heedful.cli.resources import opened_store
+from heedful.cli.run import TaskResult
+from heedful.cli.settings import Settings
+from heedful.store import lessons as lesson_store
+from heedful.store.store import Store
+
+from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons
+from .lab import SCOPES, TOP, Ended, Ledger, next_commands
+from .stories import LEGEND, Screen, story
+
+RECORDING = Path(__file__).with_name("recorded.zip")
+DATABASE = "demo-recorded.db"
+FACTS = "run.json"
+TIMES = "select min(created), max(updated) from loop"
+TIME_COLUMNS = """
+select t.name, c.name from sqlite_master t, pragma_table_info(t.name) c
+where t.type = 'table' and c.type = 'REAL'
+"""
+# A time of the run may lie so far before its first loop or after its last.
+MAX_SKEW_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What a run left besides its database: the rows of each arm, and what it ran on.
+
+    `date` is the day of the run, such as 2026-11-24.
+    """
+
+    date: str
+    settings: Mapping[str, str]
+    machine: Mapping[str, str]
+    rows: Mapping[str, list[TaskResult]]
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Recording:
+        """Return the recording of the data in `run.json`."""
+        rows = {
+            arm: [TaskResult(**row) for row in facts["rows"][short]]
+            for arm, short in RUNS.items()
+        }
+        return cls(
+            date=facts["date"],
+            settings=facts["settings"],
+            machine=facts["machine"],
+            rows=rows,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long all loops took together."""
+        return sum(row.seconds for rows in self.rows.values() for row in rows)
+
+    def __str__(self) -> str:
+        machine = self.machine
+        return (
+            f"a recording of {self.date}, no model is asked: "
+            f"{self.settings['weights']}, {self.seconds:.0f} s of answers on "
+            f"{machine['system']} with {machine['cores']} cores, "
+            f"heedful {machine['heedful']}"
+        )
+
+
+def unpack(out: Path) -> Recording:
+    """Write the database of the recording to the folder; return the rest."""
+    database = out / DATABASE
+    for end in ("", "-wal", "-shm"):
+        database.with_name(database.name + end).unlink(missing_ok=True)
+    with zipfile.ZipFile(RECORDING) as archive:
+        database.write_bytes(archive.read(DATABASE))
+        facts = json.loads(archive.read(FACTS))
+    move_to_now(database)
+    return Recording.of(facts)
+
+
+def move_to_now(database: Path) -> None:
+    """Move all times of a run so that it has ended now.
+
+    The pages show the last 30 days, and a recording is older one day.
+    """
+    with closing(sqlite3.connect(database)) as connection, connection:
+        began, ended = connection.execute(TIMES).fetchone()
+        delay = time.time() - ended
+        for table, column in connection.execute(TIME_COLUMNS).fetchall():
+            connection.execute(
+                f'update "{table}" set "{column}" = "{column}" + ? '
+                f'where "{column}" between ? and ?',
+                (delay, began - MAX_SKEW_SECONDS, ended + MAX_SKEW_SECONDS),
+            )
+
+
+async def replay(values: Settings, out: Path, again: str) -> Measured:
+    """Show the recorded run like a run, and measure it. Raises StoreError."""
+    recording = unpack(out)
+    db = str(out / DATABASE)
+    ids = tuple(row.id for row in recording.rows[MEMORY])
+    say(f"{recording}\n{LEGEND}\n")
+
+    values = values.model_copy(update={"db": db})
+    async with opened_store(values) as store:
+        ran = await _show(recording, ids, store)
+        lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)
+
+    recorded = {"recorded": str(recording), "command": again}
+    return Measured(
+        ran=ran,
+        compared=tuple(comparisons(ran.without, ran.memory)),
+        lessons=tuple(lessons),
+        settings={**recording.settings, **recorded},
+        machine=recording.machine,
+        commands=tuple(next_commands(ran, db)),
+    )
+
+
+async def _show(recording: Recording, ids: tuple[str, ...], store: Store) -> Ran:
+    """Show the lines of all tasks, in their order."""
+    screen = Screen(len(ids))
+    ledger = Ledger(ids=ids, screen=screen)
+    pairs = zip(recording.rows[WITHOUT], recording.rows[MEMORY], strict=True)
+    with screen:
+        for without, memory in pairs:
+            for arm, row in ((WITHOUT, without), (MEMORY, memory)):
+                how = await story(store, SCOPES[arm], row.loop)
+                ledger.end(arm, Ended(row=row, story=how))
+    return ledger.ran(round(recording.seconds, 1))
