@@ -47,7 +47,8 @@ COMMANDS_HEAD = """\
 # Commands
 
 What `heedful COMMAND --help` prints, for every command. Results go to standard output,
-everything else to standard error. [Settings](docs/reference/command-line.md#settings) and
+everything else to standard error.
+[Settings](docs/reference/command-line.md#settings) and
 [exit codes](docs/reference/command-line.md#exit-codes) are the same for all commands.
 """
 # Modules that are public as a whole, beside the names of the packages.

@@ -46,12 +46,12 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
         end_loop(browser, lesson, f"before {lesson['id']}", right=False)
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
-    (kept,) = browser.get("/lessons.json?state=unverified").json()["lessons"]
-    end_loop(browser, kept, "since", right=True)
+    (lesson,) = browser.get("/lessons.json?state=unverified").json()["lessons"]
+    end_loop(browser, lesson, "since", right=True)
 
     data = browser.get("/dreams.json").json()
     page = words_of(browser.get("/dreams").text)
-    effect = data["dreams"][0]["effects"][str(kept["id"])]
+    effect = data["dreams"][0]["effects"][str(lesson["id"])]
     assert effect["before"]["number"] == 0
     assert effect["before"]["of"] == 2
     assert effect["since"]["number"] == 1

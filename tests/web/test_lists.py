@@ -5,7 +5,7 @@ import io
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.web.support import Browser, browsing, words_of
 SCOPE = Scope("acme", "main")
 DAY_SECONDS = 86_400
 # id, memory key, model, policy, the checks that failed in each attempt, cost of each.
-LOOPS = (
+LOOPS: Sequence[tuple[str, str, str, str, Sequence[Sequence[str]], float]] = (
     ("sql-1", "sql", "small", "default", ([],), 0.002),
     ("sql-2", "sql", "large", "default", (["columns"], []), 0.03),
     ("sql-3", "sql", "small", "thorough", (["runs"], ["runs", "columns"], []), 0.001),

@@ -39,8 +39,13 @@ def browser(tmp_path):
 
 
 def store_loop(
-    browser: Browser, id: str, task: str, output: object, message: str
+    browser: Browser,
+    id: str,
+    task: str,
+    output: object = "none",
+    message: str = "wrong",
 ) -> None:
+    """Store a loop with one attempt, and a finding with a message about it."""
     read_data(browser.api.put(f"/v1/loops/{id}", json={"task": task}), 201)
     finding = {"check": "ruff", "message": message}
     body = {"output": output, "evaluation": {"findings": [finding]}}
@@ -90,7 +95,7 @@ def write(browser: Browser, work: Callable[[Db, Scope], object]) -> None:
 )
 def test_a_task_is_found_in_its_language(browser: Browser, text: str, id: str):
     for name, task in TASKS.items():
-        store_loop(browser, name, task, output="none", message="wrong")
+        store_loop(browser, name, task)
 
     assert find(browser, text) == [id]
 
@@ -128,7 +133,7 @@ def test_a_change_is_found_by_the_next_search(browser: Browser):
 
 def test_other_filters_are_applied_to_what_a_search_finds(browser: Browser):
     for name in ("one", "two"):
-        store_loop(browser, name, "the same task", output="none", message="wrong")
+        store_loop(browser, name, "the same task")
     body = {"output": "right", "evaluation": {"findings": []}}
     read_data(browser.api.put("/v1/loops/two/attempts/2", json=body))
 
@@ -141,16 +146,16 @@ def test_a_search_continues_with_older_loops(browser: Browser, monkeypatch):
     monkeypatch.setattr(loop_texts, "MATCH_BATCH_TEXTS", 2)
     monkeypatch.setattr(loop_texts, "MAX_MATCHING_LOOPS", 2)
     for number in range(5):
-        store_loop(browser, f"loop{number}", "same", output="none", message="wrong")
+        store_loop(browser, f"loop{number}", "same")
 
-    found: list[str] = []
+    ids: list[str] = []
     page = browser.get("/loops.json", params={"text": "same"}).json()
     while page["loops"]:
-        found += [loop["id"] for loop in page["loops"]]
+        ids += [loop["id"] for loop in page["loops"]]
         if not page["next"]:
             break
         page = browser.get(f"/loops.json{page['next']}").json()
-    assert found == [f"loop{number}" for number in reversed(range(5))]
+    assert ids == [f"loop{number}" for number in reversed(range(5))]
 
 
 HOSTILE = [
@@ -171,8 +176,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_query_is_a_text_and_no_syntax(browser: Browser, text: str):
-    store_loop(browser, "plain", "say a", output="none", message="wrong")
-    store_loop(browser, "same", f"say {text}", output="none", message="wrong")
+    store_loop(browser, "plain", "say a")
+    store_loop(browser, "same", f"say {text}")
     query = loop_texts.query_of(SCOPE, text)
 
     params = {"text": text, "project": "main"}
@@ -189,16 +194,16 @@ def test_a_query_is_a_text_and_no_syntax(browser: Browser, text: str):
 def test_a_text_that_is_longer_than_any_searched_one_is_not_found(
     browser: Browser, letter: str
 ):
-    store_loop(browser, "long", letter * 10_000, output="none", message="wrong")
+    store_loop(browser, "long", letter * 10_000)
     store = browser.api.setup.store
 
-    found = browser.api.run(loop_texts.search_loops(store, SCOPE, letter * 10_000))
-    assert found.loops == ()
+    matches = browser.api.run(loop_texts.search_loops(store, SCOPE, letter * 10_000))
+    assert matches.loops == ()
     assert find(browser, letter * 100) == ["long"]
 
 
 def test_a_report_writes_nothing_to_the_index(browser: Browser):
-    store_loop(browser, "one", "task", output="none", message="wrong")
+    store_loop(browser, "one", "task")
     assert texts_stored(browser) == 0
 
     assert find(browser, "task") == ["one"]
@@ -210,7 +215,7 @@ def test_a_report_writes_nothing_to_the_index(browser: Browser):
 
 
 def test_the_text_of_a_deleted_loop_is_deleted(browser: Browser):
-    store_loop(browser, "one", "task", output="none", message="wrong")
+    store_loop(browser, "one", "task")
     assert find(browser, "none") == ["one"]
 
     write(browser, lambda db, scope: db.delete("loop", {"id": "one"}))
@@ -219,18 +224,18 @@ def test_the_text_of_a_deleted_loop_is_deleted(browser: Browser):
 
 
 def test_another_project_finds_nothing(browser: Browser):
-    store_loop(browser, "one", "task", output="none", message="wrong")
+    store_loop(browser, "one", "task")
     assert find(browser, "task") == ["one"]
 
     store = browser.api.setup.store
     for scope in (Scope("acme", "other"), Scope("other", "main")):
-        found = browser.api.run(loop_texts.search_loops(store, scope, "task"))
-        assert found == loop_texts.LoopMatches((), oldest=0, unindexed=0)
+        matches = browser.api.run(loop_texts.search_loops(store, scope, "task"))
+        assert matches == loop_texts.LoopMatches((), oldest=0, unindexed=0)
 
 
 def test_a_store_that_cannot_be_written_is_searched(browser: Browser, monkeypatch):
-    store_loop(browser, "one", "cosmic ray", output="none", message="wrong")
-    store_loop(browser, "two", "other", output="none", message="wrong")
+    store_loop(browser, "one", "cosmic ray")
+    store_loop(browser, "two", "other")
 
     async def refuse(*_: object, **__: object) -> None:
         raise StoreUnavailable("it is read-only")
@@ -245,8 +250,8 @@ def test_the_page_counts_what_was_not_searched_and_continues(
 ):
     monkeypatch.setattr(loop_texts, "INDEX_BATCH_LOOPS", 1)
     monkeypatch.setattr(loop_texts, "MAX_INDEXING_SECONDS", 0.0)
-    store_loop(browser, "one", "same", output="none", message="wrong")
-    store_loop(browser, "two", "same", output="none", message="wrong")
+    store_loop(browser, "one", "same")
+    store_loop(browser, "two", "same")
 
     page = browser.get("/loops", params={"text": "same"}).text
     assert "2 older loops not searched yet" in page
@@ -260,7 +265,7 @@ def test_the_page_counts_what_was_not_searched_and_continues(
 def test_two_processes_index_the_same_loops(browser: Browser):
     """Each has read the same loops before one of them writes."""
     for number in range(5):
-        store_loop(browser, f"loop{number}", "same", output="none", message="wrong")
+        store_loop(browser, f"loop{number}", "same")
     store = browser.api.setup.store
 
     async def index_twice() -> None:
@@ -291,9 +296,9 @@ def test_an_older_text_that_is_written_late_is_written_again(browser: Browser):
 
 
 def test_a_loop_of_a_clock_that_is_late_is_found(browser: Browser, monkeypatch):
-    store_loop(browser, "one", "task", output="none", message="wrong")
+    store_loop(browser, "one", "task")
     assert find(browser, "task") == ["one"]
-    store_loop(browser, "two", "task", output="none", message="wrong")
+    store_loop(browser, "two", "task")
     hour_ago = time.time() - 3_000
 
     write(
@@ -337,10 +342,10 @@ async def check_agreement(
     expected = [stored.loop for stored in texts if query.fits(stored.text)]
 
     await store.write(scope, loop_texts.store_texts, texts)
-    found = await store.read(
+    matches = await store.read(
         scope, loop_texts.matching, query, before=2**53, seconds=60.0
     )
-    assert list(found.loops) == expected
+    assert list(matches.loops) == expected
     folded = loop_texts.fold(text).strip()
     by_task = [
         loop
@@ -351,7 +356,7 @@ async def check_agreement(
 
 
 def test_an_id_is_found_by_its_beginning_and_no_digest_by_chance(browser: Browser):
-    store_loop(browser, "be1f2960", "task", output="none", message="wrong")
+    store_loop(browser, "be1f2960", "task")
     attempt = browser.get("/loops/be1f2960.json").json()["made"][0]
 
     assert find(browser, "be1f") == ["be1f2960"]

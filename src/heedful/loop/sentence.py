@@ -139,7 +139,6 @@ def describe_policy(policy: Policy) -> list[str]:
 
 def _describe_rule(rule: StopRule) -> str:
     """Return in plain words when a rule ends a loop; its name if it is a user's own."""
-    words = rule_name(rule)
     match rule:
         case MaxAttempts():
             limits = " and then ".join(map(str, rule.rungs or (rule.limit,)))
@@ -159,6 +158,8 @@ def _describe_rule(rule: StopRule) -> str:
             words = "while no check has passed"
         case All():
             words = " ".join(map(_describe_rule, rule.rules))
+        case _:
+            words = rule_name(rule)
     return words
 
 
