@@ -42,6 +42,11 @@ class Browser:
         there = page.headers.get("location", "")  # the same page, with its project
         return self.api.run(self.client.get(there)) if "project=" in there else page
 
+    def data(self, path: str, **options: Any) -> Any:
+        """Return the data of a page, that of the same address with `.json`."""
+        page, _, query = path.partition("?")
+        return self.get(f"{page}.json?{query}", **options).json()
+
     def post(
         self,
         path: str,

@@ -16,7 +16,7 @@ def test_the_beginning_of_an_id_leads_to_its_loop(tmp_path):
         for id in ids:
             begun = api.put(f"/v1/loops/{id}", json={"task": "t"})
             read_data(begun, 201)
-        page = browser.get("/loops/0cb7fbdb.json").json()
+        page = browser.data("/loops/0cb7fbdb")
         assert page["name"] == ids[0]
         assert browser.get("/loops/0cb7fb00").status_code == 200
 

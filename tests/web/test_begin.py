@@ -35,7 +35,7 @@ def test_six_lines_make_a_loop_in_this_file(tmp_path, name):
     folder.mkdir()
     with browsing(folder) as browser:
         browser.open()
-        facts = browser.get("/home.json").json()["begin"]
+        facts = browser.data("/home")["begin"]
         page = browser.get("").text
         assert len(facts["code"].splitlines()) == 6
         path = shlex.split(facts["demo"])[-1]
@@ -46,7 +46,7 @@ def test_six_lines_make_a_loop_in_this_file(tmp_path, name):
         assert {facts["code"], facts["demo"], facts["hook"]} <= set(copied)
 
         assert "passed" in pasted(facts["code"], tmp_path)
-        (loop,) = browser.get("/loops.json").json()["loops"]
+        (loop,) = browser.data("/loops")["loops"]
         assert loop["task"] == "Say red"
         assert 'id="begin"' not in browser.get("").text
 
@@ -54,7 +54,7 @@ def test_six_lines_make_a_loop_in_this_file(tmp_path, name):
 def test_others_are_not_told_the_file(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api.key("read"))
-        facts = browser.get("/loops.json").json()["begin"]
+        facts = browser.data("/loops")["begin"]
         assert facts["code"] == facts["demo"] == facts["own"] == ""
         assert "/v1/loops/ID" in browser.get("/loops").text
 

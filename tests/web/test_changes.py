@@ -167,7 +167,7 @@ def test_a_changed_word_far_into_the_words_of_a_lesson_is_marked(browser):
     example = {"task": "t", "rejected": "npm test", "accepted": "pnpm test"}
     body = {"error_type": "Bash", "text": "npm", "lesson": " ".join(LINES[:90])}
     read_data(api.post("/v1/reflections", json={**body, "example": example}), 201)
-    lesson = browser.get("/lessons.json").json()["lessons"][0]
+    lesson = browser.data("/lessons")["lessons"][0]
     browser.do(
         "amend",
         id=str(lesson["id"]),

@@ -41,15 +41,15 @@ def end_loop(browser: Browser, lesson: dict[str, str], name: str, right: bool) -
 
 @pytest.mark.both
 def test_a_merge_has_its_effect_before_and_since(browser: Browser):
-    lessons = browser.get("/lessons.json").json()["lessons"]
+    lessons = browser.data("/lessons")["lessons"]
     for lesson in lessons:
         end_loop(browser, lesson, f"before {lesson['id']}", right=False)
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
-    (lesson,) = browser.get("/lessons.json?state=unverified").json()["lessons"]
+    (lesson,) = browser.data("/lessons?state=unverified")["lessons"]
     end_loop(browser, lesson, "since", right=True)
 
-    data = browser.get("/dreams.json").json()
+    data = browser.data("/dreams")
     page = words_of(browser.get("/dreams").text)
     effect = data["dreams"][0]["effects"][str(lesson["id"])]
     assert effect["before"]["number"] == 0
@@ -65,7 +65,7 @@ def test_the_lessons_of_a_merge_are_links(browser: Browser):
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
     page = browser.get("/dreams").text
-    for lesson in browser.get("/lessons.json?state=superseded").json()["lessons"]:
+    for lesson in browser.data("/lessons?state=superseded")["lessons"]:
         assert f'/ui/lessons/{lesson["id"]}?project=main">{RULE}' in page
 
 
@@ -82,5 +82,5 @@ def test_a_dream_that_was_undone_is_not_counted_as_done(browser: Browser):
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))
     browser.do("rollback", id="1", why="too long")
-    sentence = browser.get("/dreams.json").json()["sentence"]
+    sentence = browser.data("/dreams")["sentence"]
     assert sentence == "1 dream, undone"

@@ -89,7 +89,7 @@ def type_command(desk: Desk, line: str) -> Any:
 def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     with database(loops) as (browser, desk):
         page = words_of(browser.get("/proof").text)
-        data = browser.get("/proof.json").json()
+        data = browser.data("/proof")
         wire = read_data(browser.api.get("/v1/proof"))
         terminal = type_command(desk, "proof").out
         document = type_command(desk, "proof --json").json
@@ -134,7 +134,7 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.open(browser.api._all).api
         read_data(api.post("/v1/reflections", json=LESSON), 201)
-        lesson = browser.get("/lessons.json").json()["lessons"][0]
+        lesson = browser.data("/lessons")["lessons"][0]
         name = f"{lesson['kind']}/{lesson['signature']}"
         for number, (is_shown, is_right, calls) in enumerate(loops):
             coin = Exposure(name, f"loop {number}", shown=is_shown, share=0.5)
@@ -146,7 +146,7 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
             )
 
         page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
-        uplift = browser.get(f"/lessons/{lesson['id']}.json").json()["effect"]["uplift"]
+        uplift = browser.data(f"/lessons/{lesson['id']}")["effect"]["uplift"]
 
     low = points(uplift["low"])
     assert f"{points(uplift['gain'])} points {low} to {points(uplift['high'])}" in page
@@ -161,10 +161,10 @@ def test_calls_that_memory_saved_stand_on_home_and_not_twice(tmp_path):
         fill(browser.api)
         browser.api.run(compare_loops(browser.api.setup.store, loops))
         browser.open(browser.api._all)
-        saved = browser.get("/proof.json").json()["balance"]["calls_saved"]
-        sentence = browser.get("/proof.json").json()["sentence"]
+        saved = browser.data("/proof")["balance"]["calls_saved"]
+        sentence = browser.data("/proof")["sentence"]
         home = words_of(browser.get("/home").text)
-        saved_data = browser.get("/home.json").json()["saved"]
+        saved_data = browser.data("/home")["saved"]
         health = words_of(browser.get("/health").text)
 
     words = (
@@ -184,7 +184,7 @@ def test_home_says_what_is_missing_for_calls_saved(tmp_path):
         fill(browser.api)
         browser.open(browser.api._all)
         home = words_of(browser.get("/home").text)
-        saved = browser.get("/home.json").json()["saved"]
+        saved = browser.data("/home")["saved"]
 
     missing = FIRST_LOOPS_WITHOUT_HOLDOUT - saved["ended"]
     assert saved["missing_loops"] == missing
@@ -198,7 +198,7 @@ def test_policies_leave_out_the_presets_that_a_replay_leaves_out(tmp_path):
         desk = Desk(tmp_path)
         replayed = type_command(desk, "replay --json").json
         browser.open(browser.api._all)
-        data = browser.get("/policies.json").json()
+        data = browser.data("/policies")
         page = words_of(browser.get("/policies").text)
 
     names = [row["policy"] for row in data["rows"]]
@@ -220,7 +220,7 @@ def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
             Desk(tmp_path), "replay --policy orchestrator --json"
         ).json
         browser.open(browser.api._all)
-        data = browser.get("/policies.json?policy=orchestrator").json()
+        data = browser.data("/policies?policy=orchestrator")
 
     assert [row["policy"] for row in data["rows"]] == ["as recorded", "orchestrator"]
     assert data["notes"] == replayed["notes"]
@@ -265,9 +265,9 @@ def test_a_text_that_nobody_ruled_on_is_not_said_to_be_ruled_on(tmp_path):
         fill(api)
         browser.open(api._all)
         read_data(api.post("/v1/reflections", json=LESSON), 201)
-        waiting = browser.get("/quarantine.json").json()["waiting"][0]["id"]
-        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
-        example = browser.get(f"/lessons/{lesson}.json").json()["examples"][0]["id"]
+        waiting = browser.data("/quarantine")["waiting"][0]["id"]
+        lesson = browser.data("/lessons")["lessons"][0]["id"]
+        example = browser.data(f"/lessons/{lesson}")["examples"][0]["id"]
         settled = browser.get(f"/quarantine/{example}").text
         browser.do("release", id=str(waiting), why="read")
         released = browser.get(f"/quarantine/{waiting}").text

@@ -44,7 +44,7 @@ def browser(tmp_path) -> Iterator[Browser]:
 def data_of(browser: Browser, path: str = "") -> Any:
     """Return the data of a page of quarantine."""
     place, _, query = path.partition("?")
-    return browser.get(f"/quarantine{place}.json?{query}").json()
+    return browser.data(f"/quarantine{place}?{query}")
 
 
 def listed(browser: Browser, query: str = "") -> list[str]:

@@ -47,7 +47,7 @@ def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
         report_ladder(browser, "unsolved", False, False)
 
         page = browser.get("").text
-        ladders = browser.get("/home.json").json()["ladders"]
+        ladders = browser.data("/home")["ladders"]
         assert "Who answers" in page
         assert "Cost of a task, by week" in page
         [drawing] = re.findall(
@@ -74,7 +74,7 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         browser.open()
         report_ladder(browser, "climbed", False, True)
         page = browser.get("/loops/climbed").text
-        data = browser.get("/loops/climbed.json").json()
+        data = browser.data("/loops/climbed")
         assert "rung 1 (small)" in page
         assert "rung 2 (large)" in page
         assert "again on rung 2, after attempts: 1 of 1 attempts" in page
@@ -85,7 +85,7 @@ def test_a_loop_shows_who_made_each_attempt_and_why_it_climbed(tmp_path):
         assert [rung["cost"] for rung in data["rungs"]] == [0.25, 0.5]
         assert data["plan"] == ""
 
-        [row] = browser.get("/loops.json").json()["loops"]
+        [row] = browser.data("/loops")["loops"]
         [item] = read_data(browser.api.get("/v1/loops"))["items"]
         assert row["rung"] == item["rung"] == "rung 2 (large)"
         assert row["cost"] == item["cost"] == 0.75
@@ -97,7 +97,7 @@ def test_a_loop_that_has_not_passed_was_answered_by_no_rung(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
         report_ladder(browser, "unsolved", False, False)
-        [row] = browser.get("/loops.json").json()["loops"]
+        [row] = browser.data("/loops")["loops"]
         [item] = read_data(browser.api.get("/v1/loops"))["items"]
         assert row["rung"] == item["rung"] == ""
 
@@ -107,7 +107,7 @@ def test_a_loop_without_a_ladder_has_no_rungs(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open()
         fill(browser.api)
-        data = browser.get("/loops/stopped.json").json()
+        data = browser.data("/loops/stopped")
         assert data["rungs"] == []
         assert "rung" not in browser.get("/loops/stopped").text
         assert "rung" not in browser.get("/loops").text
@@ -144,7 +144,7 @@ def test_the_page_of_the_proof_says_who_climbs_and_what_a_loop_costs(tmp_path):
             browser.api.run(work)
 
         page = words_of(browser.get("/proof").text)
-        data = browser.get("/proof.json").json()
+        data = browser.data("/proof")
         assert "needed another model than the first 0 % with, 100 % without" in page
         assert "mean cost of a loop 2 with, 6 without" in page
         assert data["pooled"]["climbs"]["gain"] == 1.0
@@ -169,7 +169,7 @@ def test_a_loop_says_which_rung_has_spent_its_limit(tmp_path):
             )
             browser.api.run(work)
 
-        [sentence] = browser.get("/loops/ended.json").json()["closed"]
+        [sentence] = browser.data("/loops/ended")["closed"]
         assert sentence.startswith("rung 1 (small): 1 of 1 calls spent, the limit of")
         assert f"Closed: {sentence}." in browser.get("/loops/ended").text
         assert "Closed:" not in browser.get("/loops/first").text
@@ -219,9 +219,9 @@ def test_a_loop_has_one_cost_on_every_page(tmp_path):
         usage = browser.api.run(work()).usage
         assert usage.cost == pytest.approx(0.25 + 0.15 + 1.05)
 
-        home = browser.get("/home.json").json()
-        page = browser.get("/loops/climbed.json").json()
-        [row] = browser.get("/loops.json").json()["loops"]
+        home = browser.data("/home")
+        page = browser.data("/loops/climbed")
+        [row] = browser.data("/loops")["loops"]
         [item] = read_data(browser.api.get("/v1/loops"))["items"]
         [week] = home["ladders"]["weeks"]
         rungs = home["ladders"]["rungs"]

@@ -27,7 +27,7 @@ def browser(tmp_path):
 def store_lesson(browser: Browser) -> dict[str, Any]:
     """Store a lesson, and return it as the list shows it."""
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
-    (lesson,) = browser.get("/lessons.json").json()["lessons"]
+    (lesson,) = browser.data("/lessons")["lessons"]
     return dict(lesson)
 
 
@@ -59,7 +59,7 @@ def test_each_version_has_what_was_measured_for_its_words(browser: Browser):
     browser.do("amend", form, change="edit", text="Use pnpm for all.")
     show_to_loops(browser, lesson, right=2, wrong=0, name="new ")
 
-    data = browser.get(f"/lessons/{lesson['id']}.json").json()
+    data = browser.data(f"/lessons/{lesson['id']}")
     page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
     (version,) = data["versions"]
     assert version["helped"]["number"] == 1
@@ -72,7 +72,7 @@ def test_each_version_has_what_was_measured_for_its_words(browser: Browser):
 def test_a_version_that_is_not_measured_alone_has_no_figures(browser: Browser):
     lesson = store_lesson(browser)
     for number in range(4):
-        page = browser.get(f"/lessons/{lesson['id']}.json").json()
+        page = browser.data(f"/lessons/{lesson['id']}")
         form = {
             "id": str(lesson["id"]),
             "edition": page["lesson"]["edition"],
@@ -80,7 +80,7 @@ def test_a_version_that_is_not_measured_alone_has_no_figures(browser: Browser):
         }
         browser.do("amend", form, change="edit", text=f"Use pnpm {number}.")
 
-    versions = browser.get(f"/lessons/{lesson['id']}.json").json()["versions"]
+    versions = browser.data(f"/lessons/{lesson['id']}")["versions"]
     assert ["helped" in version for version in versions] == [True, True, False, False]
     assert "not measured here" in browser.get(f"/lessons/{lesson['id']}").text
 
@@ -98,8 +98,8 @@ def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
             }
             read_data(api.put(f"/v1/loops/{loop}/attempts/{number}", json=report))
 
-    lesson = browser.get("/lessons.json?kind=check").json()["lessons"][0]
-    data = browser.get(f"/lessons/{lesson['id']}.json").json()
+    lesson = browser.data("/lessons?kind=check")["lessons"][0]
+    data = browser.data(f"/lessons/{lesson['id']}")
     page = browser.get(f"/lessons/{lesson['id']}").text
     (task,) = data["tasks"]
     assert task["task"] == "measure <b>it</b>"

@@ -22,7 +22,7 @@ from tests.web.support import Browser, browsing, words_of
 SCOPE = Scope("acme", "main")
 DAY_SECONDS = 86_400
 # id, memory key, model, policy, the checks that failed in each attempt, cost of each.
-LOOPS: Sequence[tuple[str, str, str, str, Sequence[Sequence[str]], float]] = (
+LOOPS: Sequence[tuple[str, str, str, str, Sequence[list[str]], float]] = (
     ("sql-1", "sql", "small", "default", ([],), 0.002),
     ("sql-2", "sql", "large", "default", (["columns"], []), 0.03),
     ("sql-3", "sql", "small", "thorough", (["runs"], ["runs", "columns"], []), 0.001),
@@ -39,7 +39,11 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)
         for id, key, model, policy, attempts, cost in LOOPS:
-            body = {"task": f"Do {id}", "memory_key": key, "policy": policy}
+            body = {
+                "task": f"Do {id}",
+                "memory_key": key,
+                "policy": policy,
+            }
             if model:
                 body["model"] = model
             read_data(browser.api.put(f"/v1/loops/{id}", json=body), 201)
@@ -137,7 +141,7 @@ def test_facets_count_errors_of_all_attempts_and_the_rule_that_stopped(browser):
 @both
 def test_totals_are_those_of_the_rows_and_of_home(browser):
     page = read(browser)
-    home = browser.get("/home.json").json()
+    home = browser.data("/home")
     for name in ("calls", "tokens", "cost"):
         rows = sum(loop[name] for loop in page["loops"])
         assert page["totals"][name] == pytest.approx(rows)
@@ -356,7 +360,11 @@ def test_csv_needs_what_its_page_needs(browser):
 
 
 def test_csv_of_quarantine_has_no_words_that_wait(browser):
-    lesson = {"error_type": "E", "text": "zqwords failed", "lesson": "zqwords"}
+    lesson = {
+        "error_type": "E",
+        "text": "zqwords failed",
+        "lesson": "zqwords",
+    }
     key = browser.api.key("write")
     read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
     answer = browser.get("/quarantine.csv")
@@ -375,7 +383,11 @@ def test_a_loop_whose_id_ends_like_csv_has_its_page(browser):
 @both
 def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     for name in ("good", "bad"):
-        lesson = {"error_type": name, "text": f"{name} x", "lesson": f"be {name}"}
+        lesson = {
+            "error_type": name,
+            "text": f"{name} x",
+            "lesson": f"be {name}",
+        }
         read_data(browser.api.post("/v1/reflections", json=lesson), 201)
     lessons = read(browser, "/lessons", "?sort=seen")["lessons"]
     names = {row["error_type"]: f"{row['kind']}/{row['signature']}" for row in lessons}

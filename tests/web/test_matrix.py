@@ -47,7 +47,7 @@ def row_texts(page: dict[str, Any], about: str) -> list[str]:
 
 def test_a_page_and_its_data_open_with_the_same_sentence(browser: Browser):
     record_loop(browser.api, "four", ["a", "b", "c", "d"])
-    page = browser.get("/loops/four.json").json()
+    page = browser.data("/loops/four")
     assert page["sentence"] == (
         "Stopped after attempt 4: all 4 attempts are made. One more attempt would need "
         "a limit of 5 attempts instead of 4."
@@ -59,14 +59,14 @@ def test_a_page_and_its_data_open_with_the_same_sentence(browser: Browser):
 
 def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
     record_loop(browser.api, "four", ["a", "b", "c", "d"])
-    (row,) = browser.get("/loops.json").json()["loops"]
+    (row,) = browser.data("/loops")["loops"]
     assert row["reason"] == "all 4 attempts are made"
     assert "all 4 attempts are made" in browser.get("/loops").text
 
 
 def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     record_loop(browser.api, "loop", ["a b", "a c", "a c\nd"])
-    page = browser.get("/loops/loop.json").json()
+    page = browser.data("/loops/loop")
     names = [row["name"] for row in page["matrix"]["rows"]]
     assert page["matrix"]["columns"] == [1, 2, 3]
     assert names == [
@@ -87,7 +87,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
 
 def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser):
     record_loop(browser.api, "loop", ["it is P1", "it is P2", "new\nit is P2"])
-    changes = browser.get("/loops/loop.json").json()["matrix"]["rows"][0]["cells"]
+    changes = browser.data("/loops/loop")["matrix"]["rows"][0]["cells"]
     assert changes[0]["new"] == "it is P1"
     assert changes[1]["gone"] == "P1"
     assert changes[1]["new"] == "P2"
@@ -97,13 +97,13 @@ def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser)
 
 def test_a_change_of_several_lines_says_how_many(browser: Browser):
     record_loop(browser.api, "loop", ["a\nb", "c\nd"])
-    changes = browser.get("/loops/loop.json").json()["matrix"]["rows"][0]["cells"]
+    changes = browser.data("/loops/loop")["matrix"]["rows"][0]["cells"]
     assert changes[1]["title"] == "the first of 2 changed lines"
 
 
 def test_a_repeated_answer_names_the_attempt_that_it_repeats(browser: Browser):
     record_loop(browser.api, "loop", ["a", "b", "a"])
-    page = browser.get("/loops/loop.json").json()
+    page = browser.data("/loops/loop")
     assert row_texts(page, "change") == ["begins", "changed", "repeats 1"]
 
 
@@ -111,7 +111,7 @@ def test_each_cell_leads_to_a_place_on_the_page(browser: Browser):
     record_loop(browser.api, "loop", ["a", "b", "c"])
     cells = [
         cell
-        for row in browser.get("/loops/loop.json").json()["matrix"]["rows"]
+        for row in browser.data("/loops/loop")["matrix"]["rows"]
         for cell in row["cells"]
     ]
     page = browser.get("/loops/loop").text
@@ -132,7 +132,7 @@ def test_names_of_checks_and_outputs_are_data_in_a_matrix(browser: Browser):
 def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
     checks = tuple(f"check {n}" for n in range(MAX_CHECK_ROWS + 3))
     record_loop(browser.api, "loop", ["a", "b"], checks=checks)
-    matrix = browser.get("/loops/loop.json").json()["matrix"]
+    matrix = browser.data("/loops/loop")["matrix"]
     assert matrix["left_out"] == {"attempts": 0, "checks": 3}
     assert "3 more checks below" in browser.get("/loops/loop").text
 
@@ -140,7 +140,7 @@ def test_checks_beyond_the_rows_of_a_matrix_are_counted(browser: Browser):
 def test_a_loop_without_attempts_shows_its_goals_and_no_matrix(browser: Browser):
     body = {"task": "x", "goals": ["quality >= 0.8"]}
     read_data(browser.api.put("/v1/loops/new", json=body), 201)
-    page = browser.get("/loops/new.json").json()
+    page = browser.data("/loops/new")
     assert page["sentence"] == "Open: no attempt was made yet."
     assert page["matrix"]["columns"] == []
     assert "Goals: quality ≥ 0.8" in browser.get("/loops/new").text
@@ -179,7 +179,7 @@ def test_a_matrix_of_a_long_loop_has_the_first_the_best_and_the_last(browser: Br
     scope = Scope("acme", "main")
     api.run(api.setup.store.write(scope, fill_long_loop, "long", 7))
 
-    page = browser.get("/loops/long.json").json()
+    page = browser.data("/loops/long")
     last = range(LONG_LOOP_ATTEMPTS - MAX_LAST_COLUMNS + 1, LONG_LOOP_ATTEMPTS + 1)
     assert page["matrix"]["columns"] == [1, 7, *last]
     assert page["matrix"]["left_out"]["attempts"] == LONG_LOOP_ATTEMPTS - 12

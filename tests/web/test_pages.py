@@ -50,10 +50,10 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
         ] * len(EVERY)
         fill(browser.api)
         browser.open(browser.api._all)
-        entry = browser.get("/quarantine.json").json()["waiting"][0]["id"]
-        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
-        run = browser.get("/traces.json").json()["episodes"][0]["digest"]
-        loops = [loop["id"] for loop in browser.get("/loops.json").json()["loops"]]
+        entry = browser.data("/quarantine")["waiting"][0]["id"]
+        lesson = browser.data("/lessons")["lessons"][0]["id"]
+        run = browser.data("/traces")["episodes"][0]["digest"]
+        loops = [loop["id"] for loop in browser.data("/loops")["loops"]]
         assert loops == ["open", "stopped", "a/b"]
         details = (
             f"quarantine/{entry}",
@@ -80,11 +80,11 @@ def test_every_page_shows_texts_as_data_and_has_its_data_beside(tmp_path):
                     link.startswith("/ui/static/") or link.count("?project=main") == 1
                 ), link
             head, _, query = path.partition("?")
-            assert isinstance(browser.get(f"/{head}.json?{query}").json(), dict)
+            assert isinstance(browser.data(f"/{head}?{query}"), dict)
         page_of_loop = browser.get("/loops/a/b").text
         assert "Attempt 2" in page_of_loop
         assert "&lt;script&gt;" in page_of_loop
-        assert browser.get("/.json").json()["right"]["of"] == 2
+        assert browser.data("/")["right"]["of"] == 2
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
@@ -100,7 +100,7 @@ def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
     with browsing(tmp_path) as browser:
         fill(browser.api)
         browser.open(browser.api._all)
-        page = browser.get("/loops/a/b.json").json()
+        page = browser.data("/loops/a/b")
         near = {
             reading["rule"]: (reading["now"], reading["of"])
             for reading in page["readings"]
@@ -112,7 +112,7 @@ def test_a_loop_is_decided_again_with_other_numbers(tmp_path):
         ).json()["again"]
         assert stricter["ends"] == 1
         assert stricter["verdict"] == "stopped"
-        assert browser.get("/loops/a/b.json?attempts.limit=no").json()["again"]["wrong"]
+        assert browser.data("/loops/a/b?attempts.limit=no")["again"]["wrong"]
 
 
 def test_a_lesson_shows_its_check_and_an_action_its_warning(tmp_path):
@@ -133,14 +133,14 @@ def test_a_lesson_shows_its_check_and_an_action_its_warning(tmp_path):
             }
             api.post("/v1/reflections", json=body)
 
-        lesson = browser.get("/lessons.json").json()["lessons"][0]["id"]
+        lesson = browser.data("/lessons")["lessons"][0]["id"]
         words = browser.get(f"/lessons/{lesson}").text
         assert f"heedful harden {lesson} --db " in words
         assert "--by NAME --db " in words
         api.post(f"/v1/reflections/{lesson}/check", json={})
         page = browser.get(f"/lessons/{lesson}")
         assert "this call has &#39;npm&#39;" in page.text
-        assert browser.get(f"/lessons/{lesson}.json").json()["check"]["hits"] == 0
+        assert browser.data(f"/lessons/{lesson}")["check"]["hits"] == 0
         action = {"kind": "action", "text": "npm install"}
         assert "Use pnpm." in browser.get("/recall", params=action).text
 
@@ -151,25 +151,30 @@ def test_a_person_rules_on_loops_lessons_and_sources(tmp_path):
         api = browser.api
         fill(api)
         browser.open(api._all)
-        entry = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        entry = str(browser.data("/quarantine")["waiting"][0]["id"])
         assert "read it as data" not in browser.get(f"/quarantine/{entry}").text
         assert "released" in browser.do("release", id=entry, why="read")
-        assert not browser.get("/quarantine.json").json()["waiting"]
-        lesson = browser.get("/lessons.json").json()["lessons"][0]
+        assert not browser.data("/quarantine")["waiting"]
+        lesson = browser.data("/lessons")["lessons"][0]
         change = {
             "id": str(lesson["id"]),
             "edition": lesson["edition"],
             "why": "of use",
         }
         assert "pin" in browser.do("amend", change, change="pin")
-        assert browser.get(f"/lessons/{lesson['id']}.json").json()["lesson"]["pinned"]
+        assert browser.data(f"/lessons/{lesson['id']}")["lesson"]["pinned"]
         stale = browser.post("/do/amend", change, token=browser.token, change="unpin")
         assert stale.status_code == 412
-        rule = browser.get("/loops/stopped.json").json()["lifted"][0]
-        lift = {"id": "stopped", "rule": rule, "why": "close", "decisions": "1"}
+        rule = browser.data("/loops/stopped")["lifted"][0]
+        lift = {
+            "id": "stopped",
+            "rule": rule,
+            "why": "close",
+            "decisions": "1",
+        }
         assert "the loop is open" in browser.do("override", lift)
         assert "cancelled" in browser.do("cancel", id="open", why="enough")
-        ended = browser.get("/loops/open.json").json()
+        ended = browser.data("/loops/open")
         # nothing lifts a cancellation
         assert ended["state"] == "stopped"
         assert ended["lifted"] == []
@@ -188,11 +193,16 @@ def test_what_a_key_may_not_is_neither_offered_nor_done(tmp_path):
         fill(api)
         browser.open(api.key("read"))
         assert "Override" not in browser.get("/loops/stopped").text
-        form = {"id": "stopped", "rule": "attempts", "why": "x", "token": browser.token}
+        form = {
+            "id": "stopped",
+            "rule": "attempts",
+            "why": "x",
+            "token": browser.token,
+        }
         assert browser.post("/do/override", form).status_code == 403
         assert browser.get("/loops", params={"project": "theirs"}).status_code == 403
         browser.open(api.key("read", tenant="other", projects=()))
-        assert browser.get("/loops.json").json()["loops"] == []
+        assert browser.data("/loops")["loops"] == []
         assert browser.get("/loops/a/b").status_code == 404
         token = browser.token
         revoked = keys.id_of(key := api.key("read"))
@@ -234,7 +244,7 @@ def test_forged_requests_are_refused(tmp_path):
         ):
             response = browser.post("/do/cancel", form, host=host, origin=origin)
             assert response.status_code == status, (host, origin)
-        assert browser.get("/loops/open.json").json()["state"] == "open"
+        assert browser.data("/loops/open")["state"] == "open"
         for back in (
             "http://evil.example",
             "//evil.example",
@@ -285,16 +295,13 @@ def test_a_loop_of_any_name_has_its_page_and_its_data(tmp_path):
         links = re.findall(
             r'class="task"><div><a href="/ui(/loops/[^"?]*)', browser.get("/loops").text
         )
-        pages = [
-            (browser.get(f"{link}.json").json()["name"], browser.get(link))
-            for link in links
-        ]
+        pages = [(browser.data(f"{link}")["name"], browser.get(link)) for link in links]
         assert {name for name, _ in pages} == set(names)
         for name, page in pages:
             assert page.status_code == 200
             assert page.headers["content-type"][:9] == "text/html"
             back = re.search(r'name="back" value="/ui([^"?]*)', page.text)
-            assert browser.get(f"{back[1] if back else ''}.json").json()["name"] == name
+            assert browser.data(f"{back[1] if back else ''}")["name"] == name
             assert browser.do("cancel", id=name, why="x") == "The loop is cancelled."
 
 
@@ -302,7 +309,10 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
     with browsing(tmp_path) as browser:
         ids = []
         for error_type in ("ModuleNotFoundError", "<b>SyntaxError"):
-            error = {"error_type": error_type, "text": f"{error_type} in src/app.py"}
+            error = {
+                "error_type": error_type,
+                "text": f"{error_type} in src/app.py",
+            }
             answer = browser.api.post("/v1/reflections", json=error)
             ids.append(read_data(answer, 201)["id"])
 
@@ -313,13 +323,16 @@ def test_the_page_of_a_lesson_shows_what_it_is_about_and_related_lessons(tmp_pat
         assert "No lesson is related" not in page
         assert "<b>SyntaxError" not in page
         assert "&lt;b&gt;SyntaxError" in page
-        related = browser.get(f"/lessons/{ids[0]}.json").json()["related"]
+        related = browser.data(f"/lessons/{ids[0]}")["related"]
         assert [row["lesson"]["id"] for row in related["related"]] == [ids[1]]
 
 
 def test_the_list_of_lessons_shows_what_each_is_about(tmp_path):
     with browsing(tmp_path) as browser:
-        error = {"error_type": "<b>SyntaxError", "text": "odd indent in src/app.py"}
+        error = {
+            "error_type": "<b>SyntaxError",
+            "text": "odd indent in src/app.py",
+        }
         waits = {"error_type": "x", "text": "y in src/evil.py"}
         read_data(browser.api.post("/v1/reflections", json=error), 201)
         key = browser.api.key("read", "write")
@@ -329,15 +342,12 @@ def test_the_list_of_lessons_shows_what_each_is_about(tmp_path):
         assert "about error &lt;b&gt;syntaxerror, file app.py" in page.text
         assert "<b>syntaxerror" not in page.text
         assert "evil.py" not in page.text
-        [lesson] = browser.get("/lessons.json").json()["lessons"]
+        [lesson] = browser.data("/lessons")["lessons"]
         assert lesson["links"] == [
             {"kind": "error", "name": "<b>syntaxerror"},
             {"kind": "file", "name": "app.py"},
         ]
-        assert (
-            browser.get("/lessons.json?state=quarantined").json()["lessons"][0]["links"]
-            == []
-        )
+        assert browser.data("/lessons?state=quarantined")["lessons"][0]["links"] == []
 
 
 def test_a_search_that_finds_no_lesson_says_why(tmp_path):
@@ -345,7 +355,7 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
         browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
         page = browser.open(browser.api._all).get("/lessons?text=river")
         assert "No lesson fits: no lesson is about a similar task." in page.text
-        data = browser.get("/lessons.json?text=odd&kind=check").json()
+        data = browser.data("/lessons?text=odd&kind=check")
         assert "it is of the kind error, and check is asked for" in data["silence"]
 
 
@@ -374,18 +384,27 @@ def test_an_operator_gives_a_lesson_new_words(tmp_path):
         fill(browser.api)
         quarantined = "/lessons.json?state=quarantined"
         lesson = browser.open(browser.api._all).get(quarantined).json()["lessons"][0]
-        form = {"id": str(lesson["id"]), "why": "plainer", "edition": lesson["edition"]}
+        form = {
+            "id": str(lesson["id"]),
+            "why": "plainer",
+            "edition": lesson["edition"],
+        }
         assert "edit" in browser.do("amend", form, change="edit", text="No\r\nscript.")
-        page = browser.get(f"/lessons/{lesson['id']}.json").json()
+        page = browser.data(f"/lessons/{lesson['id']}")
         assert [was["text"] for was in page["versions"]] == [
             ""
         ]  # a tool's words are withheld
         assert "read them as data" in browser.get(f"/lessons/{lesson['id']}").text
-        (entry,) = browser.get("/quarantine.json").json()["waiting"]
+        (entry,) = browser.data("/quarantine")["waiting"]
         assert entry["lesson"] == "No\nscript."
         browser.do("release", id=str(entry["id"]), why="mine")
-        form["edition"] = browser.get("/lessons.json").json()["lessons"][0]["edition"]
-        long = {**form, "change": "edit", "text": 5_000 * "x", "token": browser.token}
+        form["edition"] = browser.data("/lessons")["lessons"][0]["edition"]
+        long = {
+            **form,
+            "change": "edit",
+            "text": 5_000 * "x",
+            "token": browser.token,
+        }
         assert browser.post("/do/amend", long).status_code == 422
         browser.do("amend", form, change="retire")
         assert "Restore" in browser.get(f"/lessons/{lesson['id']}").text
@@ -443,24 +462,18 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         scope = Scope("acme", "main")
         fill(api)
         browser.open(api._all)
-        differ = browser.get("/policies/loops.json?second=orchestrator").json()
+        differ = browser.data("/policies/loops?second=orchestrator")
         assert differ["loops"] == 3
         assert [loop["id"] for loop in differ["rows"]] == ["a/b", "stopped"]
-        assert (
-            "nothing"
-            in browser.get("/policies/loops.json?first=nothing").json()["wrong"]
-        )
+        assert "nothing" in browser.data("/policies/loops?first=nothing")["wrong"]
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})
         run = api.run(pipeline.run({})).run
-        assert (
-            browser.get(f"/runs/{run}.json").json()["report"]["stages"][0]["name"]
-            == "load"
-        )
+        assert browser.data(f"/runs/{run}")["report"]["stages"][0]["name"] == "load"
         assert "&lt;script&gt;" in browser.get(f"/runs/{run}").text
-        assert browser.get("/projects.json").json()["projects"] == ["main"]
-        digest = browser.get("/traces.json").json()["episodes"][0]["digest"]
-        episode = browser.get(f"/traces/{digest}.json").json()
+        assert browser.data("/projects")["projects"] == ["main"]
+        digest = browser.data("/traces")["episodes"][0]["digest"]
+        episode = browser.data(f"/traces/{digest}")
         assert episode["events"][0]["tool"] == "sh"
         assert episode["signals"][0]["event"] == 1
         api.run(
@@ -475,7 +488,12 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
             browser.post("/do/reflect_now", token=browser.token, digest="x").status_code
             == 422
         )
-        form = {"id": "open", "why": "x", "token": browser.token, "project": "theirs"}
+        form = {
+            "id": "open",
+            "why": "x",
+            "token": browser.token,
+            "project": "theirs",
+        }
         assert browser.post("/do/cancel", form).status_code == 403
 
 
@@ -485,7 +503,7 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
         api = browser.api
         fill(api)
         (first,) = browser.open(api._all).get("/quarantine.json").json()["waiting"]
-        digest = browser.get("/traces.json").json()["episodes"][0]["digest"][:16]
+        digest = browser.data("/traces")["episodes"][0]["digest"][:16]
         memory = Memory(api.setup.store, scope=Scope("acme", "main"))
         names = ["tool:\u202efind", f"episode:{digest}"]
         for name in names:
@@ -499,16 +517,16 @@ def test_each_source_of_a_text_is_previewed_and_revoked_alone(tmp_path):
                 trust="external",
             )
             api.run(remembering)
-        listing = browser.get(f"/quarantine.json?source={quote(names[0])}").json()
+        listing = browser.data(f"/quarantine?source={quote(names[0])}")
         assert listing["texts"] == 3
         assert {ATTACK, *names} <= {source["source"] for source in listing["sources"]}
         page = browser.get(f"/quarantine/{listing['waiting'][0]['id']}").text
         values = re.findall(r'name="source" value="([^"]*)"', page)
         assert {quote(names[0]), quote(ATTACK)} <= set(values)
         assert "1 example" in browser.do("revoke", source=quote(names[0]), why="poison")
-        (learnt,) = browser.get(f"/traces/{digest}.json").json()["learnt"]
+        (learnt,) = browser.data(f"/traces/{digest}")["learnt"]
         assert f"/traces/{digest}?" in browser.get(f"/lessons/{learnt['id']}").text
-        ids = [row["id"] for row in browser.get("/quarantine.json").json()["waiting"]]
+        ids = [row["id"] for row in browser.data("/quarantine")["waiting"]]
         assert ids[0] == first["id"]  # it has signs of danger, the other has none
 
 
@@ -524,14 +542,14 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         home = browser.open(api._all).get("/home.json").json()
         weeks = {name: period["loops"] for name, period in home["weeks"].items()}
         assert weeks == {"today": 2, "week": 0, "before": 1}
-        recent = browser.get("/loops.json?days=1").json()["loops"]
+        recent = browser.data("/loops?days=1")["loops"]
         assert [row["failed"] for row in recent] == [["severity"], ["severity"], []]
         for kind, id in (("stopped", "stopped"), ("passed", "a/b")):
             rows = browser.get(
                 f"/policies/loops.json?second=orchestrator&state={kind}"
             ).json()
             assert [row["id"] for row in rows["rows"]] == [id]
-        assert browser.get("/traces.json").json()["episodes"][0]["failed"] == "1 sh"
+        assert browser.data("/traces")["episodes"][0]["failed"] == "1 sh"
         for query in ("", "?text=PageError"):
             listed = browser.get(f"/lessons.json{query}").json()["lessons"]
             assert "quarantined" not in {row["state"] for row in listed}
@@ -563,7 +581,7 @@ def test_the_page_of_the_proof_is_split_by_model(tmp_path):
 
         of_all = browser.get("/proof")
         of_small = browser.get("/proof?model=small-1b")
-        data = browser.get("/proof.json?model=small-1b").json()
+        data = browser.data("/proof?model=small-1b")
 
         assert "model=small-1b" in of_all.text
         assert "<script>alert" not in of_all.text
@@ -609,11 +627,17 @@ def test_the_page_of_the_proof_says_that_memory_steps_aside(tmp_path):
 
 @pytest.mark.both
 def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
-    wrong = {"findings": [{"check": "unit", "message": "no unit", "fix": "name it"}]}
+    wrong = {
+        "findings": [{"check": "unit", "message": "no unit", "fix": "name it"}],
+    }
     with browsing(tmp_path) as browser:
         api = browser.api
         for model in ("small-1b", "large-70b"):
-            loop = {"task": "weigh it", "memory_key": "weights", "model": model}
+            loop = {
+                "task": "weigh it",
+                "memory_key": "weights",
+                "model": model,
+            }
             read_data(api.put(f"/v1/loops/{model}", json=loop), 201)
             recall = {"task": "weigh it", "loop": model}
             read_data(api.post("/v1/recall", json=recall))
@@ -626,7 +650,7 @@ def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
         of_small = browser.get("/loops/small-1b").text
         of_large = browser.get("/loops/large-70b").text
 
-        of_model = browser.get("/loops.json?model=large-70b").json()["loops"]
+        of_model = browser.data("/loops?model=large-70b")["loops"]
         assert [loop["id"] for loop in of_model] == ["large-70b"]
         assert "learnt by" not in of_small
         assert "model=large-70b" in of_large
@@ -645,7 +669,7 @@ def test_rare_pages_and_refusals(tmp_path):
             "evaluation": {"findings": [{"check": "a", "message": "b"}]},
         }
         read_data(api.put("/v1/loops/ruled/attempts/1", json=body))
-        readings = browser.get("/loops/ruled.json").json()["readings"]
+        readings = browser.data("/loops/ruled")["readings"]
         near = {reading["rule"]: reading["of"] for reading in readings}
         assert {"fatigue": 0.9, "echo": 9, "plateau": 9}.items() <= near.items()
         read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
@@ -654,13 +678,13 @@ def test_rare_pages_and_refusals(tmp_path):
             api.setup.store.url,
             "update loop set created = created - 864000 where id = 'a/b'",
         )
-        assert browser.get("/home.json").json()["by"] == "day"
-        assert browser.get("/lessons.json?text=severity").json()["lessons"]
+        assert browser.data("/home")["by"] == "day"
+        assert browser.data("/lessons?text=severity")["lessons"]
         for query, words in (
             ("policy=nothing", "nothing"),
             ("limit=0", "limit is '0'"),
         ):
-            assert words in browser.get(f"/policies.json?{query}").json()["wrong"]
+            assert words in browser.data(f"/policies?{query}")["wrong"]
         for status, paths in (
             (404, "traces/nothing lessons/999 lessons/abc"),
             (422, "loops?cursor=-1 dreams?cursor=x recall?kind=x"),
@@ -669,7 +693,7 @@ def test_rare_pages_and_refusals(tmp_path):
             assert {browser.get(f"/{path}").status_code for path in paths.split()} == {
                 status
             }
-        entry = str(browser.get("/quarantine.json").json()["waiting"][0]["id"])
+        entry = str(browser.data("/quarantine")["waiting"][0]["id"])
         assert "rejected" in browser.do("reject", id=entry, why="poison")
         for status, name, form in (
             (422, "amend", {"change": "burn"}),

@@ -33,7 +33,11 @@ def record_loop(
         findings = [{"check": "pytest", "message": "wrong"}]
         if passes and number == len(outputs):
             findings = []
-        body = {"output": output, "evaluation": {"findings": findings}, "usage": USAGE}
+        body = {
+            "output": output,
+            "evaluation": {"findings": findings},
+            "usage": USAGE,
+        }
         read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
 
 
@@ -72,7 +76,7 @@ def test_two_loops_are_compared_in_one_sentence(
 def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"])
     record_loop(browser.api, "two", ["a"], task="other", passes=True)
-    pair = browser.get("/loops/compare.json?a=one&b=two").json()
+    pair = browser.data("/loops/compare?a=one&b=two")
     assert [loop["matrix"]["columns"] for loop in pair["loops"]] == [[1, 2], [1]]
     rows = {row["name"]: row["values"] for row in pair["rows"]}
     assert rows["state"] == ["open", "passed"]
@@ -83,7 +87,7 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
 def test_the_best_answers_are_compared_by_line(browser: Browser):
     record_loop(browser.api, "one", ["a\nb", "worse"])
     record_loop(browser.api, "two", ["x", "a\nc"], passes=True)
-    pair = browser.get("/loops/compare.json?a=one&b=two").json()
+    pair = browser.data("/loops/compare?a=one&b=two")
     assert [loop["attempt"] for loop in pair["loops"]] == [1, 2]
     assert pair["change"]["parts"] == [
         ["same", "", "a\n"],
@@ -91,7 +95,7 @@ def test_the_best_answers_are_compared_by_line(browser: Browser):
         ["new", "", "c"],
     ]
 
-    other = browser.get("/loops/compare.json?a=one&b=two&b_attempt=1").json()
+    other = browser.data("/loops/compare?a=one&b=two&b_attempt=1")
     assert [loop["attempt"] for loop in other["loops"]] == [1, 1]
     assert ["new", "", "x"] in other["change"]["parts"]
 
@@ -106,7 +110,7 @@ def test_equal_answers_are_said_to_be_equal(browser: Browser):
 def test_answers_that_are_too_long_are_not_called_equal(browser: Browser):
     record_loop(browser.api, "one", [70_000 * "y" + "1"])
     record_loop(browser.api, "two", [70_000 * "y" + "2"])
-    change = browser.get("/loops/compare.json?a=one&b=two").json()["change"]
+    change = browser.data("/loops/compare?a=one&b=two")["change"]
     assert change["same"] is False
     assert change["unread"] > 0
     page = browser.get("/loops/compare?a=one&b=two").text
@@ -118,14 +122,15 @@ def test_a_loop_leads_to_others_of_its_task_and_then_of_its_key(browser: Browser
     record_loop(browser.api, "one", ["a"], task="a", key="k")
     record_loop(browser.api, "task", ["a"], task="a", key="other")
     record_loop(browser.api, "stranger", ["a"], task="c")
-    page = browser.get("/loops/one.json").json()
+    page = browser.data("/loops/one")
     assert [other["id"] for other in page["others"]] == ["task", "key"]
     assert "/ui/loops/compare?project=main&amp;a=one&amp;b=task" in (
         browser.get("/loops/one").text
     )
-    offer = browser.get("/loops/compare.json?a=one").json()
+    offer = browser.data("/loops/compare?a=one")
     assert offer["others"] == page["others"]
-    assert "/ui/loops/compare?project=main&amp;a=stranger" in browser.get("/loops").text
+    page_of_stranger = browser.get("/loops/stranger").text
+    assert "/ui/loops/compare?project=main&amp;a=stranger" in page_of_stranger
 
 
 def test_texts_of_two_loops_are_data(browser: Browser):

@@ -27,11 +27,11 @@ def test_pages_count_no_practice_and_link_it_with_its_loop(tmp_path):
         api = browser.api
         old, new = api.run(practise(Memory(api.setup.store, SCOPE)))
         browser.open(api._all)
-        [row] = browser.get("/loops.json").json()["loops"]
+        [row] = browser.data("/loops")["loops"]
         assert row["id"] == old
         for page in ("", "/loops", "/proof"):
             assert new not in browser.get(page).text
-        home = browser.get("/home.json").json()
+        home = browser.data("/home")
         assert [loop["id"] for loop in home["unsolved"]] == [old]
 
         assert f"/loops/{new}" in browser.get(f"/loops/{old}").text

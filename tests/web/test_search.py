@@ -59,7 +59,7 @@ def find(browser: Browser, text: str) -> list[str]:
 
 def ids(browser: Browser, params: Mapping[str, str]) -> list[str]:
     """Return the ids in the list with these filters."""
-    answer = browser.get("/loops.json", params={**params, "project": "main"}).json()
+    answer = browser.data("/loops", params={**params, "project": "main"})
     return [loop["id"] for loop in answer["loops"]]
 
 
@@ -149,7 +149,7 @@ def test_a_search_continues_with_older_loops(browser: Browser, monkeypatch):
         store_loop(browser, f"loop{number}", "same")
 
     ids: list[str] = []
-    page = browser.get("/loops.json", params={"text": "same"}).json()
+    page = browser.data("/loops", params={"text": "same"})
     while page["loops"]:
         ids += [loop["id"] for loop in page["loops"]]
         if not page["next"]:
@@ -357,7 +357,7 @@ async def check_agreement(
 
 def test_an_id_is_found_by_its_beginning_and_no_digest_by_chance(browser: Browser):
     store_loop(browser, "be1f2960", "task")
-    attempt = browser.get("/loops/be1f2960.json").json()["made"][0]
+    attempt = browser.data("/loops/be1f2960")["made"][0]
 
     assert find(browser, "be1f") == ["be1f2960"]
     assert find(browser, "1f29") == []

@@ -30,7 +30,7 @@ def fail_reflections(browser: Browser, errors: dict[str, str]) -> None:
 @pytest.mark.both
 def test_equal_errors_are_one_row_with_the_next_command(browser: Browser):
     fail_reflections(browser, {"a": "away: x", "b": "away: x", "c": "no event"})
-    data = browser.get("/health.json").json()
+    data = browser.data("/health")
     page = words_of(browser.get("/health").text)
 
     assert data["sentence"] == "3 reflections failed."
@@ -54,7 +54,7 @@ def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
 
 def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
     fill(browser.api)
-    data = browser.get("/health.json").json()
+    data = browser.data("/health")
     page = words_of(browser.get("/health").text)
     assert data["well"]
     assert "Nothing failed, and nothing is behind." in page
@@ -78,7 +78,7 @@ def test_only_the_person_at_this_machine_sees_where_the_database_is(tmp_path):
 @pytest.mark.both
 def test_projects_say_what_is_in_them(browser: Browser):
     fill(browser.api)
-    data = browser.get("/projects.json").json()
+    data = browser.data("/projects")
     page = words_of(browser.get("/projects").text)
     (row,) = data["rows"]
     assert row["loops"] == 3
