@@ -250,7 +250,7 @@ def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     assert not file.exists()
     for harm, message in (
         (b"", "is empty, not a database"),
-        (b"x" * 999, "or not a database; restore"),
+        (b"x" * 999, "is not a SQLite database, or is damaged"),
     ):
         file.write_bytes(harm)
         assert message in run("ui", "--no-browser", "--port", "0", code=4)
