@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -73,6 +73,20 @@ class Style:
 
     def __call__(self, answer: str, context: Context) -> list[Finding]:
         return [Finding("c", "no prefix here", fix=f"begin with {self.words.prefix}")]
+
+
+RULE_TABLE = {"sign": "end with ref: and the code"}
+RULE_LIST = ["greet first", "end with ref: and the code"]
+
+
+def signed_by_table(answer: str, context: Context) -> Iterator[Finding]:
+    if "ref:" not in answer:
+        yield Finding("signed", "not signed", fix=RULE_TABLE["sign"])
+
+
+def signed_by_list(answer: str, context: Context) -> Iterator[Finding]:
+    if "ref:" not in answer:
+        yield Finding("signed", "not signed", fix=RULE_LIST[1])
 
 
 def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
@@ -157,6 +171,20 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
             "team-a/x",
             "no prefix here. begin with team-a/",
             id="a captured value",
+        ),
+        pytest.param(
+            signed_by_table,
+            "Sure.",
+            "Sure. ref: the code X",
+            "not signed. end with ref: and the code",
+            id="a sentence in a dictionary",
+        ),
+        pytest.param(
+            signed_by_list,
+            "Sure.",
+            "Sure. ref: the code X",
+            "not signed. end with ref: and the code",
+            id="a sentence in a list",
         ),
     ],
 )

@@ -274,7 +274,14 @@ async def report(
         entry = replace(decided.entry, value=value)
         if large:
             entry = replace(entry, texts=await offload(loops.entry_texts, entry))
-        await _write_entry(snapshot, memory, entry, loop, large=large)
+        await _write_entry(
+            snapshot,
+            memory,
+            entry,
+            loop,
+            judges=new_report.checks,
+            large=large,
+        )
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
@@ -791,10 +798,13 @@ async def _write_entry(
     memory: Memory | None,
     entry: JournalEntry,
     loop: record.Loop,
+    *,
+    judges: Sequence[Check] = (),
     large: bool = False,
 ) -> None:
     """Write `entry` and, with a `memory`, the lessons and the outcome of the loop.
 
+    `judges` are the checks of the attempt: what they declare is no particular of it.
     If the loop ends with lessons, they get the vector of its task: now, or afterwards
     by the program that set `memory.later`. What a `large` loop teaches is found while
     the event loop goes on.
@@ -826,6 +836,7 @@ async def _write_entry(
         together=True,
         evidence="measured" if vouched else "unvouched",
         briefing=briefing,
+        judges=judges,
         large=large,
     )
     await snapshot.journal(loop_memory).write(entry, loop)

@@ -709,7 +709,7 @@ class _DeclarationReader:
             self.read(value.__self__, depth)
         elif isinstance(value, FunctionType):
             self._read_function(value, depth - 1)
-        elif isinstance(value, list | tuple | set | frozenset):
+        elif isinstance(value, list | tuple | set | frozenset | dict):
             self._read_items(value, depth)
         elif callable(value) or is_dataclass(value):
             self._read_object(value, depth - 1)
@@ -756,8 +756,18 @@ class _DeclarationReader:
         return names
 
     def _read_items(self, items: Iterable[Any], depth: int) -> None:
-        """Read a list of values, or read each item of any other list."""
+        """Read a list of values, or read each item of any other list.
+
+        Of a dictionary, the values are read.
+        """
+        if isinstance(items, dict):
+            items = items.values()
         values = list(items)[:MAX_LIST_ITEMS]
+        # A sentence in a list is a text of the check, not one of several answers.
+        sentences = [
+            value for value in values if isinstance(value, str) and " " in value
+        ]
+        self.parameters.update(sentences)
         if all(isinstance(value, str | int | float) for value in values):
             self.lists.add(tuple(map(str, values)))
             return
