@@ -355,8 +355,8 @@ def list_loops(
 ) -> int:
     """List the newest loops, one a line. An open loop still runs, or was interrupted.
 
-    Every command takes the 8 characters of an id that it shows. Of loops with several
-    generators it shows the rung that answered.
+    Every command takes an id as it is shown, or the beginning of one if no other loop
+    begins so. Of loops with several generators it shows the rung that answered.
     """
 
     async def read(memory: Memory) -> list[StoredLoop]:

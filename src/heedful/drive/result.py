@@ -39,7 +39,7 @@ class Result(Generic[C]):
             passed=self.passed,
             judged=self.judged,
             candidate=self.candidate,
-            attempts=len(self.loop.attempts),
+            attempts=self.attempts,
         )
 
     def __str__(self) -> str:
@@ -64,6 +64,11 @@ class Result(Generic[C]):
     def judged(self) -> bool:
         """False if no check, goal or evaluator judged an attempt."""
         return any(not attempt.unjudged for attempt in self.loop.attempts)
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts that the loop made."""
+        return len(self.loop.attempts)
 
     @property
     def best(self) -> int | None:
