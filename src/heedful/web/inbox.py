@@ -207,7 +207,8 @@ def _decisions(db: Db, scope: Scope) -> list[Document]:
     The text is "" if its source was revoked since.
     """
     values = {"token": token(scope), "limit": MAX_DECISIONS}
-    return list(map(dict, figures.rows(db, scope, "rulings_on_texts", **values)))
+    rows = figures.rows(db, scope, "rulings_on_texts", **values)
+    return [dict(row) for row in rows]
 
 
 async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
