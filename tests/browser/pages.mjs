@@ -183,10 +183,18 @@ async function inbox(where, page) {
   check((await waiting()).length === 3, "the texts that were not ticked do not wait");
   await go(page, `/ui/quarantine/${skipped.id}`);
   await Promise.all([page.waitForURL(new RegExp(`quarantine/${first.id}`)), page.keyboard.press("s")]);
-  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("r")]);
-  await page.waitForSelector('[role="status"]', { timeout: 5000 });
-  await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("a")]);
-  await page.waitForSelector('[role="status"]', { timeout: 5000 });
+  await tabTo(page, '#rule input[name="why"]');
+  await page.keyboard.type("no ruling yet");
+  await page.keyboard.press("Enter");
+  await page.getByText("now choose Release or Reject").waitFor({ timeout: 5000 });
+  check((await waiting()).length === 3, "Enter in a reason rules");
+  await page.keyboard.press("Escape");
+  for (const [key, done] of [["r", "rejected"], ["a", "released"]]) {
+    await page.keyboard.press(key);
+    await page.keyboard.type("read it");
+    await Promise.all([page.waitForResponse((one) => one.request().method() === "POST"), page.keyboard.press("Enter")]);
+    await page.locator('[role="status"]', { hasText: done }).waitFor({ timeout: 5000 });
+  }
   check((await waiting()).length === 1, "a and r do not rule");
   console.log("  by keyboard: many texts at once, then a, r and s");
 }

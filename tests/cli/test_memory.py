@@ -300,7 +300,7 @@ def test_what_waits_is_read_and_reviewed(desk, session):
         ("audit list", 0, "quarantine.release", "quarantine.reject"),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
-        ("quarantine log", 0, "release", "read it", "reject"),
+        ("quarantine log", 0, "release", "read it", "reject", "One line only."),
         (f"quarantine revoke '{PAGE}'", 0, f"would remove: {removed}", "' --by NAME"),
         (
             f"quarantine revoke '{PAGE}' --by ann --why 'it lied' --yes",

@@ -40,6 +40,7 @@ from heedful.store.connection import Db
 from heedful.store.store import Effects, Store, also
 
 MAX_SOURCE_CHARS = 80  # of a source in a cell of a table
+MAX_REVIEWED_CHARS = 80  # of the text that a review was about
 Id = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="An id from the list.")
 ]
@@ -256,7 +257,7 @@ def revoke(
 
 
 def _subject_cell(review: Mapping[str, Any]) -> str:
-    """Return what a review was about: an example with its source, or a source.
+    """Return what a review was about: an example with its text, or a source.
 
     A statement of trust has the trust behind the source.
     """
@@ -264,7 +265,8 @@ def _subject_cell(review: Mapping[str, Any]) -> str:
     example = record.get("example")
     if example:
         source = clean(str(record.get("source") or ""), MAX_SOURCE_CHARS)
-        return f"example {example} of {source}"
+        text = clean(review["text"], MAX_REVIEWED_CHARS)
+        return f"example {example} of {source}{': ' if text else ''}{text}"
 
     trust = record.get("trust", "") if review["action"] == "trust" else ""
     return f"{review['subject']} {trust}".strip()
@@ -276,8 +278,17 @@ REVIEW_COLUMNS = columns("done to by why at", done="action", to=_subject_cell)
 @quarantine.command("log")
 def list_reviews(limit: Limit = 50) -> int:
     """List the reviews of lessons and sources: who decided what, and why."""
+    reviews = read(exposures.rulings, limit)
+    ids = [review["record"].get("example", 0) for review in reviews]
+    # What waits again, in new words, is not printed.
+    texts = {
+        entry.id: entry.lesson or entry.pattern
+        for entry in read(quarantine_store.quarantined, ids)
+        if entry.state != "quarantined"
+    }
+    reviewed = zip(ids, reviews, strict=True)
     return emit(
-        read(exposures.rulings, limit),
+        [{**review, "text": texts.get(id, "")} for id, review in reviewed],
         REVIEW_COLUMNS,
         key="rulings",
         text_columns=4,

@@ -42,6 +42,7 @@ MAX_ORDERED_TEXTS = 1_000
 MAX_ORDERED_CHARS = 2**19
 MAX_GROUP_IDS = 500  # of a group that one form rules on
 MAX_SIGHTING_ROWS = 20
+MAX_DECISIONS = 30  # the newest rulings that a page shows
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
@@ -56,7 +57,9 @@ class InboxRow:
 
     `lesson` is what they say, "" if it is only their error. `missed` counts how often
     their errors came back while they waited. `patterns` are those errors. `trust` is
-    the lowest of theirs.
+    the lowest of theirs. `example` has the texts of the example that they all have.
+    `error_signs` are the kinds of signs that only their errors have, which no prompt
+    shows.
     """
 
     id: int
@@ -71,6 +74,8 @@ class InboxRow:
     seen: int
     at: float
     signs: tuple[DangerSign, ...]
+    error_signs: tuple[str, ...]
+    example: dict[str, str]
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
@@ -125,12 +130,17 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     missed = {row["lesson_id"]: row["missed"] for row in rows}
     patterns = tuple(dict.fromkeys(row["pattern"] for row in rows))
     record = json.loads(newest["record"])
-    example_texts = [record[name] for name in EXAMPLE_TEXTS if record.get(name)]
-    texts = dict.fromkeys([newest["lesson"], *patterns, *example_texts])
+    texts = {name: str(record[name]) for name in EXAMPLE_TEXTS if record.get(name)}
+    lesson = newest["lesson"]
+    signs = find_signs(dict.fromkeys([lesson, *patterns, *texts.values()]))
+    # A prompt shows the error only if there is no lesson, and only a whole example.
+    example = texts if record.get("accepted") else {}
+    shown_texts = [lesson or patterns[0], *example.values()]
+    shown_kinds = {sign.kind for sign in find_signs(shown_texts)}
     return InboxRow(
         id=newest["id"],
         ids=tuple(row["id"] for row in rows),
-        lesson=newest["lesson"],
+        lesson=lesson,
         kind=newest["kind"],
         error_type=newest["error_type"],
         patterns=patterns,
@@ -139,7 +149,9 @@ def _group(rows: Sequence[Row]) -> InboxRow:
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
         at=newest["at"],
-        signs=tuple(find_signs(texts)),
+        signs=tuple(signs),
+        error_signs=tuple(sign.kind for sign in signs if sign.kind not in shown_kinds),
+        example=example,
     )
 
 
@@ -167,6 +179,7 @@ async def quarantine(visit: Visit) -> Document:
     page_rows = fitting[first : first + visit.most(MAX_PAGE_GROUPS)]
     end = first + len(page_rows)
 
+    decided = await visit.caller.read(_decisions)
     previews: list[Document] = []
     if source:
         previews = await _preview_revocations(visit, [source])
@@ -183,8 +196,19 @@ async def quarantine(visit: Visit) -> Document:
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,
+        "decided": decided,
         **page_links(visit, end if end < len(fitting) else 0),
     }
+
+
+def _decisions(db: Db, scope: Scope) -> list[Document]:
+    """Return the newest rulings on texts of quarantine, each with its text.
+
+    The text is "" if its source was revoked since.
+    """
+    values = {"token": token(scope), "limit": MAX_DECISIONS}
+    rows = figures.rows(db, scope, "rulings_on_texts", **values)
+    return [dict(row) for row in rows]
 
 
 async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:
@@ -306,9 +330,9 @@ async def _review(
     if not ids:
         raise InvalidInput("id", "", "at least one text; tick its box")
 
-    # The next page offers the same reason.
+    # The key of this ruling offers its reason again, for the next text.
     why = visit.form.get("why", "")
-    visit.session.why = why
+    visit.session.reasons = {**visit.session.reasons, ruling: why, "": ""}
     waiting = await visit.caller.read(_still_waiting, ids)
     for id in waiting or ids:
         await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
@@ -346,6 +370,12 @@ async def release(visit: Visit) -> str:
 async def reject(visit: Visit) -> str:
     """Reject texts."""
     return _said("rejected: no loop is shown them", await _review(visit, "reject"))
+
+
+async def undecided(visit: Visit) -> str:
+    """Decide nothing: Enter in a reason sends its form without a ruling."""
+    visit.session.reasons[""] = visit.form.get("why", "")
+    return "Nothing was decided: choose Release or Reject."
 
 
 async def revoke(visit: Visit) -> str:
@@ -394,4 +424,6 @@ PAGES = (
         may=REVIEWING,
     ),
 )
-ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (release, reject, revoke))
+ACTIONS = tuple(
+    SiteAction(do, ("approve",)) for do in (release, reject, undecided, revoke)
+)

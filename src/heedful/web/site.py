@@ -118,8 +118,8 @@ class Session:
     "" for the person at this machine, who needs none. `invited` is True for a visitor
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
-    session. `note` says what the last form did, and is shown once. `why` is the reason
-    of the last ruling, which the next one may have, too.
+    session. `note` says what the last form did, and is shown once. `reasons` has the
+    last reason of each ruling; that under "" was sent without a ruling.
     """
 
     authorization: str
@@ -129,7 +129,7 @@ class Session:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     used: float = field(default_factory=time.monotonic)
     note: str = ""
-    why: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:

@@ -53,13 +53,49 @@ document.addEventListener("keydown", (event) => {
   const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
     "/": () => { const field = $("main input[type=search], #search") ?? $("header input[type=search]"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
-  const does = keys[event.key] ?? (own && (() => own.click()));
+  const does = keys[event.key] ?? (own && (() => (own.dataset.rules ? choose(own) : own.click())));
   if (does) { event.preventDefault(); does(); }
 });
+
+// A key chooses a ruling and asks for its reason, at first the last one of this ruling; Enter then rules.
+function choose(button) {
+  const why = button.form.elements.why;
+  for (const one of all("main .chosen")) one.classList.remove("chosen");
+  button.classList.add("chosen");
+  $("[data-reason]", button.form).textContent = `Reason for ${button.dataset.rules}, then Enter`;
+  if (!why.value || why.value === why.dataset.offered) why.dataset.offered = why.value = button.dataset.why;
+  why.focus();
+  why.select();
+}
+
+document.addEventListener("submit", (event) => {
+  if (!event.submitter?.matches("[data-undecided]")) return;
+  event.preventDefault();
+  const chosen = $(".chosen", event.target);
+  if (chosen) setTimeout(() => event.target.requestSubmit(chosen)); // a form in its submit event sends nothing else
+  else $("[data-reason]", event.target).textContent = "Reason; now choose Release or Reject";
+});
+
+// How many texts are ticked; a click with Shift ticks all from the last one.
+let ticked;
+function count() {
+  const texts = all('main input[name="id"]:checked').flatMap((box) => box.value.split(",")).length;
+  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts}${one.dataset.ticked}` : "";
+}
+document.addEventListener("click", (event) => {
+  if (!event.target.matches('main input[type="checkbox"][name="id"]')) return;
+  const boxes = all('main input[type="checkbox"][name="id"]');
+  const ends = [boxes.indexOf(ticked), boxes.indexOf(event.target)].sort((one, other) => one - other);
+  if (event.shiftKey && ends[0] >= 0) for (const box of boxes.slice(ends[0], ends[1] + 1)) box.checked = event.target.checked;
+  ticked = event.target;
+  count();
+});
+addEventListener("pageshow", count);
 
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
   if (name) for (const box of all(`main input[name="${name}"]`)) box.checked = event.target.checked;
+  if (name) count();
 });
 
 document.addEventListener("click", async (event) => {
