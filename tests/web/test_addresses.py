@@ -37,3 +37,10 @@ def test_the_beginning_of_an_id_leads_to_its_run(tmp_path):
         browser.open(browser.api._all)
         page = browser.get(f"/runs/{report.run[:8]}.json")
         assert page.json()["report"]["run"] == report.run
+
+
+def test_home_leads_to_its_data_below_the_path_of_the_cookie(tmp_path):
+    with browsing(tmp_path) as browser:
+        page = browser.open(browser.api._all).get("/")
+        assert 'href="/ui/home.json?project=main"' in page.text
+        assert browser.data("/home")["loops"] == 0

@@ -358,7 +358,11 @@ class Visit:
     @cached_property
     def data(self) -> str:
         """The address of the data of this page."""
-        path, _, query = self.page.partition("?")
+        page = self.page
+        if self.path == "/":
+            # Browsers send the cookie only to addresses below `/ui`, not to `/ui.json`.
+            page = self.link("/home", **self.query)
+        path, _, query = page.partition("?")
         return f"{path}.json?{query}"
 
     @cached_property
