@@ -506,7 +506,7 @@ def test_proof_says_how_many_loops_are_missing(desk, session):
     assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
     assert "until memory as a whole has a conclusion or 200 loops have ended" in text
     missing = (
-        f"missing for a verdict: about {balance['missing']} more loops with a coin"
+        f"missing for a verdict: about {balance['missing']} more loops in the comparison"
     )
     assert missing in text
 
