@@ -87,7 +87,7 @@ def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browse
     assert data["failure"]["remedy"]["fed_back"]
     assert not data["failure"]["remedy"]["evidence_fed_back"]
     assert "grounding: name it Evidence: a full disk" in page
-    assert "The attempts after it were told this, but not the evidence." in page
+    assert "The next attempts were told this, but not the evidence." in page
 
 
 def test_none_of_equal_attempts_is_called_the_best(browser: Browser):

@@ -95,3 +95,18 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
         "evidence_fed_back": evidence in feedback,
         "lesson": lesson_name("check", signature(error.check, error.key).digest),
     }
+
+
+def is_tied(loop: Loop) -> bool:
+    """Return whether a loop has several attempts with equal errors and scores."""
+    if len(loop.attempts) < 2:
+        return False
+
+    results = set()
+    for attempt in loop.attempts:
+        evaluation = attempt.evaluation
+        if evaluation is None:
+            return False
+        errors = sorted(error.key for error in evaluation.errors)
+        results.add((tuple(errors), tuple(sorted(evaluation.scores.items()))))
+    return len(results) == 1

@@ -42,7 +42,7 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
-from heedful.web.failure import find_failure
+from heedful.web.failure import find_failure, is_tied
 from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
@@ -446,21 +446,6 @@ def _decided_facts(
         ],
         "again": _decide_again(loop, policy, tried),
     }
-
-
-def is_tied(loop: Loop) -> bool:
-    """Return whether a loop has several attempts with equal errors and scores."""
-    if len(loop.attempts) < 2:
-        return False
-
-    results = set()
-    for attempt in loop.attempts:
-        evaluation = attempt.evaluation
-        if evaluation is None:
-            return False
-        errors = sorted(error.key for error in evaluation.errors)
-        results.add((tuple(errors), tuple(sorted(evaluation.scores.items()))))
-    return len(results) == 1
 
 
 def needs(explanation: Explanation) -> list[Document]:

@@ -239,6 +239,30 @@ def make_matrix(
     )
 
 
+def align_checks(first: Plain, second: Plain) -> None:
+    """Give two matrices, as JSON data, the same rows of checks.
+
+    A check without a finding in a loop may not have run there: its cells are "–".
+    """
+    for grid, other in ((first, second), (second, first)):
+        names = {row["name"] for row in grid["rows"] if row["about"] == "check"}
+        empty = {"text": "–", "title": "no finding; it may not have run"}
+        missing = [
+            {
+                "about": "check",
+                "name": row["name"],
+                "cells": [empty for _ in grid["columns"]],
+            }
+            for row in other["rows"]
+            if row["about"] == "check" and row["name"] not in names
+        ]
+        place = next(
+            (n for n, row in enumerate(grid["rows"]) if row["about"] == "lines"),
+            len(grid["rows"]),
+        )
+        grid["rows"][place:place] = missing
+
+
 def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
     """Return the checks with a finding, those that failed in most attempts first."""
     failed = Counter[str]()
