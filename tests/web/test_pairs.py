@@ -106,8 +106,12 @@ def test_checks_of_either_loop_are_rows_of_both(browser: Browser):
     pair = browser.data("/loops/compare?a=one&b=two")
 
     checks = [
-        [cell["text"] for row in loop["matrix"]["rows"] if row["name"] == "pytest"
-         for cell in row["cells"]]
+        [
+            cell["text"]
+            for row in loop["matrix"]["rows"]
+            if row["name"] == "pytest"
+            for cell in row["cells"]
+        ]
         for loop in pair["loops"]
     ]
     assert checks == [["✗", "✗"], ["–"]]

@@ -48,9 +48,7 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     error = last[failing[0]]
     number = counts[error.check]
     sentence = _say(error, number, len(loop.attempts))
-    others = ", ".join(
-        clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1]
-    )
+    others = ", ".join(clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1])
     if others:
         sentence += f"; also failed: {others}"
     return {"sentence": f"{sentence}.", "remedy": _remedy(error, number, stored)}

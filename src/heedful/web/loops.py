@@ -42,8 +42,8 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
-from heedful.web.failure import find_failure, is_tied
 from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.failure import find_failure, is_tied
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
 from heedful.web.site import (

@@ -244,23 +244,22 @@ def align_checks(first: Plain, second: Plain) -> None:
 
     A check without a finding in a loop may not have run there: its cells are "–".
     """
-    for grid, other in ((first, second), (second, first)):
-        names = {row["name"] for row in grid["rows"] if row["about"] == "check"}
-        empty = {"text": "–", "title": "no finding; it may not have run"}
-        missing = [
-            {
-                "about": "check",
-                "name": row["name"],
-                "cells": [empty for _ in grid["columns"]],
-            }
-            for row in other["rows"]
-            if row["about"] == "check" and row["name"] not in names
+    grids = (first, second)
+    checks = [
+        {row["name"]: row for row in grid["rows"] if row["about"] == "check"}
+        for grid in grids
+    ]
+    names = list(dict.fromkeys([*checks[0], *checks[1]]))
+    empty = {"text": "–", "title": "no finding; it may not have run"}
+    for grid, of_grid in zip(grids, checks, strict=True):
+        cells = [empty for _ in grid["columns"]]
+        rows = [
+            of_grid.get(name, {"about": "check", "name": name, "cells": cells})
+            for name in names
         ]
-        place = next(
-            (n for n, row in enumerate(grid["rows"]) if row["about"] == "lines"),
-            len(grid["rows"]),
-        )
-        grid["rows"][place:place] = missing
+        others = [row for row in grid["rows"] if row["about"] != "check"]
+        before = [row for row in others if row["about"] in ("change", "goal")]
+        grid["rows"] = [*before, *rows, *others[len(before) :]]
 
 
 def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
