@@ -61,8 +61,8 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
 
     (gone,) = browser.data("/lessons?state=superseded")["lessons"]
     assert browser.data(f"/lessons/{gone['id']}")["replacement"] == lesson["id"]
-    page = words_of(browser.get(f"/lessons/{gone['id']}").text)
-    assert f"Replaced by lesson {lesson['id']}." in page
+    gone_page = words_of(browser.get(f"/lessons/{gone['id']}").text)
+    assert f"Replaced by lesson {lesson['id']}." in gone_page
     assert "before 0 %" in page
 
 

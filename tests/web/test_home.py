@@ -242,9 +242,9 @@ def test_a_reason_counts_the_loops_to_which_it_leads(site):
     for rule, number in counts.items():
         listed = site.data(f"/loops?rule={rule}")
         assert len(listed["loops"]) == number
-        (facet,) = [one for one in listed["facets"] if one["name"] == "rule"]
-        shown = {value["value"]: value["count"] for value in facet["values"]}
-        assert shown[rule] == number
+        (facet,) = [facet for facet in listed["facets"] if facet["name"] == "rule"]
+        counted = {value["value"]: value["count"] for value in facet["values"]}
+        assert counted[rule] == number
 
 
 def test_home_without_loops_names_what_sessions_taught(site):

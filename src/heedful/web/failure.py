@@ -11,7 +11,7 @@ from typing import Any
 from heedful.lessons.scope import lesson_name
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, triggers
-from heedful.loop.record import Evaluation, Finding, Loop
+from heedful.loop.record import Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
@@ -30,14 +30,13 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     evaluations = [
         attempt.evaluation for attempt in loop.attempts if attempt.evaluation
     ]
-    if not evaluations:
-        return None
-
-    reasons = triggers(evaluations[-1], loop.goals)
+    reasons = triggers(evaluations[-1], loop.goals) if evaluations else ()
     if not reasons:
         return None
 
-    counts = _count_checks(evaluations)
+    counts = Counter[str]()
+    for evaluation in evaluations:
+        counts.update({error.check for error in evaluation.errors})
     last = {error.check: error for error in evaluations[-1].errors}
     failing = [check for check, _ in counts.most_common() if check in last]
     if not failing:
@@ -54,14 +53,6 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     return {"sentence": f"{sentence}.", "remedy": _remedy(error, number, stored)}
 
 
-def _count_checks(evaluations: list[Evaluation]) -> Counter[str]:
-    """Count in how many attempts each check failed."""
-    counts = Counter[str]()
-    for evaluation in evaluations:
-        counts.update({error.check for error in evaluation.errors})
-    return counts
-
-
 def _say(error: Finding, number: int, attempts: int) -> str:
     """Return in words which check failed how often, and what it said last."""
     times = f" in {number} of {attempts} attempts"
@@ -72,8 +63,7 @@ def _say(error: Finding, number: int, attempts: int) -> str:
 
     message = clean(error.message, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
     if error.evidence:
-        evidence = clean(error.evidence, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
-        message = f"{message}; evidence: {evidence}"
+        message += f"; evidence: {clean(error.evidence, MAX_SENTENCE_TEXT_CHARS)}"
     return f"Not solved: {clean(error.check, 60)} failed{times} ({message})"
 
 
@@ -83,23 +73,19 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
         verdict.feedback for verdict in stored.verdicts if isinstance(verdict, Again)
     )
     fix = clean(error.fix or error.message, MAX_SENTENCE_TEXT_CHARS)
-    evidence = clean(error.evidence, MAX_SENTENCE_TEXT_CHARS)
     return {
         "check": error.check,
         "attempts": number,
         "fix": error.fix,
         "evidence": error.evidence,
         "fed_back": fix.rstrip(" .") in feedback,
-        "evidence_fed_back": evidence in feedback,
+        "evidence_fed_back": clean(error.evidence, MAX_SENTENCE_TEXT_CHARS) in feedback,
         "lesson": lesson_name("check", signature(error.check, error.key).digest),
     }
 
 
 def is_tied(loop: Loop) -> bool:
     """Return whether a loop has several attempts with equal errors and scores."""
-    if len(loop.attempts) < 2:
-        return False
-
     results = set()
     for attempt in loop.attempts:
         evaluation = attempt.evaluation
@@ -107,4 +93,4 @@ def is_tied(loop: Loop) -> bool:
             return False
         errors = sorted(error.key for error in evaluation.errors)
         results.add((tuple(errors), tuple(sorted(evaluation.scores.items()))))
-    return len(results) == 1
+    return len(results) == 1 and len(loop.attempts) > 1

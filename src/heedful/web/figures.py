@@ -261,11 +261,6 @@ def _loops_in_groups(loops: Sequence[Row]) -> dict[float, list[Row]]:
     return groups
 
 
-def is_sure(gain: Total) -> bool:
-    """Return whether the interval of a gain is completely above or below 0."""
-    return gain.gain is not None and not gain.low <= 0.0 <= gain.high
-
-
 @bulk
 def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     """Return the model calls that memory saved, by its proof, and their interval.
@@ -304,7 +299,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     )
     return {
         **asdict(saved),
-        "is_sure": is_sure(saved),
+        "is_sure": saved.gain is not None and not saved.low <= 0.0 <= saved.high,
         "uplift": asdict(pooled.uplift),
         "sentence": sentence,
         "conclusion": pooled.conclusion,
@@ -485,8 +480,7 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     """
     counts = Counter[str]()
     for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
-        stops = json.loads(row["stops"] or "[]")
-        counts.update({stop["rule"] for stop in stops})
+        counts.update({stop["rule"] for stop in json.loads(row["stops"] or "[]")})
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 

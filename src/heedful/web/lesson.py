@@ -57,19 +57,15 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
-        known_relatives[link["parent"]]
+        known_relatives[link["parent"]]["id"]
         for link in links
         if link["child"] == name
         and link["relation"] == "became"
         and link["parent"] in known_relatives
     ]
-    replacement = None
-    if record["state"] == "superseded" and heirs:
-        replacement = heirs[0]["id"]
-
     return {
         "lesson": record,
-        "replacement": replacement,
+        "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
         "related": related,
         "name": name,

@@ -174,9 +174,7 @@ def count_effects(names: Sequence[str], effects: Mapping[str, Document]) -> Docu
     counts = dict.fromkeys([*words.values(), "unmeasured"], 0)
     for name in names:
         effect = effects.get(name)
-        word = "unmeasured"
-        if effect:
-            word = words[effect["conclusion"]]
+        word = words[effect["conclusion"]] if effect else "unmeasured"
         counts[word] += 1
     return {"lessons": len(names), **counts}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, takewhile
 from operator import eq
-from typing import Any, NamedTuple
+from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
@@ -217,11 +217,11 @@ def make_matrix(
     rows.append(
         MatrixRow(about="lines", name="lines", cells=tuple(map(_lines, columns)))
     )
-    for unit, name in (("tokens", "tokens"), ("cost", "$"), ("seconds", "seconds")):
-        scale = 1
-        if unit == "seconds" and _is_quick(columns):
-            name = "ms"
-            scale = 1_000
+    times = [column.attempt.usage.seconds for column in columns if column.attempt]
+    time_unit = ("seconds", "seconds", 1)
+    if max(times, default=0.0) < 1:
+        time_unit = ("seconds", "ms", 1_000)
+    for unit, name, scale in (("tokens", "tokens", 1), ("cost", "$", 1), time_unit):
         cells = tuple(_spent(column, unit, scale) for column in columns)
         rows.append(MatrixRow(about=unit, name=name, cells=cells))
     rows.append(
@@ -245,10 +245,10 @@ def align_checks(first: Plain, second: Plain) -> None:
     A check without a finding in a loop may not have run there: its cells are "–".
     """
     grids = (first, second)
-    checks = [
-        {row["name"]: row for row in grid["rows"] if row["about"] == "check"}
-        for grid in grids
-    ]
+    checks = []
+    for grid in grids:
+        rows = [row for row in grid["rows"] if row["about"] == "check"]
+        checks.append({row["name"]: row for row in rows})
     names = list(dict.fromkeys([*checks[0], *checks[1]]))
     empty = {"text": "–", "title": "no finding; it may not have run"}
     for grid, of_grid in zip(grids, checks, strict=True):
@@ -353,31 +353,22 @@ def _change(column: MatrixColumn) -> MatrixCell:
     change = _first_difference(column.before, column.output)
     lines = max(count_changed_lines(column.before, column.output))
     title = f"the first of {lines:,} changed lines" if lines > 1 else ""
-    return MatrixCell(
+    return replace(
+        change,
         text="changed",
         title=title,
         gone=_snippet(change.gone),
         new=_snippet(change.new),
-        lead=change.lead,
-        tail=change.tail,
         to=place,
     )
 
 
-class Change(NamedTuple):
-    """What differs in the first lines of two texts that differ, and words around it."""
-
-    gone: str
-    new: str
-    lead: str = ""
-    tail: str = ""
-
-
-def _first_difference(before: str, after: str) -> Change:
+def _first_difference(before: str, after: str) -> MatrixCell:
     """Return what differs in the first lines of two texts that differ.
 
-    >>> _first_difference("a\\nit is P1 now", "a\\nit is P2 now")
-    Change(gone='P1', new='P2', lead='it is', tail='now')
+    >>> change = _first_difference("a\\nit is P1 now", "a\\nit is P2 now")
+    >>> change.lead, change.gone, change.new, change.tail
+    ('it is', 'P1', 'P2', 'now')
     """
     old_lines = before.splitlines()
     new_lines = after.splitlines()
@@ -391,9 +382,9 @@ def _first_difference(before: str, after: str) -> Change:
     new = new_lines[same] if same < len(new_lines) else ""
     # A line that was put in stands before one that stayed.
     if len(new_lines) > len(old_lines) and old in new_lines[same + 1 :]:
-        return Change("", new)
+        return MatrixCell(new=new)
     if len(old_lines) > len(new_lines) and new in old_lines[same + 1 :]:
-        return Change(old, "")
+        return MatrixCell(gone=old)
 
     # Whole words: "P1" and "P2" differ, not "1" and "2".
     old_words = old.split(" ")
@@ -401,7 +392,7 @@ def _first_difference(before: str, after: str) -> Change:
     begin = _common(old_words, new_words)
     end = _common(old_words[begin:][::-1], new_words[begin:][::-1])
     stop = len(new_words) - end
-    return Change(
+    return MatrixCell(
         gone=" ".join(old_words[begin : len(old_words) - end]),
         new=" ".join(new_words[begin:stop]),
         lead=_snippet(" ".join(new_words[max(0, begin - MAX_AROUND_WORDS) : begin])),
@@ -444,13 +435,6 @@ def _lines(column: MatrixColumn) -> MatrixCell:
         words = max(len(change.gone.split()), len(change.new.split()))
         changed = f"{counted(words, 'word')} changed"
     return MatrixCell(text=changed, title=title, to=place)
-
-
-def _is_quick(columns: Iterable[MatrixColumn]) -> bool:
-    """Return whether all attempts took less than a second."""
-    return all(
-        column.attempt is None or column.attempt.usage.seconds < 1 for column in columns
-    )
 
 
 def _spent(column: MatrixColumn, unit: str, scale: int) -> MatrixCell:
