@@ -32,7 +32,8 @@ def test_the_number_stands_first_with_interval_shares_calls_and_net():
     high = round(100 * uplift.high)
     assert say(proof) == (
         f"+52 points right at the first try (+{low} to +{high}): 63 % with, 11 % "
-        "without; 1.0 calls fewer a loop; net +52 of 100 loops"
+        "without; 1.04 calls fewer a loop; 52 more right at the first try, of 100 "
+        "loops"
     )
 
 
@@ -40,7 +41,7 @@ def test_what_is_missing_for_a_verdict_follows_the_number():
     proof = prove((12, 4), (4, 8))
     missing = proof.balance.missing
     assert missing
-    words = f"; missing for a verdict: about {missing} more loops with a coin"
+    words = f"; missing for a verdict: about {missing} more loops in the comparison"
     assert say(proof).startswith("+42 points right at the first try (")
     assert say(proof).endswith(words)
 

@@ -58,6 +58,11 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     assert effect["since"]["of"] == 1
     assert data["sentence"] == "1 dream replaced 1 lesson that said the same"
     assert data["sentence"] in page
+
+    (gone,) = browser.data("/lessons?state=superseded")["lessons"]
+    assert browser.data(f"/lessons/{gone['id']}")["replacement"] == lesson["id"]
+    gone_page = words_of(browser.get(f"/lessons/{gone['id']}").text)
+    assert f"Replaced by lesson {lesson['id']}." in gone_page
     assert "before 0 %" in page
 
 

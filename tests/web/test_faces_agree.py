@@ -149,7 +149,9 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
         uplift = browser.data(f"/lessons/{lesson['id']}")["effect"]["uplift"]
 
     low = points(uplift["low"])
-    assert f"{points(uplift['gain'])} points {low} to {points(uplift['high'])}" in page
+    ends = f"({low} to {points(uplift['high'])})"
+    assert f"{points(uplift['gain'])} points right at the first try {ends}" in page
+    assert "Of the 17 loops that were shown these words" not in page
 
 
 @pytest.mark.both

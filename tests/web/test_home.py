@@ -95,6 +95,7 @@ ONE_RIGHT = {
     "loops": 1,
     "ended": 1,
     "right_at_once": 1,
+    "stopped": 0,
 }
 
 
@@ -118,9 +119,10 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert rights["week"]["of"] == 3
     assert rights["before"]["number"] == 1
     assert rights["before"]["of"] == 2
+    assert "100 % solved in the last 7 days" in page
     assert "67 % right at the first try in the last 7 days" in page
-    assert "The 7 days before: 50 %" in page
-    assert "Today so far: 100 % of 1" in page
+    assert "The 7 days before: 100 % solved, 50 % at the first try, of 2" in page
+    assert "Today so far: 100 % solved, 100 % at the first try, of 1" in page
 
 
 def test_a_week_that_was_not_counted_as_a_whole_says_its_days():
@@ -208,6 +210,41 @@ def test_the_figures_count_what_happened(site):
     assert sum(day["loops"] for day in course) == 3
     assert len(home["waiting"]) == 1
     assert len(home["unsolved"]) == 1
+
+
+@pytest.mark.both
+def test_solved_loops_are_those_that_passed(site):
+    fill(site.api)
+
+    page, home = read_home(site)
+
+    assert home["passed"]["number"] == 1
+    assert home["passed"]["of"] == 2
+    assert "Solved: 50 %, 1 of 2 that ended" in page
+
+
+@pytest.mark.both
+def test_a_reason_counts_the_loops_to_which_it_leads(site):
+    policy = {"rules": [{"rule": "attempts", "limit": 2}, {"rule": "repeat"}]}
+    for name, outputs in (("one", "ab"), ("both", "aa")):
+        path = f"/v1/loops/{name}"
+        body = {"task": name, "policy": policy}
+        read_data(site.api.put(path, json=body), 201)
+        for number, output in enumerate(outputs, 1):
+            attempt = {"output": output, "evaluation": WRONG}
+            read_data(site.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    page, home = read_home(site)
+
+    counts = {row["rule"]: row["loops"] for row in home["stopping"]}
+    assert counts == {"attempts": 2, "repeat": 1}
+    assert "all attempts made 2 repeated answer 1" in page
+    for rule, number in counts.items():
+        listed = site.data(f"/loops?rule={rule}")
+        assert len(listed["loops"]) == number
+        (facet,) = [facet for facet in listed["facets"] if facet["name"] == "rule"]
+        counted = {value["value"]: value["count"] for value in facet["values"]}
+        assert counted[rule] == number
 
 
 def test_home_without_loops_names_what_sessions_taught(site):

@@ -416,6 +416,14 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     ]
     assert helped == sorted(helped, reverse=True)
 
+    counts = read(browser, "/lessons")["counts"]
+    conclusions = [row["conclusion"] for row in proof.values()]
+    assert counts["helps"] == conclusions.count("helps") == 1
+    assert counts["hurts"] == conclusions.count("hurts") == 1
+    assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
+    page = words_of(browser.get("/lessons").text)
+    assert f"{counts['lessons']} lessons: 1 helps, 1 hurts" in page
+
 
 @both
 def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):

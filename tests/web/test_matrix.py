@@ -9,7 +9,7 @@ import pytest
 from heedful.lessons.lesson import Scope
 from heedful.web.matrix import MAX_CHECK_ROWS, MAX_LAST_COLUMNS
 from tests.service.support import Api, read_data
-from tests.web.support import ATTACK, Browser, browsing
+from tests.web.support import ATTACK, Browser, browsing, words_of
 
 pytestmark = pytest.mark.both
 LONG_LOOP_ATTEMPTS = 10_000
@@ -52,9 +52,53 @@ def test_a_page_and_its_data_open_with_the_same_sentence(browser: Browser):
         "Stopped after attempt 4: all 4 attempts are made. One more attempt would need "
         "a limit of 5 attempts instead of 4."
     )
-    assert page["sentence"] in browser.get("/loops/four").text
+    text = words_of(browser.get("/loops/four").text)
+    assert page["end"] == "Stopped after attempt 4: all 4 attempts are made."
+    assert page["failure"]["sentence"] == (
+        "Not solved: pytest failed in all 4 attempts (wrong)."
+    )
+    assert f"{page['failure']['sentence']} {page['end']}" in text
+    assert text.count("a limit of 5 attempts instead of 4") == 1
     answer = read_data(browser.api.get("/v1/loops/four/explain"))
     assert answer["sentence"] == page["sentence"]
+
+
+def report_failures(browser: Browser, policy: str, *, fix: str = "") -> Any:
+    """Report a loop that repeats one failure with evidence; return its data."""
+    path = "/v1/loops/failed"
+    body = {"task": "sum", "policy": policy}
+    read_data(browser.api.put(path, json=body), 201)
+    finding = {"check": "grounding", "message": "no cause", "evidence": "a full disk"}
+    for number in (1, 2, 3, 4):
+        evaluation = {"findings": [{**finding, "fix": fix}]}
+        attempt = {"output": f"answer {number}", "evaluation": evaluation}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+    return browser.data("/loops/failed")
+
+
+def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browser):
+    data = report_failures(browser, "default", fix="name it")
+    page = words_of(browser.get("/loops/failed").text)
+
+    assert data["failure"]["sentence"] == (
+        "Not solved: grounding failed in all 4 attempts (no cause; evidence: a full "
+        "disk)."
+    )
+    assert data["failure"]["remedy"]["fed_back"]
+    assert not data["failure"]["remedy"]["evidence_fed_back"]
+    assert "grounding: name it Evidence: a full disk" in page
+    assert "The next attempts were told this, but not the evidence." in page
+
+
+def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
+    data = report_failures(browser, "default")
+    page = words_of(browser.get("/loops/failed").text)
+
+    assert data["tied"]
+    assert data["best"] == 1
+    assert data["matrix"]["best"] is None
+    assert "1 best" not in page
+    assert "None is better than the others; attempt 1 is kept." in page
 
 
 def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
@@ -80,7 +124,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     ]
     assert row_texts(page, "goal") == ["0.1", "0.2", "0.3"]
     assert row_texts(page, "check") == ["✗", "✗", "✗"]
-    assert row_texts(page, "lines") == ["1", "+1 −1", "+1 −0"]
+    assert row_texts(page, "lines") == ["1", "1 word changed", "+1 −0"]
     assert row_texts(page, "tokens") == ["100", "100", "100"]
     assert row_texts(page, "decision") == ["again", "again", "again"]
 
@@ -91,6 +135,7 @@ def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser)
     assert changes[0]["new"] == "it is P1"
     assert changes[1]["gone"] == "P1"
     assert changes[1]["new"] == "P2"
+    assert changes[1]["lead"] == "it is"
     assert "gone" not in changes[2]
     assert changes[2]["new"] == "new"
 

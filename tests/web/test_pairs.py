@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.service.support import Api, read_data
-from tests.web.support import ATTACK, Browser, browsing
+from tests.web.support import ATTACK, Browser, browsing, words_of
 
 pytestmark = pytest.mark.both
 USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002}
@@ -85,10 +85,10 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
 
 
 def test_the_best_answers_are_compared_by_line(browser: Browser):
-    record_loop(browser.api, "one", ["a\nb", "worse"])
+    record_loop(browser.api, "one", ["worse", "a\nb"])
     record_loop(browser.api, "two", ["x", "a\nc"], passes=True)
     pair = browser.data("/loops/compare?a=one&b=two")
-    assert [loop["attempt"] for loop in pair["loops"]] == [1, 2]
+    assert [loop["attempt"] for loop in pair["loops"]] == [2, 2]
     assert pair["change"]["parts"] == [
         ["same", "", "a\n"],
         ["gone", "", "b"],
@@ -96,8 +96,36 @@ def test_the_best_answers_are_compared_by_line(browser: Browser):
     ]
 
     other = browser.data("/loops/compare?a=one&b=two&b_attempt=1")
-    assert [loop["attempt"] for loop in other["loops"]] == [1, 1]
+    assert [loop["attempt"] for loop in other["loops"]] == [2, 1]
     assert ["new", "", "x"] in other["change"]["parts"]
+
+
+def test_checks_of_either_loop_are_rows_of_both(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"])
+    record_loop(browser.api, "two", ["a"], passes=True)
+    pair = browser.data("/loops/compare?a=one&b=two")
+
+    checks = [
+        [
+            cell["text"]
+            for row in loop["matrix"]["rows"]
+            if row["name"] == "pytest"
+            for cell in row["cells"]
+        ]
+        for loop in pair["loops"]
+    ]
+    assert checks == [["✗", "✗"], ["–"]]
+
+
+def test_the_last_of_equal_attempts_is_compared(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b", "c"], task="sort the list")
+    record_loop(browser.api, "two", ["x"], passes=True)
+    pair = browser.data("/loops/compare?a=one&b=two")
+    page = words_of(browser.get("/loops/compare?a=one&b=two").text)
+
+    assert pair["loops"][0]["tied"]
+    assert [loop["attempt"] for loop in pair["loops"]] == [3, 1]
+    assert "A sort the list one " in page
 
 
 def test_equal_answers_are_said_to_be_equal(browser: Browser):

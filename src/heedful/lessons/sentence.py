@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.proof import Comparison, Effect, Total
-from heedful.loop.share import percent, points, signed
+from heedful.loop.share import percent, points
 
 NO_VERDICT = "No verdict yet"
 
@@ -28,13 +28,26 @@ def say_gain(uplift: Effect) -> str:
 def say_calls(saved: float, loop: str = "loop") -> str:
     """Return how many model calls fewer a loop makes.
 
-    >>> say_calls(0.62), say_calls(-1.2, "task"), say_calls(0.01)
-    ('0.6 calls fewer a loop', '1.2 calls more a task', 'as many calls a loop')
+    >>> say_calls(0.62), say_calls(-1.2, "task"), say_calls(0.001)
+    ('0.62 calls fewer a loop', '1.20 calls more a task', 'as many calls a loop')
     """
-    number = f"{abs(saved):.1f}"
-    if number == "0.0":
+    number = f"{abs(saved):.2f}"
+    if number == "0.00":
         return f"as many calls a {loop}"
     return f"{number} calls {'fewer' if saved > 0 else 'more'} a {loop}"
+
+
+def say_net(net: float, shown: int) -> str:
+    """Return how many more loops with memory were right at the first try.
+
+    >>> say_net(84.6, 317)
+    '85 more right at the first try, of 317 loops'
+    """
+    number = round(abs(net))
+    words = "as many"
+    if number:
+        words = f"{number:,} {'more' if net > 0 else 'fewer'}"
+    return f"{words} right at the first try, of {shown:,} loops"
 
 
 def say_pairs(won: int, lost: int) -> str:
@@ -49,10 +62,10 @@ def say_pairs(won: int, lost: int) -> str:
 def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     """Return what a conclusion lacks that loops of so many kinds cannot allow.
 
-    `missing` is about how many loops with a coin it needs, None if more than a million.
+    `missing` is about how many compared loops it needs, None if more than a million.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
-    ('a loop without it; 19 had it', 'about 130 more loops with a coin')
+    ('a loop without it; 19 had it', 'about 130 more loops in the comparison')
     """
     if not shown and not withheld:
         return "loops: none has ended yet"
@@ -61,8 +74,8 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     if not shown:
         return f"a loop with it; {withheld:,} had none"
     if missing is None:
-        return "more than a million loops with a coin"
-    return f"about {missing:,} more loops with a coin"
+        return "more than a million loops in the comparison"
+    return f"about {missing:,} more loops in the comparison"
 
 
 def say_proof(
@@ -84,7 +97,7 @@ def say_proof(
     facts = [say_gain(pooled.uplift)]
     if pooled.calls.shown or pooled.calls.withheld:
         facts.append(say_calls(pooled.calls.gain or 0.0))
-    facts.append(f"net {signed(net)} of {pooled.shown:,} loops")
+    facts.append(say_net(net, pooled.shown))
     if pooled.conclusion == "insufficient data":
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")

@@ -61,6 +61,26 @@ _PLAIN_LIMITS = {
     "plateau.floor": "a least severity of {to} instead of {was}",
     "min_gain": "a least gain of {to} instead of {was}",
 }
+# What stopped a loop, by the name of the rule.
+_PLAIN_RULES = {
+    "attempts": "all attempts made",
+    "budget": "budget spent",
+    "cancelled": "cancelled",
+    "echo": "the same finding again",
+    "fatigue": "too many attempts without improvement",
+    "nothing_met": "nothing passed yet",
+    "plateau": "no improvement",
+    "repeat": "repeated answer",
+}
+
+
+def describe_rule_name(name: str) -> str:
+    """Return in plain words what a rule of this name stops loops for.
+
+    >>> describe_rule_name("repeat+nothing_met"), describe_rule_name("mine")
+    ('repeated answer, nothing passed yet', 'mine')
+    """
+    return ", ".join(_PLAIN_RULES.get(part, part) for part in name.split("+"))
 
 
 def describe_reason(verdict: Verdict) -> str:

@@ -173,6 +173,7 @@ async def read_home(store: Store, scope: Scope) -> Plain:
         "right": Share(total["right_at_once"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
+        "passed": Share(total["ended"] - total["stopped"], total["ended"]).plain,
         "since": days.first * DAY_SECONDS,
         "whole_days": WHOLE_DAYS,
         "uncounted": len(days.uncounted),

@@ -162,6 +162,7 @@ def home(db: Db, scope: Scope) -> Plain:
         "right": Share(total["right_at_once"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,
+        "passed": Share(total["ended"] - total["stopped"], total["ended"]).plain,
         "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
         "weeks": count_weeks(
@@ -266,7 +267,8 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
 
     `missing` says what that needs if it is not known, else it is "". `sentence` is what
     the proof says, and `missing_loops` how many loops a verdict needs: None if unknown.
-    `cost` is what was saved, None without costs; it has no interval.
+    `cost` is what was saved, None without costs; it has no interval. `is_sure` says
+    whether the interval of the calls leaves 0 out.
     """
     ended = exposures.past(db, scope, "").ended
     evidence = exposures.evidence(db, scope)
@@ -297,6 +299,8 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     )
     return {
         **asdict(saved),
+        "is_sure": saved.gain is not None and not saved.low <= 0.0 <= saved.high,
+        "uplift": asdict(pooled.uplift),
         "sentence": sentence,
         "conclusion": pooled.conclusion,
         "missing_loops": missing_loops,
@@ -470,9 +474,13 @@ def choices(briefing: Briefing) -> list[Plain]:
 
 @bulk
 def stopping(db: Db, scope: Scope) -> list[Plain]:
-    """Return which rules stopped the newest stopped loops."""
-    stopped = rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS)
-    counts = Counter[str](row["rule"] for row in stopped if row["rule"])
+    """Return which rules stopped the newest loops.
+
+    A loop that several rules stopped counts for each of them, as in the list of loops.
+    """
+    counts = Counter[str]()
+    for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
+        counts.update({stop["rule"] for stop in json.loads(row["stops"] or "[]")})
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 

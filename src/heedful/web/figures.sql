@@ -218,9 +218,9 @@ on attempt.loop = loop.n and loop.size <= :loop_bytes and loop.total <= :bytes
 order by loop.n desc, attempt.number;
 
 -- name: stopped
--- The rule that stopped each of the newest loops; null for a loop that was cancelled.
-select (select /*sqlite json_extract(record, '$.stopped_by[0].rule') *//*postgres record::json -> 'stopped_by' -> 0 ->> 'rule' */
-        from decision where loop = loop.n order by seq desc limit 1) as rule
+-- The rules that stopped each of the newest loops; null for a loop that was cancelled.
+select (select /*sqlite json_extract(record, '$.stopped_by') *//*postgres record::json ->> 'stopped_by' */
+        from decision where loop = loop.n order by seq desc limit 1) as stops
 from (select n, state from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = ''
       order by n desc limit :limit) as loop
 where state = 'stopped';

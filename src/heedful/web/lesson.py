@@ -55,14 +55,23 @@ async def lesson(visit: Visit, n: int) -> Document:
     check = await visit.caller.read(hardened.read, record["id"])
     related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
 
+    known_relatives = await visit.caller.read(figures.named, sorted(relatives))
+    heirs = [
+        known_relatives[link["parent"]]["id"]
+        for link in links
+        if link["child"] == name
+        and link["relation"] == "became"
+        and link["parent"] in known_relatives
+    ]
     return {
         "lesson": record,
+        "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
         "related": related,
         "name": name,
         "examples": [_example(row) for row in examples],
         "links": links,
-        "relatives": await visit.caller.read(figures.named, sorted(relatives)),
+        "relatives": known_relatives,
         "rulings": await _rows_of(visit, "rulings_of", values),
         "versions": [
             {**version, **figures_of_version}

@@ -57,8 +57,8 @@ _effects = WeakKeyDictionary[Memory, tuple[float, int, Mapping[str, Document]]](
 
 async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
-    names = ("kind", "state", "error_type", "tag", "text")
-    filters = {name: visit.query.get(name, "") for name in names}
+    fields = ("kind", "state", "error_type", "tag", "text")
+    filters = {name: visit.query.get(name, "") for name in fields}
     sort = visit.query.get("sort", "")
 
     rows: Sequence[Any]
@@ -89,11 +89,18 @@ async def lessons(visit: Visit) -> Document:
     for lesson in lessons:
         name = f"{lesson['kind']}/{lesson['signature']}"
         lesson["effect"] = effects.get(name)
+
+    counts = None
+    if not filters["text"]:
+        newest = await _newest_lessons(visit, filters)
+        names = [f"{row['kind']}/{row['signature']}" for row in newest]
+        counts = count_effects(names, effects)
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
         "states": get_args(State),
         "lessons": lessons,
+        "counts": counts,
         "silence": silence,
         "sort": sort,
         "sorts": sort_links(visit, sort, LESSON_SORTS),
@@ -117,16 +124,7 @@ async def _sorted_lessons(
         raise InvalidInput("sort", sort, allowed)
 
     effects = await effects_of(visit)
-    newest = await visit.caller.read(
-        figures.rows,
-        "lesson_order",
-        kind=filters["kind"],
-        error_type=filters["error_type"],
-        tag=filters["tag"],
-        state=filters["state"] or "settled",
-        reviews=review.may_review(visit.caller),
-        limit=MAX_SORTED_LESSONS,
-    )
+    newest = await _newest_lessons(visit, filters)
 
     def value(row: Row) -> float:
         """Return what the lesson is sorted by; an unknown effect comes last."""
@@ -146,6 +144,39 @@ async def _sorted_lessons(
     lessons = [review.visible(visit.caller, row) for row in rows]
     cursor = end if end < len(ordered) else 0
     return lessons, cursor, len(ordered)
+
+
+async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
+    """Return names and counters of the newest lessons that fit."""
+    return await visit.caller.read(
+        figures.rows,
+        "lesson_order",
+        kind=filters["kind"],
+        error_type=filters["error_type"],
+        tag=filters["tag"],
+        state=filters["state"] or "settled",
+        reviews=review.may_review(visit.caller),
+        limit=MAX_SORTED_LESSONS,
+    )
+
+
+def count_effects(names: Sequence[str], effects: Mapping[str, Document]) -> Document:
+    """Return how many lessons help, hurt, make no difference, or are not known.
+
+    `unmeasured` are those that no compared loop was shown or denied.
+    """
+    words: Mapping[Conclusion, str] = {
+        "helps": "helps",
+        "hurts": "hurts",
+        "no difference shown": "same",
+        NO_CONCLUSION: "unknown",
+    }
+    counts = dict.fromkeys([*words.values(), "unmeasured"], 0)
+    for name in names:
+        effect = effects.get(name)
+        word = words[effect["conclusion"]] if effect else "unmeasured"
+        counts[word] += 1
+    return {"lessons": len(names), **counts}
 
 
 async def effects_of(visit: Visit) -> Mapping[str, Document]:
@@ -285,8 +316,8 @@ LESSON_TABLE = Table(
         "trust": "trust",
         "pinned": "pinned",
         "seen": "seen",
-        "helped": "helped",
-        "hurt": "hurt",
+        "right after it": "helped",
+        "error again": "hurt",
         "conclusion": "effect.conclusion",
         "gain": "effect.uplift.gain",
         "low": "effect.uplift.low",

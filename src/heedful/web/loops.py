@@ -14,7 +14,7 @@ from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
 from heedful.loop.record import Loop
 from heedful.loop.rungs import figure_loop
-from heedful.loop.sentence import describe_value
+from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -43,6 +43,7 @@ from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
 from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.failure import find_failure, is_tied
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
 from heedful.web.site import (
@@ -360,6 +361,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
+    facts |= {"failure": None, "tied": False, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
@@ -368,7 +370,13 @@ async def loop(visit: Visit, id: str) -> Document:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
 
-    columns = await read(matrix.read_matrix, id, facts["best"])
+    # Of attempts that are alike, none is better.
+    marked = None if facts["tied"] else facts["best"]
+    columns = await read(matrix.read_matrix, id, marked)
+    if facts["failure"] and facts["failure"]["remedy"]:
+        name = facts["failure"]["remedy"]["lesson"]
+        same_cause = await read(figures.named, [name])
+        facts["failure"]["remedy"]["lesson"] = same_cause.get(name)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
 
@@ -414,6 +422,9 @@ def _decided_facts(
     return {
         "best": loop.best,
         "sentence": explanation.sentence,
+        "end": describe_end(explanation.verdict, len(explanation.lines)),
+        "failure": find_failure(stored),
+        "tied": is_tied(loop),
         "needs": needs(explanation),
         "together": [
             describe_value(change.what, change.was, change.to)

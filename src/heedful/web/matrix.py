@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, takewhile
 from operator import eq
 from typing import Any
@@ -20,7 +20,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Finding, Goal, format_score
 from heedful.pages.difference import count_changed_lines
-from heedful.pages.report import text
+from heedful.pages.report import counted, text
 from heedful.store.connection import Db, Row, bulk
 from heedful.web import figures
 from heedful.web.render import number as number_text
@@ -30,6 +30,7 @@ MAX_CHECK_ROWS = 10  # the checks that failed most
 MAX_RECORD_CHARS = 256 * 1024  # a larger record of an attempt is not read
 MAX_COMPARED_OUTPUT_CHARS = 64 * 1024  # a longer output is not compared
 MAX_SNIPPET_CHARS = 60  # of what an attempt changed
+MAX_AROUND_WORDS = 3  # on either side of it
 # How a finding of a level is shown; a warning and a note ask for no other attempt.
 _LEVEL_SIGNS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "note": ("·", "")}
 Plain = dict[str, Any]
@@ -41,7 +42,8 @@ class MatrixCell:
 
     `text` is all that a reader needs; `title` has more. `kind` is "good", "bad", "warn"
     or "". `to` is the place on the page of the loop, such as `f3-1` for the first
-    finding of attempt 3. `gone` and `new` are the first words that an answer changed.
+    finding of attempt 3. `gone` and `new` are the first words that an answer changed,
+    `lead` and `tail` some words around them.
     """
 
     text: str = ""
@@ -50,6 +52,8 @@ class MatrixCell:
     to: str = ""
     gone: str = ""
     new: str = ""
+    lead: str = ""
+    tail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,8 +217,12 @@ def make_matrix(
     rows.append(
         MatrixRow(about="lines", name="lines", cells=tuple(map(_lines, columns)))
     )
-    for unit, name in (("tokens", "tokens"), ("cost", "$"), ("seconds", "seconds")):
-        cells = tuple(_spent(column, unit) for column in columns)
+    times = [column.attempt.usage.seconds for column in columns if column.attempt]
+    time_unit = ("seconds", "seconds", 1)
+    if max(times, default=0.0) < 1:
+        time_unit = ("seconds", "ms", 1_000)
+    for unit, name, scale in (("tokens", "tokens", 1), ("cost", "$", 1), time_unit):
+        cells = tuple(_spent(column, unit, scale) for column in columns)
         rows.append(MatrixRow(about=unit, name=name, cells=cells))
     rows.append(
         MatrixRow(
@@ -229,6 +237,29 @@ def make_matrix(
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
     )
+
+
+def align_checks(first: Plain, second: Plain) -> None:
+    """Give two matrices, as JSON data, the same rows of checks.
+
+    A check without a finding in a loop may not have run there: its cells are "–".
+    """
+    grids = (first, second)
+    checks = []
+    for grid in grids:
+        rows = [row for row in grid["rows"] if row["about"] == "check"]
+        checks.append({row["name"]: row for row in rows})
+    names = list(dict.fromkeys([*checks[0], *checks[1]]))
+    empty = {"text": "–", "title": "no finding; it may not have run"}
+    for grid, of_grid in zip(grids, checks, strict=True):
+        cells = [empty for _ in grid["columns"]]
+        rows = [
+            of_grid.get(name, {"about": "check", "name": name, "cells": cells})
+            for name in names
+        ]
+        others = [row for row in grid["rows"] if row["about"] != "check"]
+        before = [row for row in others if row["about"] in ("change", "goal")]
+        grid["rows"] = [*before, *rows, *others[len(before) :]]
 
 
 def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
@@ -319,23 +350,25 @@ def _change(column: MatrixColumn) -> MatrixCell:
     if column.before == column.output:
         return MatrixCell(text=f"repeats {column.number - 1}", kind="warn", to=place)
 
-    old, new = _first_difference(column.before, column.output)
+    change = _first_difference(column.before, column.output)
     lines = max(count_changed_lines(column.before, column.output))
     title = f"the first of {lines:,} changed lines" if lines > 1 else ""
-    return MatrixCell(
+    return replace(
+        change,
         text="changed",
         title=title,
-        gone=_snippet(old),
-        new=_snippet(new),
+        gone=_snippet(change.gone),
+        new=_snippet(change.new),
         to=place,
     )
 
 
-def _first_difference(before: str, after: str) -> tuple[str, str]:
+def _first_difference(before: str, after: str) -> MatrixCell:
     """Return what differs in the first lines of two texts that differ.
 
-    >>> _first_difference("a\\nit is P1 now", "a\\nit is P2 now")
-    ('P1', 'P2')
+    >>> change = _first_difference("a\\nit is P1 now", "a\\nit is P2 now")
+    >>> change.lead, change.gone, change.new, change.tail
+    ('it is', 'P1', 'P2', 'now')
     """
     old_lines = before.splitlines()
     new_lines = after.splitlines()
@@ -349,18 +382,21 @@ def _first_difference(before: str, after: str) -> tuple[str, str]:
     new = new_lines[same] if same < len(new_lines) else ""
     # A line that was put in stands before one that stayed.
     if len(new_lines) > len(old_lines) and old in new_lines[same + 1 :]:
-        return "", new
+        return MatrixCell(new=new)
     if len(old_lines) > len(new_lines) and new in old_lines[same + 1 :]:
-        return old, ""
+        return MatrixCell(gone=old)
 
     # Whole words: "P1" and "P2" differ, not "1" and "2".
     old_words = old.split(" ")
     new_words = new.split(" ")
     begin = _common(old_words, new_words)
     end = _common(old_words[begin:][::-1], new_words[begin:][::-1])
-    return (
-        " ".join(old_words[begin : len(old_words) - end]),
-        " ".join(new_words[begin : len(new_words) - end]),
+    stop = len(new_words) - end
+    return MatrixCell(
+        gone=" ".join(old_words[begin : len(old_words) - end]),
+        new=" ".join(new_words[begin:stop]),
+        lead=_snippet(" ".join(new_words[max(0, begin - MAX_AROUND_WORDS) : begin])),
+        tail=_snippet(" ".join(new_words[stop : stop + MAX_AROUND_WORDS])),
     )
 
 
@@ -378,7 +414,10 @@ def _snippet(words: str) -> str:
 
 
 def _lines(column: MatrixColumn) -> MatrixCell:
-    """Return how many lines an answer has that the one before has not, and lost."""
+    """Return how many lines an answer has that the one before has not, and lost.
+
+    Of one line that changed, return how many words did.
+    """
     place = f"o{column.number}"
     if column.output is None:
         return MatrixCell()
@@ -391,14 +430,18 @@ def _lines(column: MatrixColumn) -> MatrixCell:
     near = column.attempt.repeats if column.attempt is not None else None
     title = f"nearly attempt {near}" if near and column.repeats is None else ""
     changed = f"+{new:,} −{gone:,}" if new or gone else "0"
+    if new == 1 and gone == 1:
+        change = _first_difference(column.before, column.output)
+        words = max(len(change.gone.split()), len(change.new.split()))
+        changed = f"{counted(words, 'word')} changed"
     return MatrixCell(text=changed, title=title, to=place)
 
 
-def _spent(column: MatrixColumn, unit: str) -> MatrixCell:
-    """Return what an attempt spent of a unit; "" if nothing."""
+def _spent(column: MatrixColumn, unit: str, scale: int) -> MatrixCell:
+    """Return what an attempt spent of a unit, times a scale; "" if nothing."""
     if column.attempt is None:
         return MatrixCell()
-    spent = getattr(column.attempt.usage, unit)
+    spent = scale * getattr(column.attempt.usage, unit)
     return MatrixCell(text=number_text(spent) if spent else "")
 
 

@@ -15,6 +15,7 @@ from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.web import figures, matrix
+from heedful.web.failure import find_failure, is_tied
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_OTHERS = 5  # loops that a page offers to compare with
@@ -100,7 +101,16 @@ class ComparedLoop:
 
     def plain(self) -> Document:
         """Return what the page shows of this loop alone."""
-        names = ("task", "left_out", "state", "sentence", "told", "silence")
+        names = (
+            "task",
+            "left_out",
+            "state",
+            "sentence",
+            "failure",
+            "tied",
+            "told",
+            "silence",
+        )
         attempt = self.attempt
         return {
             "id": self.id,
@@ -161,6 +171,7 @@ async def pair(visit: Visit) -> Document:
         }
 
     first, second = loops
+    matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
     for name in FIGURE_NAMES:
@@ -193,6 +204,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         raise InvalidInput(field, number, allowed)
 
     best = facts["latest"].get("best")
+    facts |= {"failure": None, "tied": False}
     usage = None
     if not facts["long"]:
         decided_loop = await read(loop_store.read_decisions, id)
@@ -203,11 +215,15 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         usage = loop.usage
         explanation = await offload(decided_loop.explain)
         facts["sentence"] = explanation.sentence
+        facts["failure"] = find_failure(decided_loop)
+        facts["tied"] = is_tied(loop)
 
-    if best and not number:
+    # Of attempts that are alike, the last one is compared.
+    if best and not number and not facts["tied"]:
         of_best = await read(figures.window, id, best, 1)
         facts |= {name: of_best[name] for name in ("first", "last", "made")}
-    columns = await read(matrix.read_matrix, id, best)
+    marked = None if facts["tied"] else best
+    columns = await read(matrix.read_matrix, id, marked)
     return ComparedLoop(facts=facts, best=best, usage=usage, matrix=columns.plain)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.display import ago
+from heedful.loop.sentence import describe_rule_name
 from heedful.pages.report import environment
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
@@ -39,6 +40,7 @@ def _pages() -> Environment:
         "ago": ago,
         "digits": digits,
         "number": number,
+        "rule_words": describe_rule_name,
         "short": short_id,
     }
     pages.globals |= {"address": address, "MENU": MENU}

@@ -39,9 +39,11 @@ def _count(days: Mapping[int, Plain], begin: int, end: int) -> Plain:
     period = [days[day] for day in range(begin, end) if day in days]
     right = sum(day["right_at_once"] for day in period)
     ended = sum(day["ended"] for day in period)
+    stopped = sum(day["stopped"] for day in period)
     return {
         "from": begin * DAY_SECONDS,
         "days": max(0, end - begin),
         "loops": sum(day["loops"] for day in period),
         "right": Share(right, ended).plain,
+        "passed": Share(ended - stopped, ended).plain,
     }
