@@ -84,6 +84,15 @@ cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findin
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
   and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
+-- name: unjudged
+-- Those of loops that are stages and that no check judged: they have no goals, and no attempt says who judged it or has a finding.
+select loop.n from loop
+where loop.tenant = :tenant and loop.project = :project and loop.stage <> '' and loop.n in (select atom from json_each(:numbers))
+  and coalesce(loop.goals, '') in ('', '[]', '{}')
+  and not exists (select 1 from attempt where attempt.loop = loop.n
+    and (coalesce(/*sqlite json_extract(record, '$.judged_by') *//*postgres record::json ->> 'judged_by' */, '[]') <> '[]'
+      or coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') <> '[]'));
+
 -- name: searched
 -- Loops of a search, each with the size of what is searched.
 select n, case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
