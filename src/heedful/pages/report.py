@@ -292,6 +292,7 @@ def environment(escape: bool) -> Environment:
         marked,
         output,
         shown_details,
+        unjudged,
         verdict,
         rung_name,
         worked,
@@ -455,6 +456,9 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
 
 def verdict(report: Report) -> str:
     """Describe how the run ended."""
+    if report.status == "passed" and unjudged(report):
+        return _partly_judged(report)
+
     recovered = sum(stage.recovered for stage in report.stages)
     noun = report.noun
     tries = "each at its first attempt"
@@ -467,6 +471,31 @@ def verdict(report: Report) -> str:
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
+
+
+def unjudged(report: Report) -> list[str]:
+    """Return the names of the stages that ended without a check that judged them."""
+    return [stage.name for stage in report.stages if stage.status == "not_validated"]
+
+
+def _partly_judged(report: Report) -> str:
+    """Describe a run that went through, with stages that no check judged."""
+    names = unjudged(report)
+    number = len(report.stages)
+    stages = counted(number, report.noun)
+    silent = f"{cut(names[0], MAX_LABEL_CHARS)} has no check"
+    if len(names) > 1:
+        silent = f"{len(names)} of them have no check"
+    if len(names) == number:
+        return f"No check judged this run: its {stages} went through unchecked"
+
+    recovered = sum(stage.recovered for stage in report.stages)
+    tries = ""
+    if recovered:
+        tries = f", {recovered} of them after a retry"
+    if recovered == number - len(names):
+        tries = ", after a retry"
+    return f"{number - len(names)} of {stages} passed{tries}; {silent}"
 
 
 def happened(stage: StageReport) -> str:

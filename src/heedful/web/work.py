@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report
-from heedful.pages.report import counted, cut, text, worked
+from heedful.pages.report import counted, cut, text, unjudged, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -55,10 +56,27 @@ async def runs(visit: Visit) -> Document:
     )
     return {
         "runs": runs,
+        "sentence": describe_runs(runs),
         "pipeline": chosen,
         "pipelines": [dict(row) for row in pipelines],
         **page_links(visit, cursor),
     }
+
+
+def describe_runs(runs: Sequence[Document]) -> str:
+    """Return in one sentence how runs of pipelines ended.
+
+    >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
+    '1 run: 1 passed; 1 has a stage that no check judged'
+    """
+    states = Counter(run["state"] for run in runs)
+    ends = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
+    sentence = f"{counted(len(runs), 'run')}: {ends}"
+    silent = sum(bool(run["unjudged"]) for run in runs)
+    if silent:
+        verb = "has" if silent == 1 else "have"
+        sentence += f"; {silent:,} {verb} a stage that no check judged"
+    return sentence
 
 
 def _run_figures(report: Report) -> Document:
@@ -77,6 +95,7 @@ def _run_figures(report: Report) -> Document:
     return {
         "state": report.status,
         "failed": [stage.name for stage in report.stages if stage.status == "failed"],
+        "unjudged": unjudged(report),
         "stages": stages,
         "attempts": sum(len(stage.attempts) for stage in report.stages),
         "seconds": total / 1000,
@@ -242,6 +261,7 @@ RUN_TABLE = Table(
         "pipeline": "pipeline",
         "state": "state",
         "failed stages": "failed",
+        "stages not judged": "unjudged",
         "stages": lambda row: len(row["stages"]),
         "attempts": "attempts",
         "calls": "calls",
