@@ -387,6 +387,11 @@ left join vector v on v.example = e.id and v.space = :space;
 select digest, case when length(record) < :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
 
+-- name: waiting_episodes
+-- How many episodes wait for a reflection, and since when.
+select count(*) as number, coalesce(min(at), 0.0) as oldest from episode
+where tenant = :tenant and project = :project and state = 'waiting';
+
 -- name: found_episodes
 -- Those of the newest episodes that have a text in their task, which is searched as those of loops.
 select id, digest, name, session, outcome, state, error, at from (

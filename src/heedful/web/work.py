@@ -155,12 +155,33 @@ async def traces(visit: Visit) -> Document:
 
     return {
         "episodes": episodes,
+        "sentence": describe_traces(episodes),
         "state": state,
         "text": text,
         "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),
     }
+
+
+def describe_traces(episodes: Sequence[Document]) -> str:
+    """Return in one sentence how runs of agents went, and the reflections on them.
+
+    >>> describe_traces([{"outcome": "error", "state": "failed"}])
+    '1 trace: 1 failed, 1 reflection failed'
+    """
+    failed = sum(episode.get("outcome") == "error" for episode in episodes)
+    states = Counter(episode.get("state", "waiting") for episode in episodes)
+    parts = []
+    if failed:
+        parts.append(f"{failed:,} failed")
+    if states["failed"]:
+        parts.append(f"{counted(states['failed'], 'reflection')} failed")
+    if states["waiting"]:
+        verb = "waits" if states["waiting"] == 1 else "wait"
+        parts.append(f"{states['waiting']:,} {verb} for a reflection")
+    ends = ", ".join(parts) or "all went well"
+    return f"{counted(len(episodes), 'trace')}: {ends}"
 
 
 async def trace(visit: Visit, digest: str) -> Document:
@@ -177,6 +198,7 @@ async def trace(visit: Visit, digest: str) -> Document:
 
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
+    times = [event["at"] for event in episode["events"] if event.get("at") is not None]
     return {
         **row,
         "sentence": describe_trace(
@@ -186,6 +208,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "signals": signs,
         "steps": steps,
         "failed": sum(step["failed"] for step in steps),
+        "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
