@@ -175,7 +175,10 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
         kind = trouble.noun, trouble.nouns
         numbers[kind] = numbers.get(kind, 0) + trouble.number
     parts = [counted(number, noun, nouns) for (noun, nouns), number in numbers.items()]
-    return f"{', and '.join(parts)}."
+    *others, last = parts
+    if others:
+        return f"{', '.join(others)} and {last}."
+    return f"{last}."
 
 
 def _describe_setup(
