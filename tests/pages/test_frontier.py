@@ -45,6 +45,15 @@ def test_the_finding_names_the_best_policy(points, words):
     assert say_front(points).startswith(words)
 
 
+def test_a_label_covers_no_dot():
+    near = [Point("left", 1.1, 0.97), Point("right", 1.102, 0.97)]
+    labels = frontier([*near, ALL], marks=["left", "right", "all"])["labels"]
+    left, right, _ = labels
+    # One stands left of both dots, the other right of both.
+    assert "end" in (left.anchor, right.anchor)
+    assert left.anchor != right.anchor
+
+
 def test_no_label_covers_another_or_leaves_the_drawing():
     points = [
         Point(f"policy {n}", 1.05 + n / 1_000, 0.97 + n / 1_000) for n in range(5)
@@ -54,7 +63,7 @@ def test_no_label_covers_another_or_leaves_the_drawing():
     assert {label.text for label in labels} == set(names)
     for label in labels:
         others = [other for other in labels if other is not label]
-        assert label.fits(others)
+        assert label.fits(others, ())
 
 
 def test_an_axis_that_does_not_begin_at_0_says_so():
