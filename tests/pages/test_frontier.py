@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful.pages.report import (
+    Label,
     Point,
     axis,
     frontier,
@@ -45,13 +46,11 @@ def test_the_finding_names_the_best_policy(points, words):
     assert say_front(points).startswith(words)
 
 
-def test_a_label_covers_no_dot():
-    near = [Point("left", 1.1, 0.97), Point("right", 1.102, 0.97)]
-    labels = frontier([*near, ALL], marks=["left", "right", "all"])["labels"]
-    left, right, _ = labels
-    # One stands left of both dots, the other right of both.
-    assert "end" in (left.anchor, right.anchor)
-    assert left.anchor != right.anchor
+def test_a_label_covers_no_dot_and_no_mark_of_a_cut_axis():
+    label = Label(100.0, 50.0, "name")
+    assert label.fits((), [(90.0, 47.0), (110.0, 80.0)])
+    assert not label.fits((), [(110.0, 47.0)])
+    assert not Label(40.0, 168.0, "name").fits((), ())
 
 
 def test_no_label_covers_another_or_leaves_the_drawing():

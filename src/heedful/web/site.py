@@ -102,6 +102,11 @@ SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
 }
+PROBLEM_TITLES: Mapping[int, str] = {
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "Not found",
+}
 Document = dict[str, Any]
 # A page with loops or lessons needs one of these permissions, as in the API. A page
 # with words of tools, or of lessons that wait in quarantine, needs the one of
@@ -559,7 +564,7 @@ class Site:
 
         with self._admission.anybody():
             if request.method != "POST":
-                return self._sign_in_page("", following=following)
+                return await self._sign_in_page(request, "", following=following)
 
             key = form.get("key", "").strip()
             if not key:
@@ -571,18 +576,34 @@ class Site:
                 wrong = "type a key, or open what heedful ui printed"
                 if key:
                     wrong = str(error)
-                return self._sign_in_page(wrong, following=following, status=401)
+                return await self._sign_in_page(
+                    request, wrong, following=following, status=401
+                )
 
             with self._admission.caller(caller):
                 page = own_address(following)
                 return self._enter(request, authorization, caller.key.id, page=page)
 
-    def _sign_in_page(
-        self, wrong: str, *, following: str = "", status: int = 200
+    async def _sign_in_page(
+        self, request: Request, wrong: str, *, following: str = "", status: int = 200
     ) -> Response:
         """Return the page to sign in; `wrong` says why this failed before, or is ""."""
-        facts = {"wrong": wrong, "here": self.sessions.local, "next": following}
+        facts = {
+            "wrong": wrong,
+            "here": self.sessions.local,
+            "next": following,
+            "needs_no_key": await self._needs_no_key(request.headers),
+        }
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
+
+    async def _needs_no_key(self, headers: Headers) -> bool:
+        """Return whether a visitor at this machine signs in without a key."""
+        try:
+            check_local(headers, with_origin=True)
+            await self._callers.identified("")
+        except (HeedfulError, Problem):
+            return False
+        return True
 
     def _enter(
         self,
@@ -747,7 +768,7 @@ class Site:
 
     async def _missing(self, request: Request) -> Response:
         """Refuse an address without a page, but only to a visitor who is signed in."""
-        raise NotFound("page", request.state.visit.path, "these pages")
+        raise NotFound("page", f"{SITE_PATH}{request.state.visit.path}", "these pages")
 
     async def _act(self, request: Request) -> Response:
         """Do what a form asks for; then show its page again, with what was done."""
@@ -841,7 +862,11 @@ class Site:
         }
         visit = getattr(request.state, "visit", None)
         page = _html(
-            "ui/problem.html.j2", visit, "Not possible", facts, status=problem.status
+            "ui/problem.html.j2",
+            visit,
+            PROBLEM_TITLES.get(problem.status, "This did not work"),
+            facts,
+            status=problem.status,
         )
         page.headers.update(problem.headers)
         return page
