@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from heedful.lessons.briefing import Choice
-from heedful.lessons.ranking import MIN_PROMPT_COSINE
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import MIN_PROMPT_COSINE
 from heedful.memory.memory import Memory
 from heedful.web.recall import group_missed
 from tests.service.support import read_data

@@ -695,10 +695,10 @@ class Label(NamedTuple):
         is_inside = self.x > 34 and self.end < 396
         if not is_inside or (self.x < 48 and self.y > 160):
             return False
-        for x, y in dots:
-            if self.x - 5 < x < self.end + 5 and abs(self.y - 3 - y) < 8:
-                return False
-        return all(
+        is_clear = not any(
+            self.x - 5 < x < self.end + 5 and abs(self.y - 3 - y) < 8 for x, y in dots
+        )
+        return is_clear and all(
             self.x > other.end or self.end < other.x or abs(self.y - other.y) > 10
             for other in others
         )
@@ -712,15 +712,15 @@ def _place_labels(
     A label stands above its dot, beside it, below it, or farther away, right or left of
     it; if all of these places are taken, it stands above it, to the right.
     """
-    named = list(groups)
+    places_of_names = list(groups)
     dots = []
-    for (cost, solved), _ in named:
+    for (cost, solved), _ in places_of_names:
         dot_x = 34 + 330 * (cost - x["low"]) / (x["high"] - x["low"])
         dot_y = 170 - 150 * (solved - y["low"]) / (y["high"] - y["low"])
         dots.append((dot_x, dot_y))
 
     labels: list[Label] = []
-    for (_, names), (dot_x, dot_y) in zip(named, dots, strict=True):
+    for (_, names), (dot_x, dot_y) in zip(places_of_names, dots, strict=True):
         text = "; ".join(names)
         width = LABEL_CHAR_WIDTH * len(text)
         places = []
@@ -759,16 +759,14 @@ def frontier(
         dots.append((kind, point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
-    texts = ("attempts ÷ the oracle's", "solved ÷ solvable")
-    most = 1
+    texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
     if of_record:
-        texts = ("attempts, % of recorded", "correct answers kept, %")
-        most = 100
+        texts = ("attempts, % of recorded", "correct answers kept, %", 100)
     x = axis(texts[0], [point.cost for _, point in dots])
     shares = [point.solved for _, point in dots]
-    # No share is above `most`: if all are, the axis ends there.
-    if min(shares) == most:
-        shares.append(0.9 * most)
+    # No share is above the whole: if all are, the axis ends there.
+    if min(shares) == texts[2]:
+        shares.append(0.9 * texts[2])
     y = axis(texts[1], shares)
     return {
         "x": x,

@@ -102,8 +102,8 @@ async def policies(visit: Visit) -> Document:
 def _point(result: Figures, recorded: Figures) -> Point:
     """Return where the figures of a policy are drawn, in percent of the record."""
     attempts = result.attempts / recorded.attempts if recorded.attempts else 1.0
-    kept = result.solved / result.solvable if result.solvable else 1.0
-    return Point.of(result)._replace(cost=100 * attempts, solved=100 * kept)
+    point = Point.of(result)
+    return point._replace(cost=100 * attempts, solved=100 * point.solved)
 
 
 def _mark(name: str) -> str:

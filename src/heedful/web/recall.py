@@ -133,7 +133,9 @@ def _described(choice: Choice) -> Document:
     is_alike = choice.leg != "cause"
     if is_alike:
         by_words = choice.why.startswith("share of words")
-        needed = ranking.MIN_PROMPT_WORD_SHARE if by_words else ranking.MIN_PROMPT_COSINE
+        needed = (
+            ranking.MIN_PROMPT_WORD_SHARE if by_words else ranking.MIN_PROMPT_COSINE
+        )
         if SAME_KEY_WORDS in choice.why:
             needed = 0.0
         likeness = {"by_words": by_words, "value": choice.score, "needed": needed}
@@ -205,8 +207,7 @@ def describe_error(answer: Document) -> str:
         sentence = "Only the exact error counts, and this one was never seen"
         if answer["similar"]:
             nearest = answer["similar"][0]
-            words = nearest.get("text") or nearest.get("pattern") or ""
-            sentence += f"; nearest: {cut(words, MAX_NEAREST_CHARS)}"
+            sentence += f"; nearest: {cut(nearest['text'], MAX_NEAREST_CHARS)}"
         return sentence.rstrip(".")
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"

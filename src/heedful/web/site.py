@@ -66,6 +66,7 @@ from heedful.web.addresses import (
     cookie_of,
     is_data,
     is_table,
+    needs_no_key,
     origin_scheme,
     own_address,
     page_path,
@@ -101,11 +102,6 @@ PAGE_HEADERS = {
 SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
-}
-PROBLEM_TITLES: Mapping[int, str] = {
-    401: "Sign in first",
-    403: "Not allowed",
-    404: "Not found",
 }
 Document = dict[str, Any]
 # A page with loops or lessons needs one of these permissions, as in the API. A page
@@ -550,7 +546,7 @@ class Site:
                 "this address was used before, or heedful ui has ended; run heedful ui "
                 "again"
             )
-            return self._sign_in_page(wrong, status=401)
+            return await self._sign_in_page(request, wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
@@ -592,18 +588,9 @@ class Site:
             "wrong": wrong,
             "here": self.sessions.local,
             "next": following,
-            "needs_no_key": await self._needs_no_key(request.headers),
+            "needs_no_key": await needs_no_key(self._callers, request.headers),
         }
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
-
-    async def _needs_no_key(self, headers: Headers) -> bool:
-        """Return whether a visitor at this machine signs in without a key."""
-        try:
-            check_local(headers, with_origin=True)
-            await self._callers.identified("")
-        except (HeedfulError, Problem):
-            return False
-        return True
 
     def _enter(
         self,
@@ -864,7 +851,7 @@ class Site:
         page = _html(
             "ui/problem.html.j2",
             visit,
-            PROBLEM_TITLES.get(problem.status, "This did not work"),
+            "Not possible",
             facts,
             status=problem.status,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from math import ceil
 from time import time
 
@@ -33,6 +33,7 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
+FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
     "calls",
@@ -117,13 +118,15 @@ def _group(
         counts = count_loops(group)
         # What nobody judged was neither right nor wrong.
         silent = [loop for loop in group if loop.n in unjudged and loop.state != "open"]
-        counts["right"] -= sum(loop.is_right for loop in silent)
-        counts["ended"] -= len(silent)
-        counts["unjudged"] = len(silent)
         used = [loop.used.usage for loop in group]
-        counts["called"] = sum(usage.calls > 0 for usage in used)
-        counts["with_tokens"] = sum(usage.tokens > 0 for usage in used)
-        counts["with_cost"] = sum(usage.cost > 0 for usage in used)
+        counts |= {
+            "right": counts["right"] - sum(loop.is_right for loop in silent),
+            "ended": counts["ended"] - len(silent),
+            "unjudged": len(silent),
+            "called": sum(usage.calls > 0 for usage in used),
+            "with_tokens": sum(usage.tokens > 0 for usage in used),
+            "with_cost": sum(usage.cost > 0 for usage in used),
+        }
         rows.append(_row(value, counts))
     return rows
 
@@ -168,25 +171,20 @@ def _measure(total: Document) -> str:
     """
     if not total["calls"]:
         return "loops"
-    if total["called"] and total["with_cost"] >= total["called"]:
-        return "cost"
-    if total["called"] and total["with_tokens"] >= total["called"]:
-        return "tokens"
+    for name in ("cost", "tokens"):
+        if 0 < total["called"] <= total[f"with_{name}"]:
+            return name
     return "calls"
 
 
 def _course(rows: Sequence[Document], measure: str) -> list[Document]:
     """Return what each day used, from the first to the last one, without a gap."""
-    used = {date.fromisoformat(row["value"]): row[measure] or 0 for row in rows}
-    if not used:
-        return []
-    day = min(used)
-    course = []
-    while day <= max(used):
-        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        course.append({"at": begin.timestamp(), measure: used.get(day, 0)})
-        day += timedelta(days=1)
-    return course
+    used = {}
+    for row in rows:
+        day = date.fromisoformat(row["value"]).toordinal() - FIRST_DAY
+        used[day] = row[measure] or 0
+    days = range(min(used, default=0), max(used, default=-1) + 1)
+    return [{"at": day * DAY_SECONDS, measure: used.get(day, 0)} for day in days]
 
 
 def _in_order(rows: Sequence[Document], by: str) -> list[Document]:

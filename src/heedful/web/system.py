@@ -175,10 +175,7 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
         kind = trouble.noun, trouble.nouns
         numbers[kind] = numbers.get(kind, 0) + trouble.number
     parts = [counted(number, noun, nouns) for (noun, nouns), number in numbers.items()]
-    *others, last = parts
-    if others:
-        return f"{', '.join(others)} and {last}."
-    return f"{last}."
+    return f"{', '.join(parts)}."
 
 
 def _describe_setup(

@@ -67,15 +67,14 @@ def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
     >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
-    '1 run: 1 passed; 1 has a stage that no check judged'
+    '1 run: 1 passed; 1 with a stage that no check judged'
     """
     states = Counter(run["state"] for run in runs)
     ends = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
     sentence = f"{counted(len(runs), 'run')}: {ends}"
     silent = sum(bool(run["unjudged"]) for run in runs)
     if silent:
-        verb = "has" if silent == 1 else "have"
-        sentence += f"; {silent:,} {verb} a stage that no check judged"
+        sentence += f"; {silent:,} with a stage that no check judged"
     return sentence
 
 
@@ -178,8 +177,7 @@ def describe_traces(episodes: Sequence[Document]) -> str:
     if states["failed"]:
         parts.append(f"{counted(states['failed'], 'reflection')} failed")
     if states["waiting"]:
-        verb = "waits" if states["waiting"] == 1 else "wait"
-        parts.append(f"{states['waiting']:,} {verb} for a reflection")
+        parts.append(f"{states['waiting']:,} waiting for a reflection")
     ends = ", ".join(parts) or "all went well"
     return f"{counted(len(episodes), 'trace')}: {ends}"
 
