@@ -677,11 +677,6 @@ class Label(NamedTuple):
     anchor: str = "start"
 
     @property
-    def at(self) -> float:
-        """Where the text is anchored."""
-        return self.end if self.anchor == "end" else self.x
-
-    @property
     def end(self) -> float:
         """Where the text ends."""
         return self.x + LABEL_CHAR_WIDTH * len(self.text)
