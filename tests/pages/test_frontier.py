@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful.pages.report import (
+    Label,
     Point,
     axis,
     frontier,
@@ -45,6 +46,13 @@ def test_the_finding_names_the_best_policy(points, words):
     assert say_front(points).startswith(words)
 
 
+def test_a_label_covers_no_dot_and_no_mark_of_a_cut_axis():
+    label = Label(100.0, 50.0, "name")
+    assert label.fits((), [(90.0, 47.0), (110.0, 80.0)])
+    assert not label.fits((), [(110.0, 47.0)])
+    assert not Label(40.0, 168.0, "name").fits((), ())
+
+
 def test_no_label_covers_another_or_leaves_the_drawing():
     points = [
         Point(f"policy {n}", 1.05 + n / 1_000, 0.97 + n / 1_000) for n in range(5)
@@ -54,7 +62,7 @@ def test_no_label_covers_another_or_leaves_the_drawing():
     assert {label.text for label in labels} == set(names)
     for label in labels:
         others = [other for other in labels if other is not label]
-        assert label.fits(others)
+        assert label.fits(others, ())
 
 
 def test_an_axis_that_does_not_begin_at_0_says_so():

@@ -270,9 +270,24 @@ def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
         path = row["link"].removeprefix("/ui").replace("/loops?", "/loops.json?")
         behind = browser.get(path).json()["totals"]
         assert behind["loops"] == row["loops"]
-        assert behind["cost"] == pytest.approx(row["cost"])
+        assert behind["cost"] == pytest.approx(row["cost"] or 0)
         assert behind["right"] == row["right"]["number"]
-    assert "all, since" in words_of(browser.get(f"/spend?by={by}").text)
+    assert "All, since" in words_of(browser.get(f"/spend?by={by}").text)
+
+
+@both
+def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
+    page = read(browser, "/spend", "?by=model")
+    (unknown,) = [row for row in page["rows"] if row["value"] == "-"]
+    (large,) = [row for row in page["rows"] if row["value"] == "large"]
+    assert unknown["cost"] is None
+    assert unknown["cost_a_loop"] is None
+    assert large["cost_a_loop"] == pytest.approx(0.06)
+    assert page["total"]["with_cost"] == 5
+    # Without all costs, rows are compared by what is known of all.
+    assert page["measure"] == "tokens"
+    words = words_of(browser.get("/spend?by=model").text)
+    assert "the cost is known for 5 of 6 loops" in words
 
 
 def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):
@@ -282,7 +297,7 @@ def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):
     # The newest four are of four days, and of the oldest of these not all were read.
     assert page["whole"]
     assert page["total"]["loops"] == 3
-    assert "of the whole days since" in words_of(browser.get("/spend").text)
+    assert "Of the whole days since" in words_of(browser.get("/spend").text)
 
 
 @both
@@ -462,7 +477,8 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
 
     (trace,) = read(browser, "/traces", "?text=übersetze")["episodes"]
     assert trace["task"] == "Übersetze den Satz"
-    assert trace["steps"] == 2
+    # A call and its response are one step, as on the page of the trace.
+    assert trace["steps"] == 1
     assert trace["seconds"] == 4
     assert trace["lessons"] == 0
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []

@@ -52,8 +52,19 @@ def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
     assert "secret words" not in page
 
 
+def test_health_says_that_a_trace_waits_while_no_worker_runs(browser: Browser):
+    fill(browser.api)
+    data = browser.data("/health")
+    assert data["sentence"] == "1 trace waits for a worker."
+    assert data["waiting"]["oldest"] > 0
+    (worker,) = [row for row in data["setup"] if row["name"] == "worker"]
+    assert not worker["well"]
+    assert worker["command"] == "heedful worker --once"
+
+
 def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
     fill(browser.api)
+    change_rows(browser.api.setup.store.url, "delete from episode")
     data = browser.data("/health")
     page = words_of(browser.get("/health").text)
     assert data["well"]

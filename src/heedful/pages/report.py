@@ -292,6 +292,7 @@ def environment(escape: bool) -> Environment:
         marked,
         output,
         shown_details,
+        unjudged,
         verdict,
         rung_name,
         worked,
@@ -455,6 +456,9 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
 
 def verdict(report: Report) -> str:
     """Describe how the run ended."""
+    if report.status == "passed" and unjudged(report):
+        return _partly_judged(report)
+
     recovered = sum(stage.recovered for stage in report.stages)
     noun = report.noun
     tries = "each at its first attempt"
@@ -467,6 +471,31 @@ def verdict(report: Report) -> str:
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
+
+
+def unjudged(report: Report) -> list[str]:
+    """Return the names of the stages that ended without a check that judged them."""
+    return [stage.name for stage in report.stages if stage.status == "not_validated"]
+
+
+def _partly_judged(report: Report) -> str:
+    """Describe a run that went through, with stages that no check judged."""
+    names = unjudged(report)
+    number = len(report.stages)
+    stages = counted(number, report.noun)
+    silent = f"{cut(names[0], MAX_LABEL_CHARS)} has no check"
+    if len(names) > 1:
+        silent = f"{len(names)} of them have no check"
+    if len(names) == number:
+        return f"No check judged this run: its {stages} went through unchecked"
+
+    recovered = sum(stage.recovered for stage in report.stages)
+    tries = ""
+    if recovered:
+        tries = f", {recovered} of them after a retry"
+    if recovered == number - len(names):
+        tries = ", after a retry"
+    return f"{number - len(names)} of {stages} passed{tries}; {silent}"
 
 
 def happened(stage: StageReport) -> str:
@@ -544,8 +573,8 @@ def text(value: Any) -> str:
 
 
 MAX_LABEL_CHARS = 40  # of a name in a drawing
-LABEL_LINES = (3, 14, -8, 25, -19)  # the heights of a label beside its dot
-LABEL_CHAR_WIDTH = 4.9  # of a letter of 9 px, in the units of a drawing
+LABEL_LINES = (-8, 3, 14, 25, -19)  # the heights of a label beside its dot
+LABEL_CHAR_WIDTH = 6.4  # of a letter of 12 px, as on a narrow screen, in its units
 Axis = Mapping[str, Any]
 
 
@@ -636,21 +665,35 @@ def say_front(points: Iterable[Point]) -> str:
 
 
 class Label(NamedTuple):
-    """A text in a drawing: where it begins, and the height of its line."""
+    """A text in a drawing: where it begins, and the height of its line.
+
+    One with an `anchor` of "end" stands left of its dot, so that it ends there however
+    wide its letters are.
+    """
 
     x: float
     y: float
     text: str
+    anchor: str = "start"
 
     @property
     def end(self) -> float:
         """Where the text ends."""
         return self.x + LABEL_CHAR_WIDTH * len(self.text)
 
-    def fits(self, others: Iterable[Label]) -> bool:
-        """Return whether the label is in the drawing and covers no other one."""
+    def fits(
+        self, others: Iterable[Label], dots: Iterable[tuple[float, float]]
+    ) -> bool:
+        """Return whether the label is in the drawing, and covers no other one, no dot
+        and no mark of an axis that is cut.
+        """
         is_inside = self.x > 34 and self.end < 396
-        return is_inside and all(
+        if not is_inside or (self.x < 48 and self.y > 160):
+            return False
+        is_clear = not any(
+            self.x - 5 < x < self.end + 5 and abs(self.y - 3 - y) < 8 for x, y in dots
+        )
+        return is_clear and all(
             self.x > other.end or self.end < other.x or abs(self.y - other.y) > 10
             for other in others
         )
@@ -661,38 +704,49 @@ def _place_labels(
 ) -> list[Label]:
     """Return labels beside their dots, so that none covers another.
 
-    A label stands right of its dot, left of it, above it, below it, or farther away; if
-    all of these places are taken, it stands right of it.
+    A label stands above its dot, beside it, below it, or farther away, right or left of
+    it; if all of these places are taken, it stands above it, to the right.
     """
-    labels: list[Label] = []
-    for (cost, solved), names in groups:
-        text = "; ".join(names)
-        width = LABEL_CHAR_WIDTH * len(text)
+    places_of_names = list(groups)
+    dots = []
+    for (cost, solved), _ in places_of_names:
         dot_x = 34 + 330 * (cost - x["low"]) / (x["high"] - x["low"])
         dot_y = 170 - 150 * (solved - y["low"]) / (y["high"] - y["low"])
+        dots.append((dot_x, dot_y))
+
+    labels: list[Label] = []
+    for (_, names), (dot_x, dot_y) in zip(places_of_names, dots, strict=True):
+        text = "; ".join(names)
+        width = LABEL_CHAR_WIDTH * len(text)
         places = []
         for dy in LABEL_LINES:
             places.append(Label(dot_x + 7, dot_y + dy, text))
-            places.append(Label(dot_x - width - 7, dot_y + dy, text))
-        free = [label for label in places if label.fits(labels)]
+            places.append(Label(dot_x - width - 7, dot_y + dy, text, "end"))
+        free = [label for label in places if label.fits(labels, dots)]
         labels.append((free or places)[0])
     return labels
 
 
 def frontier(
-    named: Sequence[Point], others: Sequence[Point] = (), marks: Iterable[str] = ()
+    named: Sequence[Point],
+    others: Sequence[Point] = (),
+    marks: Iterable[str] = (),
+    *,
+    of_record: bool = False,
 ) -> dict[str, Any]:
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
     at the same place share a label. The dots are those of the `others`, the oracle's,
-    and those of the named points, in this order.
+    and those of the named points, in this order. With `of_record`, costs and shares are
+    percentages of what was recorded, and there is no oracle.
     """
     line = front([*named, *others])
     best = {(point.cost, point.solved) for point in line}
 
     dots = [("other", point) for point in others]
-    dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
+    if not of_record:
+        dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
     marks_by_place = defaultdict[tuple[float, float], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         is_best = point.judged and (point.cost, point.solved) in best
@@ -700,18 +754,22 @@ def frontier(
         dots.append((kind, point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
-    x = axis("attempts ÷ the oracle's", [point.cost for _, point in dots])
+    texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
+    if of_record:
+        texts = ("attempts, % of recorded", "correct answers kept, %", 100)
+    x = axis(texts[0], [point.cost for _, point in dots])
     shares = [point.solved for _, point in dots]
-    # No share is above 1: if all are 1, the axis ends there.
-    if min(shares) == 1:
-        shares.append(0.9)
-    y = axis("solved ÷ solvable", shares)
+    # No share is above the whole: if all are, the axis ends there.
+    if min(shares) == texts[2]:
+        shares.append(0.9 * texts[2])
+    y = axis(texts[1], shares)
     return {
         "x": x,
         "y": y,
         "dots": dots,
         "labels": _place_labels(sorted(marks_by_place.items()), x, y),
         "line": line,
+        "of_record": of_record,
     }
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from heedful.errors import HeedfulError
+from heedful.service.auth import Callers
+from heedful.service.middleware import check_local
 from heedful.service.problems import Problem
 from heedful.web.render import DATA_ENDINGS
 
@@ -90,3 +94,13 @@ def proxy_scheme(request: Request) -> str:
     # The first of several proxies is the one that the browser asked.
     first = forwarded.partition(",")[0].strip().lower()
     return first or request.url.scheme
+
+
+async def needs_no_key(callers: Callers, headers: Headers) -> bool:
+    """Return whether a visitor at this machine signs in without a key."""
+    try:
+        check_local(headers, with_origin=True)
+        await callers.identified("")
+    except (HeedfulError, Problem):
+        return False
+    return True

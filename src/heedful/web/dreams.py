@@ -13,10 +13,12 @@ from heedful.loop.share import Share
 from heedful.memory.dream import Dream, Dreams
 from heedful.pages.report import counted
 from heedful.service.wire import split_page
+from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit, page_links
 
 MAX_PAGE_DREAMS = 20
+MAX_USED_LESSONS = 10_000
 MAX_MEASURED_DREAMS = 3  # the newest ones of a page
 
 
@@ -32,6 +34,13 @@ async def dreams(visit: Visit) -> Document:
     )
     lessons = {row["id"]: dict(row) for row in rows}
     effects = await _effects(visit, page, lessons)
+    # Counted as on the page of projects.
+    (counts,) = await visit.caller.read(
+        figures.rows,
+        "project_counts",
+        token=token(visit.caller.scope),
+        limit=MAX_USED_LESSONS,
+    )
 
     documents = [
         {
@@ -46,6 +55,7 @@ async def dreams(visit: Visit) -> Document:
     return {
         "dreams": json.loads(json.dumps(documents)),
         "lessons": {str(id): lesson["state"] for id, lesson in lessons.items()},
+        "in_use": counts["lessons"],
         "sentence": describe_dreams(page),
         **page_links(visit, cursor),
     }

@@ -39,6 +39,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
+from heedful.web.steps import steps_of
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
 
@@ -825,16 +826,18 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         episode = json.loads(row["record"]).get("episode", {})
         events = episode.get("events", ())
         times = [event["at"] for event in events if event.get("at") is not None]
+        # Steps are counted as on the page of the trace.
+        steps = steps_of(events[:MAX_EPISODE_EVENTS])
         failed = ""
-        for number, event in enumerate(events, 1):
-            if event.get("error"):
-                failed = f"{number} {event.get('tool', '')}"
+        for number, step in enumerate(steps, 1):
+            if step["failed"]:
+                failed = f"{number} {step['name']}"
                 break
 
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
             "failed": failed,
-            "steps": len(events),
+            "steps": len(steps),
             "seconds": max(times) - min(times) if len(times) > 1 else None,
         }
     return summaries

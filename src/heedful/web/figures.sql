@@ -84,6 +84,15 @@ cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findin
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
   and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
+-- name: unjudged
+-- Those of loops that are stages and that no check judged: they have no goals, and no attempt says who judged it or has a finding.
+select loop.n from loop
+where loop.tenant = :tenant and loop.project = :project and loop.stage <> '' and loop.n in (select atom from json_each(:numbers))
+  and coalesce(loop.goals, '') in ('', '[]', '{}')
+  and not exists (select 1 from attempt where attempt.loop = loop.n
+    and (coalesce(/*sqlite json_extract(record, '$.judged_by') *//*postgres record::json ->> 'judged_by' */, '[]') <> '[]'
+      or coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') <> '[]'));
+
 -- name: searched
 -- Loops of a search, each with the size of what is searched.
 select n, case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
@@ -386,6 +395,11 @@ left join vector v on v.example = e.id and v.space = :space;
 -- name: episodes
 select digest, case when length(record) < :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest in (select value from json_each(:digests));
+
+-- name: waiting_episodes
+-- How many episodes wait for a reflection, and since when.
+select count(*) as number, coalesce(min(at), 0.0) as oldest from episode
+where tenant = :tenant and project = :project and state = 'waiting';
 
 -- name: found_episodes
 -- Those of the newest episodes that have a text in their task, which is searched as those of loops.

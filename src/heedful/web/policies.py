@@ -28,6 +28,7 @@ from heedful.pages.report import Point, counted, cut, frontier
 from heedful.store.offload import offload
 from heedful.web import figures
 from heedful.web.loops import since
+from heedful.web.render import money
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_COMPARED_ROWS = 50
@@ -65,15 +66,17 @@ async def policies(visit: Visit) -> Document:
 
     names = notations or [preset.name for preset in compared.policies]
     replayed = await offload(_replay_policies, compared, names)
-    points = [Point.of(result) for result in replayed.figures]
-    chart = frontier(points, marks=["recorded", *(_mark(name) for name in names)])
-    dots = chart["dots"][1:]  # without the oracle's
+    points = [_point(result, replayed.figures[0]) for result in replayed.figures]
+    marks = ["recorded", *map(_mark, names)]
+    chart: Document = {"dots": []}
+    if points:
+        chart = frontier(points, marks=marks, of_record=True)
 
     rules = [[], *map(describe_policy, compared.policies)]
     rows = []
     # The first row is what was recorded, which has no notation.
     for result, dot, notation, words in zip(
-        replayed.figures, dots, ["", *names], rules, strict=False
+        replayed.figures, chart["dots"], ["", *names], rules, strict=False
     ):
         row = result.plain()
         row["notation"] = notation
@@ -94,6 +97,13 @@ async def policies(visit: Visit) -> Document:
         "rows": rows,
         "unread": unread,
     }
+
+
+def _point(result: Figures, recorded: Figures) -> Point:
+    """Return where the figures of a policy are drawn, in percent of the record."""
+    attempts = result.attempts / recorded.attempts if recorded.attempts else 1.0
+    point = Point.of(result)
+    return point._replace(cost=100 * attempts, solved=100 * point.solved)
 
 
 def _mark(name: str) -> str:
@@ -273,8 +283,9 @@ def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
 
     cost = totals["cost"]
     if round(abs(cost), 4):
-        spent += f" ({abs(cost):,.3g} $ {'more' if cost > 0 else 'less'})"
-    result = f"loses {totals['loses']:,} and gains {totals['gains']:,}"
+        spent += f" ({money(abs(cost))} {'more' if cost > 0 else 'less'})"
+    answers = "correct answer" if totals["gains"] == 1 else "correct answers"
+    result = f"loses {totals['loses']:,} and gains {totals['gains']:,} {answers}"
     unknown = ""
     if totals["unknown"]:
         unknown = f"; the record cannot tell for {totals['unknown']:,}"

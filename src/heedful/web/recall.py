@@ -13,7 +13,7 @@ from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.pages.report import counted
+from heedful.pages.report import counted, cut
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, bulk, token
 from heedful.web import figures
@@ -24,6 +24,14 @@ QUESTION_KINDS = ("task", "error", "action")
 MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
 MAX_SIMILAR_LESSONS = 5
 MAX_WAITING_TEXTS = 10
+MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
+SAME_KEY_WORDS = "accepted under the same memory key"  # as a choice says it
+# One example of what can be asked, for each kind.
+QUESTION_EXAMPLES = {
+    "task": "Summarise the incident for customers",
+    "error": "ModuleNotFoundError: No module named 'yaml'",
+    "action": "git push --force",
+}
 
 
 async def recall(visit: Visit) -> Document:
@@ -52,6 +60,7 @@ async def recall(visit: Visit) -> Document:
     return {
         "asked": question,
         "kinds": QUESTION_KINDS,
+        "examples": QUESTION_EXAMPLES,
         "answer": answer,
         "waiting": waiting,
     }
@@ -68,7 +77,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     return {
         **briefing.plain(),
         "silence": briefing.silence,
-        "rows": figures.choices(briefing),
+        "shown": group_shown(briefing.choices),
         "prompt": prompt,
         "missed": group_missed(briefing.choices),
         "sentence": describe_briefing(briefing, prompt),
@@ -99,6 +108,46 @@ def describe_briefing(briefing: Briefing, prompt: str) -> str:
     )
 
 
+def group_shown(choices: Iterable[Choice]) -> list[Document]:
+    """Return the lessons that are shown, the examples of one lesson together.
+
+    `number` counts them; the others are as in `group_missed`.
+    """
+    groups: dict[tuple[int, str], Document] = {}
+    for choice in choices:
+        if choice.outcome == "told":
+            group = groups.setdefault(
+                (choice.lesson, choice.form), {**_described(choice), "number": 0}
+            )
+            group["number"] += 1
+    return list(groups.values())
+
+
+def _described(choice: Choice) -> Document:
+    """Return what the page says of a lesson that memory considered.
+
+    `loops` is in how many loops its check failed; `likeness` says how much the lesson
+    is like the task, None if that does not matter.
+    """
+    likeness = None
+    is_alike = choice.leg != "cause"
+    if is_alike:
+        by_words = choice.why.startswith("share of words")
+        needed = (
+            ranking.MIN_PROMPT_WORD_SHARE if by_words else ranking.MIN_PROMPT_COSINE
+        )
+        if SAME_KEY_WORDS in choice.why:
+            needed = 0.0
+        likeness = {"by_words": by_words, "value": choice.score, "needed": needed}
+    return {
+        "id": choice.lesson,
+        "text": choice.text,
+        "form": choice.form,
+        "loops": 0 if is_alike else int(choice.score),
+        "likeness": likeness,
+    }
+
+
 def group_missed(choices: Iterable[Choice]) -> list[Document]:
     """Return the lessons that are not shown, by the reason, in the order of choices.
 
@@ -119,14 +168,7 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
             },
         )
         group["number"] += 1
-        why = choice.why.removesuffix(f", {choice.obstacle}")
-        lesson = {
-            "id": choice.lesson,
-            "text": choice.text,
-            "form": choice.form,
-            "why": why,
-        }
-        group["lessons"].setdefault(choice.lesson, lesson)
+        group["lessons"].setdefault(choice.lesson, _described(choice))
 
     rows = []
     for group in groups.values():
@@ -162,7 +204,11 @@ def describe_error(answer: Document) -> str:
         if lesson["state"] not in ("quarantined", "retired", "superseded")
     ]
     if not answer["count"]:
-        return "This error was never seen, so nothing is shown when it happens"
+        sentence = "Only the exact error counts, and this one was never seen"
+        if answer["similar"]:
+            nearest = answer["similar"][0]
+            sentence += f"; nearest: {cut(nearest['text'], MAX_NEAREST_CHARS)}"
+        return sentence.rstrip(".")
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"
     if usable:
@@ -177,7 +223,7 @@ def describe_action(answer: Document) -> str:
     failures = answer.get("failures") or answer.get("lessons") or []
     warnings = len(failures) + len(answer.get("checks") or [])
     if not warnings:
-        return "No failure is known that this call will have"
+        return "No known failure for this call"
     return f"{counted(warnings, 'warning')} would be shown before this runs"
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # With one of these at its end, an address asks for the data of a page, or its rows.
 DATA_ENDINGS = (".json", ".csv")
+MAX_MONEY_DECIMALS = 6
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -39,6 +40,7 @@ def _pages() -> Environment:
     pages.filters |= {
         "ago": ago,
         "digits": digits,
+        "money": money,
         "number": number,
         "rule_words": describe_rule_name,
         "short": short_id,
@@ -54,6 +56,15 @@ def number(value: float) -> str:
     ('1,234,567', '0.123')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def money(value: float) -> str:
+    """Return a cost in dollars; a small one has two digits that are not 0.
+
+    >>> money(0.0084), money(12.5), money(0)
+    ('$0.0084', '$12.50', '$0.00')
+    """
+    return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
 
 
 def digits(values: Sequence[float], most: int) -> int:

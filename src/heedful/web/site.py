@@ -66,6 +66,7 @@ from heedful.web.addresses import (
     cookie_of,
     is_data,
     is_table,
+    needs_no_key,
     origin_scheme,
     own_address,
     page_path,
@@ -549,7 +550,7 @@ class Site:
                 "this address was used before, or heedful ui has ended; run heedful ui "
                 "again"
             )
-            return self._sign_in_page(wrong, status=401)
+            return await self._sign_in_page(request, wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
@@ -563,7 +564,7 @@ class Site:
 
         with self._admission.anybody():
             if request.method != "POST":
-                return self._sign_in_page("", following=following)
+                return await self._sign_in_page(request, "", following=following)
 
             key = form.get("key", "").strip()
             if not key:
@@ -575,17 +576,24 @@ class Site:
                 wrong = "type a key, or open what heedful ui printed"
                 if key:
                     wrong = str(error)
-                return self._sign_in_page(wrong, following=following, status=401)
+                return await self._sign_in_page(
+                    request, wrong, following=following, status=401
+                )
 
             with self._admission.caller(caller):
                 page = own_address(following)
                 return self._enter(request, authorization, caller.key.id, page=page)
 
-    def _sign_in_page(
-        self, wrong: str, *, following: str = "", status: int = 200
+    async def _sign_in_page(
+        self, request: Request, wrong: str, *, following: str = "", status: int = 200
     ) -> Response:
         """Return the page to sign in; `wrong` says why this failed before, or is ""."""
-        facts = {"wrong": wrong, "here": self.sessions.local, "next": following}
+        facts = {
+            "wrong": wrong,
+            "here": self.sessions.local,
+            "next": following,
+            "needs_no_key": await needs_no_key(self._callers, request.headers),
+        }
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
 
     def _enter(
@@ -751,7 +759,7 @@ class Site:
 
     async def _missing(self, request: Request) -> Response:
         """Refuse an address without a page, but only to a visitor who is signed in."""
-        raise NotFound("page", request.state.visit.path, "these pages")
+        raise NotFound("page", f"{SITE_PATH}{request.state.visit.path}", "these pages")
 
     async def _act(self, request: Request) -> Response:
         """Do what a form asks for; then show its page again, with what was done."""
@@ -845,7 +853,11 @@ class Site:
         }
         visit = getattr(request.state, "visit", None)
         page = _html(
-            "ui/problem.html.j2", visit, "Not possible", facts, status=problem.status
+            "ui/problem.html.j2",
+            visit,
+            "Not possible",
+            facts,
+            status=problem.status,
         )
         page.headers.update(problem.headers)
         return page

@@ -6,14 +6,17 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import date
 from math import ceil
 from time import time
 
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
+from heedful.web import figures
 from heedful.web.days import CountedDays, counted_days
 from heedful.web.facets import WITHOUT
 from heedful.web.loops import recent_loops
@@ -30,6 +33,18 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
+FIRST_DAY = date(1970, 1, 1).toordinal()
+SUMS = (
+    "loops",
+    "calls",
+    "tokens",
+    "cost",
+    "seconds",
+    "called",
+    "with_tokens",
+    "with_cost",
+    "unjudged",
+)
 
 
 async def spend(visit: Visit) -> Document:
@@ -46,10 +61,17 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
+    if days is None:
+        numbers = json.dumps([loop.n for loop in loops])
+        unjudged = await visit.caller.read(figures.rows, "unjudged", numbers=numbers)
+        rows = _group(loops, GROUPS[by][1], {row["n"] for row in unjudged})
+    else:
+        rows = _day_rows(days)
+
     total = _total(rows)
+    measure = _measure(total)
     for row in rows:
-        row["part"] = _part(row, total)
+        row["part"] = (row[measure] or 0) / (total[measure] or 1)
         row["link"] = _link(visit, by, row["value"], since)
 
     return {
@@ -58,6 +80,8 @@ async def spend(visit: Visit) -> Document:
         "rows": _in_order(rows, by)[:MAX_SPEND_ROWS],
         "groups": len(rows),
         "total": total,
+        "measure": measure,
+        "course": _course(rows, measure) if by == "day" else [],
         "since": min((loop.created for loop in loops), default=0.0),
         "whole": bool(since),
         "more_loops": newest.more,
@@ -80,32 +104,56 @@ def _first_whole_day(newest: Recent) -> float:
 
 
 def _group(
-    loops: Sequence[RecentLoop], group_of: Callable[[RecentLoop], str]
+    loops: Sequence[RecentLoop],
+    group_of: Callable[[RecentLoop], str],
+    unjudged: Container[int],
 ) -> list[Document]:
-    """Return a row for each group of loops."""
+    """Return a row for each group of loops. No check judged those in `unjudged`."""
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         groups[group_of(loop)].append(loop)
-    return [_row(value, count_loops(group)) for value, group in groups.items()]
+
+    rows = []
+    for value, group in groups.items():
+        counts = count_loops(group)
+        # What nobody judged was neither right nor wrong.
+        silent = [loop for loop in group if loop.n in unjudged and loop.state != "open"]
+        used = [loop.used.usage for loop in group]
+        counts |= {
+            "right": counts["right"] - sum(loop.is_right for loop in silent),
+            "ended": counts["ended"] - len(silent),
+            "unjudged": len(silent),
+            "called": sum(usage.calls > 0 for usage in used),
+            "with_tokens": sum(usage.tokens > 0 for usage in used),
+            "with_cost": sum(usage.cost > 0 for usage in used),
+        }
+        rows.append(_row(value, counts))
+    return rows
 
 
 def _day_rows(days: CountedDays) -> list[Document]:
-    """Return a row for each day with loops; their seconds are not counted."""
+    """Return a row for each day with loops; what a day does not count is None."""
     rows = []
-    for day, figures in days.figures.items():
-        if figures["loops"]:
-            right = figures["right_at_once"]
-            counts = {**figures, "right": right, "seconds": None}
+    for day, day_figures in days.figures.items():
+        if day_figures["loops"]:
+            right = day_figures["right_at_once"]
+            counts = {**day_figures, "right": right}
             rows.append(_row(day_text(day * DAY_SECONDS), counts))
     return rows
 
 
 def _row(value: str, counts: Document) -> Document:
-    """Return a row of the page: its value, and the figures of its loops."""
-    names = ("loops", "calls", "tokens", "cost", "seconds")
+    """Return a row of the page: its value, and the figures of its loops.
+
+    `cost` is None if it is known of no loop, and `cost_a_loop` is that of the loops
+    with a cost, None if their number is unknown.
+    """
+    with_cost = counts.get("with_cost")
     return {
         "value": value,
-        **{name: counts[name] for name in names},
+        **{name: counts.get(name) for name in SUMS},
+        "cost": counts["cost"] or None,
+        "cost_a_loop": counts["cost"] / with_cost if with_cost else None,
         "right": Share(counts["right"], counts["ended"]).plain,
         "solved": Share(counts["solved"], counts["retried"]).plain,
     }
@@ -113,16 +161,30 @@ def _row(value: str, counts: Document) -> Document:
 
 def _total(rows: Sequence[Document]) -> Document:
     """Return the sums of all rows."""
-    names = ("loops", "calls", "tokens", "cost", "seconds")
-    return {name: sum(row[name] or 0 for row in rows) for name in names}
+    return {name: sum(row[name] or 0 for row in rows) for name in SUMS}
 
 
-def _part(row: Document, total: Document) -> float:
-    """Return the part of a row in the cost of all; without costs, in what is known."""
-    for name in ("cost", "tokens", "calls", "loops"):
-        if total[name]:
-            return float(row[name] / total[name])
-    return 0.0
+def _measure(total: Document) -> str:
+    """Return in what rows are compared: the cost, if it is known of all loops.
+
+    Else it is the tokens, if they are, or the calls; without calls, the loops.
+    """
+    if not total["calls"]:
+        return "loops"
+    for name in ("cost", "tokens"):
+        if 0 < total["called"] <= total[f"with_{name}"]:
+            return name
+    return "calls"
+
+
+def _course(rows: Sequence[Document], measure: str) -> list[Document]:
+    """Return what each day used, from the first to the last one, without a gap."""
+    used = {}
+    for row in rows:
+        day = date.fromisoformat(row["value"]).toordinal() - FIRST_DAY
+        used[day] = row[measure] or 0
+    days = range(min(used, default=0), max(used, default=-1) + 1)
+    return [{"at": day * DAY_SECONDS, measure: used.get(day, 0)} for day in days]
 
 
 def _in_order(rows: Sequence[Document], by: str) -> list[Document]:
@@ -161,6 +223,8 @@ PAGES = (
                 "calls": "calls",
                 "tokens": "tokens",
                 "cost": "cost",
+                "loops with a cost": "with_cost",
+                "not judged": "unjudged",
                 "seconds": "seconds",
             },
         ),

@@ -11,7 +11,6 @@ from heedful.memory.vectors import space_of
 from heedful.pages.report import counted
 from heedful.service.jobs import Work
 from heedful.store import POSTGRES_PREFIXES, shown
-from heedful.store import episodes as episode_store
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.days import read_home
@@ -37,8 +36,8 @@ class Trouble:
     """Something that is wrong: how often, since when, and the command that is next.
 
     `noun` names one of them, `nouns` several. `at` is when it was last seen, 0 if
-    unknown. `path` leads to a page with more, "" if there is none. `is_failure` is
-    False for what only waits.
+    unknown. `path` leads to a page with more, "" if there is none, which lists what has
+    this `state`. `is_failure` is False for what only waits.
     """
 
     noun: str
@@ -48,6 +47,7 @@ class Trouble:
     at: float = 0.0
     command: str = ""
     path: str = ""
+    state: str = "failed"
     is_failure: bool = True
 
     @property
@@ -70,7 +70,8 @@ async def health(visit: Visit) -> Document:
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     errors = group_errors(failures, visit.may("read"))
     jobs = await queues(visit)
-    episodes = await read(episode_store.counts)
+    (waiting,) = await read(figures.rows, "waiting_episodes")
+    has_worker = type(visit.caller.setup.work) is not Work
 
     behind = vectors["texts"] - vectors["here"] if space else 0
     troubles = [
@@ -78,6 +79,8 @@ async def health(visit: Visit) -> Document:
         *_failed_jobs(jobs),
         *_missing_vectors(behind),
     ]
+    if not has_worker:
+        troubles += _waiting_traces(dict(waiting))
     return {
         **await read_home(visit.caller.setup.store, visit.caller.scope),
         "sentence": describe_health(troubles),
@@ -85,8 +88,8 @@ async def health(visit: Visit) -> Document:
         "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
         "jobs": jobs,
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
-        "episodes": episodes,
-        "setup": _describe_setup(visit, space, dict(vectors)),
+        "waiting": dict(waiting),
+        "setup": _describe_setup(visit, space, dict(vectors), waits=waiting["number"]),
     }
 
 
@@ -142,6 +145,22 @@ def _missing_vectors(behind: int) -> Iterator[Trouble]:
         )
 
 
+def _waiting_traces(waiting: Document) -> Iterator[Trouble]:
+    """Yield the traces that wait while no worker runs in this process."""
+    if waiting["number"]:
+        yield Trouble(
+            noun="trace waits for a worker",
+            nouns="traces wait for a worker",
+            number=waiting["number"],
+            words="no worker runs in this process",
+            at=waiting["oldest"],
+            command=RETRY_COMMAND,
+            path="/traces",
+            state="waiting",
+            is_failure=False,
+        )
+
+
 def describe_health(troubles: Sequence[Trouble]) -> str:
     """Return in one sentence what is wrong, those of one kind together.
 
@@ -156,45 +175,65 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
         kind = trouble.noun, trouble.nouns
         numbers[kind] = numbers.get(kind, 0) + trouble.number
     parts = [counted(number, noun, nouns) for (noun, nouns), number in numbers.items()]
-    return f"{', and '.join(parts)}."
+    return f"{', '.join(parts)}."
 
 
-def _describe_setup(visit: Visit, space: str, vectors: Document) -> list[Document]:
+def _describe_setup(
+    visit: Visit, space: str, vectors: Document, *, waits: int
+) -> list[Document]:
     """Return how this service is set up: name, value, and whether that is well.
 
-    Only the person at this machine sees where the database is.
+    What is not well has the command that changes it, if there is one. Only the person
+    at this machine sees where the database is. `waits` counts the traces that wait.
     """
     setup = visit.caller.setup
     is_postgres = setup.store.url.startswith(POSTGRES_PREFIXES)
     database = "PostgreSQL" if is_postgres else "SQLite"
     if visit.is_here:
         database += f", {shown(setup.store.url)}"
-
-    recall = "compares words; no embedder is set"
-    if space:
-        recall = f"compares meanings, by {space}"
-    behind = vectors["texts"] - vectors["here"]
-    vector_count = f"{vectors['here']:,} of {counted(vectors['texts'], 'text')}"
-    if vectors["texts"] == MAX_UNEMBEDDED_TEXTS:
-        vector_count += ", the newest"
+    rows = [_setup_row("database", database), _describe_recall(space, vectors)]
 
     holdout = visit.caller.memory.holdout
     proof = "is off: no coin withholds lessons"
     if holdout:
         proof = f"a coin withholds lessons from {percent(holdout)} of the loops"
-    worker = "none in this process"
-    if type(setup.work) is not Work:
-        worker = "jobs are queued for heedful worker"
+    rows.append(_setup_row("proof", proof, well=holdout > 0))
 
-    rows = [
-        ("database", database, True),
-        ("recall", recall, True),
-        ("proof", proof, holdout > 0),
-        ("worker", worker, True),
-    ]
-    if space:
-        rows.insert(2, ("vectors", vector_count, not behind))
-    return [{"name": name, "value": value, "well": well} for name, value, well in rows]
+    if type(setup.work) is not Work:
+        rows.append(_setup_row("worker", "jobs are queued for heedful worker"))
+    elif waits:
+        worker = f"none in this process, and {counted(waits, 'trace')} not reflected on"
+        rows.append(_setup_row("worker", worker, well=False, command=RETRY_COMMAND))
+    else:
+        rows.append(_setup_row("worker", "none in this process; nothing needs one"))
+    return rows
+
+
+def _setup_row(
+    name: str, value: str, *, well: bool = True, command: str = ""
+) -> Document:
+    """Return a row of how this service is set up."""
+    return {"name": name, "value": value, "well": well, "command": command}
+
+
+def _describe_recall(space: str, vectors: Document) -> Document:
+    """Return how texts are found: by their meaning if they have a vector, or by words.
+
+    That is not well if an embedder is set and texts have no vector.
+    """
+    if not space:
+        return _setup_row("recall", "compares words; no embedder is set")
+
+    texts = counted(vectors["texts"], "text")
+    if vectors["texts"] == MAX_UNEMBEDDED_TEXTS:
+        texts = f"the newest {texts}"
+    if vectors["here"] == vectors["texts"]:
+        return _setup_row("recall", f"compares the meaning of {texts}, by {space}")
+    value = (
+        f"compares the meaning of {vectors['here']:,} of {texts}, by {space}; the "
+        "others are found by their words alone"
+    )
+    return _setup_row("recall", value, well=False, command=RETRY_COMMAND)
 
 
 async def projects(visit: Visit) -> Document:

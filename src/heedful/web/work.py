@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report
-from heedful.pages.report import counted, cut, text, worked
+from heedful.pages.report import counted, cut, text, unjudged, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -55,10 +56,26 @@ async def runs(visit: Visit) -> Document:
     )
     return {
         "runs": runs,
+        "sentence": describe_runs(runs),
         "pipeline": chosen,
         "pipelines": [dict(row) for row in pipelines],
         **page_links(visit, cursor),
     }
+
+
+def describe_runs(runs: Sequence[Document]) -> str:
+    """Return in one sentence how runs of pipelines ended.
+
+    >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
+    '1 run: 1 passed; 1 with a stage that no check judged'
+    """
+    states = Counter(run["state"] for run in runs)
+    ends = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
+    sentence = f"{counted(len(runs), 'run')}: {ends}"
+    silent = sum(bool(run["unjudged"]) for run in runs)
+    if silent:
+        sentence += f"; {silent:,} with a stage that no check judged"
+    return sentence
 
 
 def _run_figures(report: Report) -> Document:
@@ -77,6 +94,7 @@ def _run_figures(report: Report) -> Document:
     return {
         "state": report.status,
         "failed": [stage.name for stage in report.stages if stage.status == "failed"],
+        "unjudged": unjudged(report),
         "stages": stages,
         "attempts": sum(len(stage.attempts) for stage in report.stages),
         "seconds": total / 1000,
@@ -136,12 +154,32 @@ async def traces(visit: Visit) -> Document:
 
     return {
         "episodes": episodes,
+        "sentence": describe_traces(episodes),
         "state": state,
         "text": text,
         "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),
     }
+
+
+def describe_traces(episodes: Sequence[Document]) -> str:
+    """Return in one sentence how runs of agents went, and the reflections on them.
+
+    >>> describe_traces([{"outcome": "error", "state": "failed"}])
+    '1 trace: 1 failed, 1 reflection failed'
+    """
+    failed = sum(episode.get("outcome") == "error" for episode in episodes)
+    states = Counter(episode.get("state", "waiting") for episode in episodes)
+    parts = []
+    if failed:
+        parts.append(f"{failed:,} failed")
+    if states["failed"]:
+        parts.append(f"{counted(states['failed'], 'reflection')} failed")
+    if states["waiting"]:
+        parts.append(f"{states['waiting']:,} waiting for a reflection")
+    ends = ", ".join(parts) or "all went well"
+    return f"{counted(len(episodes), 'trace')}: {ends}"
 
 
 async def trace(visit: Visit, digest: str) -> Document:
@@ -158,6 +196,7 @@ async def trace(visit: Visit, digest: str) -> Document:
 
     signs = await offload(_signals, episode)
     steps = steps_of(episode["events"], [sign["event"] for sign in signs])
+    times = [event["at"] for event in episode["events"] if event.get("at") is not None]
     return {
         **row,
         "sentence": describe_trace(
@@ -167,6 +206,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "signals": signs,
         "steps": steps,
         "failed": sum(step["failed"] for step in steps),
+        "seconds": max(times) - min(times) if len(times) > 1 else None,
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
@@ -242,6 +282,7 @@ RUN_TABLE = Table(
         "pipeline": "pipeline",
         "state": "state",
         "failed stages": "failed",
+        "stages not judged": "unjudged",
         "stages": lambda row: len(row["stages"]),
         "attempts": "attempts",
         "calls": "calls",
