@@ -328,6 +328,8 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it."""
+    if row["unvalidated"]:
+        return "not validated"
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     return " ".join([row["state"], *rules])
 
@@ -369,7 +371,12 @@ def list_loops(
     has_ladder = False
     for stored_loop in ask_memory(read):
         head = stored_loop.head
-        rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
+        summary = {**stored_loop.summary(), "task": head.task, "kind": head.kind}
+        attempts = stored_loop.loop.attempts
+        summary["unvalidated"] = ""
+        if summary["state"] == "passed" and attempts:
+            summary["unvalidated"] = attempts[-1].unvalidated
+        rows.append(summary)
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     shown_columns = dict(LOOP_COLUMNS)

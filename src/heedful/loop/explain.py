@@ -241,7 +241,8 @@ class Explanation:
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     If no single change allows another attempt because several rules stopped the loop,
     `together` has one change for each of them. `unjudged` is true if the loop passed
-    because it has nothing that judges.
+    because it has nothing that judges, and `unvalidated` says which check raised an
+    error instead of judging the answer that passed.
     """
 
     lines: tuple[Line, ...]
@@ -252,6 +253,7 @@ class Explanation:
     closed: tuple[str, ...] = ()
     together: tuple[Change, ...] = ()
     unjudged: bool = False
+    unvalidated: str = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -269,7 +271,7 @@ class Explanation:
         The same words are on every face. For a loop that stopped, one change would have
         allowed another attempt, and another, a better score, would have passed.
         """
-        end = describe_end(self.verdict, len(self.lines))
+        end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if self.unjudged:
             return f"{end} {UNJUDGED_SENTENCE}"
         if isinstance(self.verdict, Again) or self.verdict.passed:
@@ -311,6 +313,8 @@ class Explanation:
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
         if self.unjudged:
             texts[-1] += "; nothing judged it"
+        if self.unvalidated:
+            texts[-1] += f"; not validated: {clean(self.unvalidated, 300)}"
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             if not self.lines:
@@ -361,6 +365,9 @@ def explain(
         together = _changes_together(loop, policy, verdict)
 
     passed = isinstance(verdict, Done) and verdict.passed
+    unvalidated = ""
+    if passed and loop.attempts:
+        unvalidated = loop.attempts[-1].unvalidated
     return Explanation(
         tuple(lines),
         verdict,
@@ -369,6 +376,7 @@ def explain(
         closed=describe_closings(loop, verdict),
         together=together,
         unjudged=passed and all(attempt.unjudged for attempt in loop.attempts),
+        unvalidated=unvalidated,
     )
 
 

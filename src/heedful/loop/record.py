@@ -402,6 +402,20 @@ class Attempt:
         is_empty = not evaluation.findings and not evaluation.scores
         return is_empty and evaluation.met is None
 
+    @property
+    def unvalidated(self) -> str:
+        """Which check raised an error instead of judging, and the error; "" if none."""
+        for finding in self.evaluation.findings if self.evaluation else ():
+            is_raised = finding.key == unvalidated_key(finding.check)
+            if is_raised and finding.level == "warning":
+                return finding.message
+        return ""
+
+
+def unvalidated_key(check: str) -> str:
+    """Return the key of the finding that reports an error raised by a check."""
+    return f"{check}: not validated"
+
 
 @dataclass(frozen=True, slots=True)
 class Override:

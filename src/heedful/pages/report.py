@@ -454,19 +454,44 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
 
 
 def verdict(report: Report) -> str:
-    """Describe how the run ended."""
-    recovered = sum(stage.recovered for stage in report.stages)
+    """Describe how the run ended, first which check could not judge, and why."""
     noun = report.noun
-    tries = "each at its first attempt"
-    if recovered:
-        tries = f"{recovered} of them after a retry"
-
-    return {
-        "passed": f"Passed: every {noun}, {tries}",
+    ending = {
+        "passed": _passed(report),
         "degraded": f"Degraded: the run went on after a {noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
+
+    for stage in report.stages:
+        for check in stage.attempts[-1].checks if stage.attempts else ():
+            if check.status == "not_validated":
+                reason = f"{stage.name} was not validated: {check.message}"
+                advice = f"; {check.suggestion}" if check.suggestion else ""
+                return f"{reason}{advice}. {ending}"
+    return ending
+
+
+def _passed(report: Report) -> str:
+    """Describe the stages of a run that passed, and name those without a check."""
+    unjudged = [
+        clean(stage.name, MAX_PAGE_LINE_CHARS)
+        for stage in report.stages
+        if stage.action == "passed" and stage.status == "not_validated"
+    ]
+    if unjudged and len(unjudged) == len(report.stages):
+        return f"Passed, but nothing was checked: no {report.noun} has a check"
+
+    recovered = sum(stage.recovered for stage in report.stages)
+    tries = "each at its first attempt"
+    if recovered:
+        tries = f"{recovered} of them after a retry"
+    if not unjudged:
+        return f"Passed: every {report.noun}, {tries}"
+
+    have = "has" if len(unjudged) == 1 else "have"
+    judged = f"every {report.noun} that has a check"
+    return f"Passed: {judged}, {tries}; {', '.join(unjudged)} {have} none"
 
 
 def happened(stage: StageReport) -> str:

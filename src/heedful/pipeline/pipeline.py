@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -525,9 +526,23 @@ class PipelineRun:
                 reason = f"{report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
+                self._say_unvalidated(report)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 
         return report
+
+    def _say_unvalidated(self, report: runs.StageReport) -> None:
+        """Warn of each check that could not judge a stage, and say what to do."""
+        command = ""
+        if self.pipeline.store is not None:
+            command = shlex.join(["heedful", "why", self.id, report.name])
+        for check in report.attempts[-1].checks:
+            if check.status == "not_validated":
+                reason = clean(check.message, MAX_PROGRESS_LINE_CHARS)
+                self.say(f"      {report.name}: {reason}", logging.WARNING)
+                advice = "; ".join(filter(None, (check.suggestion, command)))
+                if advice:
+                    self.say(f"      {report.name}: {advice}", logging.WARNING)
 
     async def _end_run(self, run: StoredLoop | None) -> runs.Report:
         """Return the report of the run; record its end if it is not recorded yet."""
@@ -547,6 +562,11 @@ class PipelineRun:
         by_name = run.decisions if run else ()
         if by_name and not self._active and self._last_decision() <= by_name[-1].at:
             report = replace(report, ended=by_name[-1].decided)
+            self.say(
+                f"run {self.id} has ended; its stored result is shown: give another id "
+                "to run again",
+                logging.WARNING,
+            )
         else:
             number = len(run.loop.attempts) + 1 if run else 1
             await self._journal.write(_end_entry(report, number), record.Loop(self.id))
@@ -873,7 +893,8 @@ class StageRunner:
                 say(f"      memory {line}")
 
         for check in attempt.checks:
-            if check.status != "passed":
+            # The run warns of a check that could not judge.
+            if check.status in ("warning", "failed"):
                 sign = STATUS_SIGNS[check.status]
                 say(f"      {sign} {check.check_name}: {check.message}")
 
@@ -895,12 +916,18 @@ def _unvalidated_finding(
     if isinstance(error.__cause__, ImportError):
         raise error
 
+    reason = str(error)
+    fix = "fix the check and run with a new id"
+    if isinstance(error, errors.CheckFailed):
+        reason = error.reason
+        if error.hint:
+            fix = f"{fix}: {error.hint}"
     return record.Finding(
         check,
-        f"could not judge the output: {error}",
-        fix="fix the check; the stage was not validated",
+        reason,
+        fix=fix,
         level="warning",
-        key=runs.unvalidated_key(check),
+        key=record.unvalidated_key(check),
     )
 
 

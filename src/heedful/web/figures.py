@@ -179,6 +179,7 @@ def _total(loops: Sequence[Row]) -> Plain:
     passed = [loop for loop in ended if loop["state"] == "passed"]
     solved = [loop for loop in passed if loop["attempts"] > 1]
     retried = [loop for loop in ended if loop["attempts"] > 1]
+    right = [loop for loop in passed if loop["attempts"] < 2 and not loop["doubtful"]]
 
     return {
         "loops": len(loops),
@@ -186,7 +187,7 @@ def _total(loops: Sequence[Row]) -> Plain:
         "tokens": sum(loop["tokens"] or 0 for loop in loops),
         "cost": sum(loop["cost"] or 0.0 for loop in loops),
         "ended": len(ended),
-        "right_at_once": len(passed) - len(solved),
+        "right_at_once": len(right),
         "retried": len(retried),
         "solved": len(solved),
         "stopped": len(ended) - len(passed),
@@ -642,8 +643,12 @@ def window(
     if against:
         rival = _shown_attempt(db, scope, n, against)
     latest_verdict: Verdict = Again()
+    unvalidated = ""
     if latest:
         latest_verdict = verdict_from(latest)
+    has_last = bool(attempts) and attempts[-1]["number"] == head["attempts"]
+    if has_last and head["state"] == "passed":
+        unvalidated = from_document(Attempt, attempts[-1]).unvalidated
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -671,7 +676,7 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(latest_verdict, head["attempts"]),
+        "sentence": describe_end(latest_verdict, head["attempts"], unvalidated),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,
