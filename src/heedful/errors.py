@@ -263,9 +263,12 @@ class NotPassed(HeedfulError):
         if more > 0:
             wrong += f" and {more} more"
 
-        attempts = len(result.loop.attempts)
+        attempts = result.loop.attempts
+        deafness = attempts[-1].deafness if attempts else ""
+        if deafness:
+            wrong += f"; {deafness}"
         super().__init__(
-            f"not passed after {attempts} attempts ({why}): {wrong}; "
+            f"not passed after {len(attempts)} attempts ({why}): {wrong}; "
             "the best candidate is in .result.candidate"
         )
 

@@ -688,6 +688,11 @@ class Run(Generic[C]):
         if loop.attempts and loop.rung == rung:
             near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
 
+        deaf = ""
+        is_revised = self.revise is not None and rung == 1
+        if context.hint and not is_revised and self.stage is None:
+            deaf = producer.deaf
+
         model_wrote = producer.writes and self.revise is None
         usage = answer.usage + evaluation.usage
         attempt = record.Attempt(
@@ -701,6 +706,7 @@ class Run(Generic[C]):
             model=answer.model,
             rung=rung,
             draft=number == 1 and self.initial is not None,
+            deaf=deaf,
         )
         return value, attempt
 

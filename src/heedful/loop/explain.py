@@ -242,7 +242,8 @@ class Explanation:
     If no single change allows another attempt because several rules stopped the loop,
     `together` has one change for each of them. `unjudged` is true if the loop passed
     because it has nothing that judges, and `unvalidated` says which check raised an
-    error instead of judging the answer that passed.
+    error instead of judging the answer that passed. `deafness` says why feedback did
+    not reach the function whose answers did not pass.
     """
 
     lines: tuple[Line, ...]
@@ -254,6 +255,7 @@ class Explanation:
     together: tuple[Change, ...] = ()
     unjudged: bool = False
     unvalidated: str = ""
+    deafness: str = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -293,7 +295,10 @@ class Explanation:
                 needs.append(f"{opening} {' and '.join(map(_plain, values))}")
 
         need = "; ".join(needs) or "no single limit or score would have changed that"
-        return f"{end} {need[0].upper()}{need[1:]}."
+        sentence = f"{end} {need[0].upper()}{need[1:]}."
+        if self.deafness:
+            sentence += f" {clean(self.deafness, 300)}."
+        return sentence
 
     def _change_to(self, outcome: str) -> Change | None:
         """Return the smallest change with this outcome, if there is one.
@@ -322,6 +327,8 @@ class Explanation:
             best = self.verdict.best
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")
+            if self.deafness:
+                texts.append(clean(self.deafness, 300))
 
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]
@@ -366,8 +373,11 @@ def explain(
 
     passed = isinstance(verdict, Done) and verdict.passed
     unvalidated = ""
-    if passed and loop.attempts:
+    deafness = ""
+    if loop.attempts and passed:
         unvalidated = loop.attempts[-1].unvalidated
+    elif loop.attempts:
+        deafness = loop.attempts[-1].deafness
     return Explanation(
         tuple(lines),
         verdict,
@@ -377,6 +387,7 @@ def explain(
         together=together,
         unjudged=passed and all(attempt.unjudged for attempt in loop.attempts),
         unvalidated=unvalidated,
+        deafness=deafness,
     )
 
 

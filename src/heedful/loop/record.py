@@ -374,7 +374,8 @@ class Attempt:
     evaluation counts as a measurement. `model` names the model that wrote the
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
-    caller of the loop.
+    caller of the loop. `deaf` names the function that made the candidate, if there was
+    a hint and the function has no parameter for it.
     """
 
     number: int
@@ -392,6 +393,7 @@ class Attempt:
     model: str = ""
     rung: int = 1
     draft: bool = False
+    deaf: str = ""
 
     @property
     def unjudged(self) -> bool:
@@ -401,6 +403,16 @@ class Attempt:
             return False
         is_empty = not evaluation.findings and not evaluation.scores
         return is_empty and evaluation.met is None
+
+    @property
+    def deafness(self) -> str:
+        """Why feedback did not reach the function; "" if it did, or there was none."""
+        if not self.deaf:
+            return ""
+        return (
+            f"{self.deaf} has no parameter for the hint, so feedback reaches it only "
+            "through heedful.context().hint"
+        )
 
     @property
     def unvalidated(self) -> str:
