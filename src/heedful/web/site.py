@@ -55,7 +55,7 @@ from heedful.service.middleware import (
 )
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
-from heedful.store import DEFAULT_DATABASE_FILE, shown
+from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
@@ -226,6 +226,11 @@ class Sessions:
     def _count(self, key: str) -> int:
         """Return how many sessions a key has."""
         return len(self._of_key[key])
+
+    @property
+    def invited(self) -> bool:
+        """Whether an invitation is waiting for its person."""
+        return bool(self._invitations)
 
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
@@ -465,6 +470,8 @@ class Site:
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
         self.sessions: Sessions = Sessions()
+        # Tells the person at this machine a fresh invitation, if heedful ui runs.
+        self.invites: Callable[[str], None] | None = None
         self._streams = Capacity(MAX_STREAMS)
 
         # Only visitors who are signed in reach the pages. The first route that fits
@@ -541,11 +548,11 @@ class Site:
             if self.sessions.find(cookie_of(request)):
                 return RedirectResponse(SITE_PATH, 303)
 
-            wrong = (
-                "this address was used before, or heedful ui has ended; run heedful ui "
-                "again"
-            )
-            return self._sign_in_page(wrong, status=401)
+            # One fresh address at a time: who has none cannot fill the terminal.
+            if self.invites is not None and not self.sessions.invited:
+                self.invites(self.sessions.invite())
+            wrong = "this address was used before, or is that of another heedful ui"
+            return await self._sign_in_page(wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
         """Show the page on which a visitor types a key, or begin a session with it.
@@ -559,7 +566,7 @@ class Site:
 
         with self._admission.anybody():
             if request.method != "POST":
-                return self._sign_in_page("", following=following)
+                return await self._sign_in_page("", following=following)
 
             key = form.get("key", "").strip()
             if not key:
@@ -571,17 +578,20 @@ class Site:
                 wrong = "type a key, or open what heedful ui printed"
                 if key:
                     wrong = str(error)
-                return self._sign_in_page(wrong, following=following, status=401)
+                return await self._sign_in_page(wrong, following=following, status=401)
 
             with self._admission.caller(caller):
                 page = own_address(following)
                 return self._enter(request, authorization, caller.key.id, page=page)
 
-    def _sign_in_page(
+    async def _sign_in_page(
         self, wrong: str, *, following: str = "", status: int = 200
     ) -> Response:
         """Return the page to sign in; `wrong` says why this failed before, or is ""."""
-        facts = {"wrong": wrong, "here": self.sessions.local, "next": following}
+        here = self.sessions.local
+        store = self._setup.store
+        has_keys = not here or await store.read(self._setup.scope, keys.any_key)
+        facts = {"wrong": wrong, "here": here, "keys": has_keys, "next": following}
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
 
     def _enter(
