@@ -92,8 +92,12 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report, escape: bool = True) -> str:
-    """Return the report as Markdown; without `escape`, names stay, for a terminal."""
-    return environment(escape).get_template("report.md.j2").render(report=report)
+    """Return the report as Markdown.
+
+    Without `escape` it is for a terminal: names stay, and no file is named.
+    """
+    template = environment(escape).get_template("report.md.j2")
+    return template.render(report=report, has_files=escape)
 
 
 def render(template: str, **values: object) -> str:
