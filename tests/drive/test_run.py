@@ -623,4 +623,3 @@ def test_a_function_without_a_hint_is_named_where_feedback_could_not_reach_it(ho
         assert "answer has no parameter for the hint" in str(caught.value)
 
     assert "answer has no parameter for the hint" in result.explain().sentence
-    assert "answer has no parameter for the hint" in str(result.explain())

@@ -334,7 +334,7 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it."""
-    if row["unvalidated"]:
+    if row["state"] == "passed" and row["unvalidated"]:
         return "not validated"
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     return " ".join([row["state"], *rules])
@@ -377,12 +377,10 @@ def list_loops(
     has_ladder = False
     for stored_loop in ask_memory(read):
         head = stored_loop.head
-        summary = {**stored_loop.summary(), "task": head.task, "kind": head.kind}
-        attempts = stored_loop.loop.attempts
-        summary["unvalidated"] = ""
-        if summary["state"] == "passed" and attempts:
-            summary["unvalidated"] = attempts[-1].unvalidated
-        rows.append(summary)
+        facts = {"task": head.task, "kind": head.kind}
+        last = stored_loop.loop.attempts[-1:]
+        facts["unvalidated"] = "".join(attempt.unvalidated for attempt in last)
+        rows.append({**stored_loop.summary(), **facts})
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     shown_columns = dict(LOOP_COLUMNS)

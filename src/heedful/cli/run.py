@@ -541,8 +541,7 @@ def demo(
     values = settings().with_one_model()
     db = current_command().options.get("db")
     _check_demo_options(
-        data={"--full": full, "--tasks": tasks, "--db": db},
-        fresh=fresh,
+        {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh},
         pipeline=pipeline,
         recorded=recorded,
     )
@@ -588,26 +587,24 @@ def _folder_name(*, pipeline: bool, recorded: bool) -> str:
 
 
 def _check_demo_options(
-    *, data: Mapping[str, Any], fresh: bool, pipeline: bool, recorded: bool
+    options: Mapping[str, Any], *, pipeline: bool, recorded: bool
 ) -> None:
     """Raise UsageError for options that exclude each other.
 
-    `data` has the options that choose tasks and database, by name.
+    `options` has those of a demo without stages, by name.
     """
-    stated = [name for name, value in data.items() if value]
-    if fresh and "--db" in stated:
+    stated = [name for name, value in options.items() if value]
+    if {"--fresh", "--db"} <= set(stated) and not recorded:
         raise errors.UsageError(
             "--fresh cannot be combined with --db: it deletes the results of the demo "
             "only"
         )
-    if pipeline and stated and not recorded:
+    clashing = [name for name in stated if name != "--fresh"]
+    if pipeline and clashing and not recorded:
         raise errors.UsageError(
-            f"--pipeline cannot be combined with {' or '.join(stated)}"
+            f"--pipeline cannot be combined with {' or '.join(clashing)}"
         )
-    if fresh:
-        stated.append("--fresh")
-    if pipeline:
-        stated.append("--pipeline")
+    stated += ["--pipeline"] if pipeline else []
     if recorded and stated:
         raise errors.UsageError(
             f"--recorded cannot be combined with {' or '.join(stated)}: it shows a run "

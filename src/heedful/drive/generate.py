@@ -187,9 +187,7 @@ class Producer:
         if isinstance(self.generate, Writer):
             return ""
         # A decorated function is called by another one, which knows its parameters.
-        hears = getattr(self.generate, "hears", None)
-        if hears is None:
-            hears = takes(self.generate, 2)
+        hears = getattr(self.generate, "hears", takes(self.generate, 2))
         return "" if hears else self.name or "the function"
 
     async def produce(self, context: Context) -> CandidateBatch:

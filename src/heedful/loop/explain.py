@@ -327,8 +327,6 @@ class Explanation:
             best = self.verdict.best
             output = f"attempt {best}" if best else "nothing: no attempt was evaluated"
             texts.append(f"kept: {output}")
-            if self.deafness:
-                texts.append(clean(self.deafness, 300))
 
         texts += [f"closed: {clean(sentence, 400)}" for sentence in self.closed]
         texts += [f"would have changed it: {way}" for way in self.ways]

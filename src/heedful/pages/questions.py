@@ -21,7 +21,6 @@ MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
 MAX_SUMMARY_STAGES = 3
 MAX_SUMMARY_LINE_CHARS = 300
-UNENDED_ACTIONS = ("halted", "open")
 # Numbers as words: the place of a word is its number.
 CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
 ORDINAL_WORDS = (
@@ -184,14 +183,14 @@ def summarize_run(report: Report) -> list[str]:
 
     Stages that did not pass come first, then those that passed after a retry.
     """
-    troubled = [stage for stage in report.stages if stage.degraded]
-    troubled += [stage for stage in report.stages if stage.action in UNENDED_ACTIONS]
+    ended = [stage for stage in report.stages if stage.action != "not_run"]
+    troubled = [stage for stage in ended if stage.action != "passed"]
     troubled += [stage for stage in report.stages if stage.recovered]
 
     lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]
     for stage in troubled[:MAX_SUMMARY_STAGES]:
         line = describe_stage(report, stage)
-        wrong = [failure for item in stage.attempts for failure in item.failed]
+        wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
         if wrong:
             line += f"; {wrong[-1].check_name}: {wrong[-1].message}"
         lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.report import STATUS_SIGNS, write, write_attempt
-from heedful.pipeline import stages
+from heedful.pipeline import stages, validation
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import clean, sanitize
@@ -526,23 +525,11 @@ class PipelineRun:
                 reason = f"{report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
-                self._say_unvalidated(report)
+                for line in validation.describe(report, self.id):
+                    self.say(f"      {report.name}: {line}", logging.WARNING)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 
         return report
-
-    def _say_unvalidated(self, report: runs.StageReport) -> None:
-        """Warn of each check that could not judge a stage, and say what to do."""
-        command = ""
-        if self.pipeline.store is not None:
-            command = shlex.join(["heedful", "why", self.id, report.name])
-        for check in report.attempts[-1].checks:
-            if check.status == "not_validated":
-                reason = clean(check.message, MAX_PROGRESS_LINE_CHARS)
-                self.say(f"      {report.name}: {reason}", logging.WARNING)
-                advice = "; ".join(filter(None, (check.suggestion, command)))
-                if advice:
-                    self.say(f"      {report.name}: {advice}", logging.WARNING)
 
     async def _end_run(self, run: StoredLoop | None) -> runs.Report:
         """Return the report of the run; record its end if it is not recorded yet."""
@@ -787,7 +774,7 @@ class StageRunner:
             context,
             checks=stage.checks,
             evaluate=stage.evaluate,
-            instead=_unvalidated_finding,
+            instead=validation.unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
         )
 
@@ -909,28 +896,6 @@ def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
     return bool(lesson["state"] == "verified")
 
 
-def _unvalidated_finding(
-    check: str, error: errors.CheckFailed | errors.ModelError
-) -> record.Finding:
-    """Return a warning about a check that raised; raise if a package is missing."""
-    if isinstance(error.__cause__, ImportError):
-        raise error
-
-    reason = str(error)
-    fix = "fix the check and run with a new id"
-    if isinstance(error, errors.CheckFailed):
-        reason = error.reason
-        if error.hint:
-            fix = f"{fix}: {error.hint}"
-    return record.Finding(
-        check,
-        reason,
-        fix=fix,
-        level="warning",
-        key=record.unvalidated_key(check),
-    )
-
-
 async def validate(
     stage: str, checks: Sequence[Check], output: Any, state: Any = None
 ) -> runs.StageAttempt:
@@ -949,7 +914,7 @@ async def validate(
         Context(stage, data=state),
         checks=checks,
         evaluate=None,
-        instead=_unvalidated_finding,
+        instead=validation.unvalidated_finding,
     )
     attempt = record.Attempt(
         1,

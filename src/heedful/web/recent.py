@@ -48,9 +48,7 @@ class RecentLoop:
     def is_right(self) -> bool:
         """Whether its first answer passed, and a check, a goal or a judge judged it."""
         return (
-            self.state == "passed"
-            and self.used.attempts < 2
-            and not self.used.doubtful
+            self.state == "passed" and self.used.attempts < 2 and not self.used.doubtful
         )
 
 

@@ -82,7 +82,8 @@ def _reason(decision: Plain, last: Plain) -> str:
     if last and isinstance(verdict, Done) and verdict.passed:
         attempt = from_document(Attempt, last)
         if attempt.unvalidated:
-            return f"not validated: {clean(attempt.unvalidated, MAX_SENTENCE_REASON_CHARS)}"
+            reason = clean(attempt.unvalidated, MAX_SENTENCE_REASON_CHARS)
+            return f"not validated: {reason}"
         return "nothing judged it" if attempt.unjudged else ""
     return describe_reason(verdict)
 
@@ -114,9 +115,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "model": row["model"],
         "policy": row["policy"] or "",
         "attempts": used.attempts,
-        "right": row["state"] == "passed"
-        and used.attempts < 2
-        and not used.doubtful,
+        "right": row["state"] == "passed" and used.attempts < 2 and not used.doubtful,
         "task": task,
         "state": row["state"],
         "driven": row["driven"],
