@@ -54,7 +54,7 @@ forecast: run r, 4 stages
 [4/4] show: attempt 1 of 3 …
 [4/4] show: ? attempt 1 not validated in … s
       show: check 'broken' raised RuntimeError: 'the check is broken'
-      show: fix the check and run with a new id; heedful why r show
+      show: fix the check and run with a new id
       show could not be validated, continuing despite failures
 forecast: degraded (say, show) in … s; run r
 """

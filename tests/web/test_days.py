@@ -258,9 +258,9 @@ def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
     assert home["loops"] == 4
     assert home["right"]["number"] == 2
     listed = site.data("/loops")["loops"]
-    said = {loop["id"]: (loop["right"], loop["reason"]) for loop in listed}
+    result_by_id = {loop["id"]: (loop["right"], loop["reason"]) for loop in listed}
     wrong = "not validated: check 'c' raised KeyError: 'x'"
-    assert said["doubtful today"] == (False, wrong)
-    assert said["right today"] == (True, "")
+    assert result_by_id["doubtful today"] == (False, wrong)
+    assert result_by_id["right today"] == (True, "")
     sentence = site.data("/loops/doubtful today")["sentence"]
     assert sentence == "Not validated at attempt 1: check 'c' raised KeyError: 'x'."

@@ -541,7 +541,8 @@ def demo(
     values = settings().with_one_model()
     db = current_command().options.get("db")
     _check_demo_options(
-        {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh},
+        {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh}
+        | {"--pipeline": pipeline},
         pipeline=pipeline,
         recorded=recorded,
     )
@@ -599,12 +600,11 @@ def _check_demo_options(
             "--fresh cannot be combined with --db: it deletes the results of the demo "
             "only"
         )
-    clashing = [name for name in stated if name != "--fresh"]
+    clashing = [name for name in stated if name not in ("--fresh", "--pipeline")]
     if pipeline and clashing and not recorded:
         raise errors.UsageError(
             f"--pipeline cannot be combined with {' or '.join(clashing)}"
         )
-    stated += ["--pipeline"] if pipeline else []
     if recorded and stated:
         raise errors.UsageError(
             f"--recorded cannot be combined with {' or '.join(stated)}: it shows a run "

@@ -240,12 +240,8 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                     """Return the address that signs one browser in."""
                     return f"{url_of(listener)}/ui/open?token={token}"
 
-                def show_again(token: str) -> None:
-                    """Print an address instead of one that was used."""
-                    show(f"that address was used before; a fresh one: {address(token)}")
-
                 url = address(site.sessions.invite())
-                site.invites = show_again
+                site.invites = lambda token: show(f"or once at {address(token)}")
 
                 def ready() -> None:
                     """Print the address, and open it."""

@@ -688,10 +688,9 @@ class Run(Generic[C]):
         if loop.attempts and loop.rung == rung:
             near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
 
-        deaf = ""
         is_revised = self.revise is not None and rung == 1
-        if context.hint and not is_revised and self.stage is None:
-            deaf = producer.deaf
+        hears = not context.hint or is_revised or self.stage is not None
+        deaf = "" if hears else producer.deaf
 
         model_wrote = producer.writes and self.revise is None
         usage = answer.usage + evaluation.usage

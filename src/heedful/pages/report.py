@@ -470,9 +470,9 @@ def verdict(report: Report) -> str:
     for stage in report.stages:
         for check in stage.attempts[-1].checks if stage.attempts else ():
             if check.status == "not_validated":
-                reason = f"{stage.name} was not validated: {check.message}"
                 advice = f"; {check.suggestion}" if check.suggestion else ""
-                return f"{reason}{advice}. {ending}"
+                words = f"{check.message}{advice}. {ending}"
+                return f"{stage.name} was not validated: {words}"
     return ending
 
 

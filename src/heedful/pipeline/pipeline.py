@@ -525,7 +525,7 @@ class PipelineRun:
                 reason = f"{report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
-                for line in validation.describe(report, self.id):
+                for line in validation.describe(report, self.id, self.pipeline.store):
                     self.say(f"      {report.name}: {line}", logging.WARNING)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 

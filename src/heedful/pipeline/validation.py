@@ -14,6 +14,7 @@ from typing import Self
 from heedful import errors
 from heedful.loop import record
 from heedful.loop.runs import CheckResult, StageAttempt, StageReport, Status
+from heedful.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ def unvalidated_finding(
     )
 
 
-def describe(report: StageReport, run: str) -> list[str]:
+def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
     """Return lines on each check that could not judge a stage, and what to do."""
     command = shlex.join(["heedful", "why", run, report.name])
+    command = f"; {command}" if store is not None else ""
     lines = []
     for check in report.attempts[-1].checks:
         if check.status == "not_validated":
-            lines += [check.message, f"{check.suggestion}; {command}".lstrip("; ")]
+            lines += [check.message, f"{check.suggestion}{command}".lstrip("; ")]
     return lines

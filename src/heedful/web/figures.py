@@ -643,12 +643,8 @@ def window(
     if against:
         rival = _shown_attempt(db, scope, n, against)
     latest_verdict: Verdict = Again()
-    unvalidated = ""
     if latest:
         latest_verdict = verdict_from(latest)
-    has_last = bool(attempts) and attempts[-1]["number"] == head["attempts"]
-    if has_last and head["state"] == "passed":
-        unvalidated = from_document(Attempt, attempts[-1]).unvalidated
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -676,7 +672,7 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(latest_verdict, head["attempts"], unvalidated),
+        "sentence": describe_end(latest_verdict, head["attempts"]),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,

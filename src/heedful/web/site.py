@@ -147,7 +147,7 @@ class Sessions:
         # The session that was not used for the longest time comes first, in both.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._of_key: dict[str, OrderedDict[bytes, None]] = {}
-        self._invitations: set[bytes] = set()
+        self.invitations: set[bytes] = set()
         # True after an invitation of the person at this machine.
         self.local: bool = False
 
@@ -227,22 +227,17 @@ class Sessions:
         """Return how many sessions a key has."""
         return len(self._of_key[key])
 
-    @property
-    def invited(self) -> bool:
-        """Whether an invitation is waiting for its person."""
-        return bool(self._invitations)
-
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
-        self._invitations.add(_digest(token))
+        self.invitations.add(_digest(token))
         self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
         """Return whether a token is valid, and forget it."""
-        valid = _digest(token) in self._invitations
-        self._invitations.discard(_digest(token))
+        valid = _digest(token) in self.invitations
+        self.invitations.discard(_digest(token))
         return valid
 
 
@@ -549,7 +544,7 @@ class Site:
                 return RedirectResponse(SITE_PATH, 303)
 
             # One fresh address at a time: who has none cannot fill the terminal.
-            if self.invites is not None and not self.sessions.invited:
+            if self.invites is not None and not self.sessions.invitations:
                 self.invites(self.sessions.invite())
             wrong = "this address was used before, or is that of another heedful ui"
             return await self._sign_in_page(wrong, status=401)
@@ -588,10 +583,12 @@ class Site:
         self, wrong: str, *, following: str = "", status: int = 200
     ) -> Response:
         """Return the page to sign in; `wrong` says why this failed before, or is ""."""
-        here = self.sessions.local
-        store = self._setup.store
-        has_keys = not here or await store.read(self._setup.scope, keys.any_key)
-        facts = {"wrong": wrong, "here": here, "keys": has_keys, "next": following}
+        facts = {
+            "wrong": wrong,
+            "here": self.sessions.local,
+            "keys": await self._setup.store.read(self._setup.scope, keys.any_key),
+            "next": following,
+        }
         return _html("ui/sign_in.html.j2", None, "Sign in", facts, status=status)
 
     def _enter(
