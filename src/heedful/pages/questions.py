@@ -20,6 +20,7 @@ from heedful.sanitize import clean
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
 MAX_SUMMARY_STAGES = 3
+TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
 MAX_SUMMARY_LINE_CHARS = 300
 # Numbers as words: the place of a word is its number.
 CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
@@ -183,8 +184,7 @@ def summarize_run(report: Report) -> list[str]:
 
     Stages that did not pass come first, then those that passed after a retry.
     """
-    ended = [stage for stage in report.stages if stage.action != "not_run"]
-    troubled = [stage for stage in ended if stage.action != "passed"]
+    troubled = [stage for stage in report.stages if stage.action in TROUBLED_ACTIONS]
     troubled += [stage for stage in report.stages if stage.recovered]
 
     lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]

@@ -470,9 +470,8 @@ def verdict(report: Report) -> str:
     for stage in report.stages:
         for check in stage.attempts[-1].checks if stage.attempts else ():
             if check.status == "not_validated":
-                advice = f"; {check.suggestion}" if check.suggestion else ""
-                words = f"{check.message}{advice}. {ending}"
-                return f"{stage.name} was not validated: {words}"
+                words = "; ".join(filter(None, (check.message, check.suggestion)))
+                return f"{stage.name} was not validated: {words}. {ending}"
     return ending
 
 
