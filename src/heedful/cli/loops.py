@@ -377,9 +377,12 @@ def list_loops(
     has_ladder = False
     for stored_loop in ask_memory(read):
         head = stored_loop.head
-        facts = {"task": head.task, "kind": head.kind}
         last = stored_loop.loop.attempts[-1:]
-        facts["unvalidated"] = "".join(attempt.unvalidated for attempt in last)
+        facts = {
+            "task": head.task,
+            "kind": head.kind,
+            "unvalidated": "".join(attempt.unvalidated for attempt in last),
+        }
         rows.append({**stored_loop.summary(), **facts})
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 

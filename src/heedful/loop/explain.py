@@ -318,8 +318,6 @@ class Explanation:
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
         if self.unjudged:
             texts[-1] += "; nothing judged it"
-        if self.unvalidated:
-            texts[-1] += f"; not validated: {clean(self.unvalidated, 300)}"
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             if not self.lines:

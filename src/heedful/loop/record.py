@@ -407,12 +407,11 @@ class Attempt:
     @property
     def deafness(self) -> str:
         """Why feedback did not reach the function; "" if it did, or there was none."""
-        if not self.deaf:
-            return ""
-        return (
+        reason = (
             f"{self.deaf} has no parameter for the hint, so feedback reaches it only "
             "through heedful.context().hint"
         )
+        return reason if self.deaf else ""
 
     @property
     def unvalidated(self) -> str:

@@ -61,8 +61,8 @@ def unvalidated_finding(
 
 def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
     """Return lines on each check that could not judge a stage, and what to do."""
-    why = shlex.join(["heedful", "why", run, report.name])
-    command = f"; {why}" if store is not None else ""
+    words = ["heedful", "why", run, report.name]
+    command = f"; {shlex.join(words)}" if store is not None else ""
     lines = []
     for check in report.attempts[-1].checks:
         if check.status == "not_validated":
