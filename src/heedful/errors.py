@@ -263,9 +263,12 @@ class NotPassed(HeedfulError):
         if more > 0:
             wrong += f" and {more} more"
 
-        attempts = len(result.loop.attempts)
+        attempts = result.loop.attempts
+        deafness = attempts[-1].deafness if attempts else ""
+        if deafness:
+            wrong += f"; {deafness}"
         super().__init__(
-            f"not passed after {attempts} attempts ({why}): {wrong}; "
+            f"not passed after {len(attempts)} attempts ({why}): {wrong}; "
             "the best candidate is in .result.candidate"
         )
 
@@ -297,14 +300,19 @@ class CheckFailed(UserCodeError):
     """A check or an evaluator raised an exception twice on the same candidate."""
 
     def __init__(self, check: str, cause: BaseException) -> None:
-        self.check = check
-        message = (
-            f"check {check!r} raised {_describe(cause)}; "
-            "the candidate is not at fault, fix the check and run again"
-        )
+        self.check: str = check
+        self.reason: str = f"check {check!r} raised {_describe(cause)}"
+        self.hint: str = ""
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
-            message += "; a check takes (candidate) or (candidate, context)"
-        super().__init__(message)
+            self.hint = "a check takes (candidate) or (candidate, context)"
+        elif "'Context' object" in str(cause):
+            self.hint = (
+                "the second argument of a check is the Context; in a pipeline the "
+                "state is context.data"
+            )
+
+        advice = "the candidate is not at fault, fix the check and run again"
+        super().__init__("; ".join(filter(None, (self.reason, advice, self.hint))))
 
 
 class NotJournalable(UserCodeError):

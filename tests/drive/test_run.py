@@ -602,3 +602,24 @@ async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     assert turn.content.endswith("\n\nHow is it?")
     past = await store.read(Scope(), exposures.past, "c")
     assert [driver.shown for driver in past.exposures] == [True]
+
+
+@pytest.mark.parametrize("how", ["run", "decorated"])
+def test_a_function_without_a_hint_is_named_where_feedback_could_not_reach_it(how):
+    def answer(task: str) -> str:
+        return "blue"
+
+    def is_red(answer: str) -> bool:
+        return answer == "red"
+
+    if how == "run":
+        loop = heedful.run("Say red", generate=answer, checks=[is_red], store=None)
+        result = heedful.run_sync(loop)
+    else:
+        decorated = heedful.self_correcting(checks=[is_red], store=None)(answer)
+        with pytest.raises(heedful.errors.NotPassed) as caught:
+            decorated("Say red")
+        result = caught.value.result
+        assert "answer has no parameter for the hint" in str(caught.value)
+
+    assert "answer has no parameter for the hint" in result.explain().sentence

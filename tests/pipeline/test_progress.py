@@ -1,17 +1,22 @@
 """What is said while a pipeline runs: which attempt, what failed, how it goes on."""
 
+import asyncio
 import io
 import logging
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.checks.evaluate import Context
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
+from heedful.pages.report import verdict
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import MAX_PROGRESS_LINE_CHARS
+from heedful.store import loops
 from tests.pipeline.support import check_that_fails, check_that_raises, run_pipeline
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -28,12 +33,7 @@ def four_stages(progress: bool | None, **options: Any) -> Pipeline:
     return pipeline
 
 
-RAISED = (
-    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate is not "
-    "at fault, fix "
-    "the check and run again"
-)
-SAID = f"""\
+SAID = """\
 forecast: run r, 4 stages
 [1/4] load: attempt 1 of 3 …
 [1/4] load: ? attempt 1 done, nothing checked in … s
@@ -53,7 +53,8 @@ forecast: run r, 4 stages
       Max retries reached for say, continuing despite failures
 [4/4] show: attempt 1 of 3 …
 [4/4] show: ? attempt 1 not validated in … s
-      ? broken: could not judge the output: {RAISED}
+      show: check 'broken' raised RuntimeError: 'the check is broken'
+      show: fix the check and run with a new id
       show could not be validated, continuing despite failures
 forecast: degraded (say, show) in … s; run r
 """
@@ -73,7 +74,7 @@ def test_what_is_said(
     ]
     assert [r.levelname for r in caplog.records if r.levelno > logging.INFO] == [
         "WARNING"
-    ] * 2
+    ] * 4
 
 
 @pytest.mark.parametrize("progress", [False, None], ids=["off", "no terminal"])
@@ -122,3 +123,24 @@ def test_nobody_forges_a_line(
             for line in lines
         )
         assert not any(line.startswith("[9/9]") for line in lines)
+
+
+def test_a_check_that_takes_the_context_for_the_state_is_told_what_it_is(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    def sum_is_right(output: Any, state: Any) -> bool:
+        return bool(output == state["sum"])
+
+    pipeline = Pipeline("shop", store=str(tmp_path / "shop.db"), progress=False)
+    pipeline.stage(name="invoice", checks=[sum_is_right])(lambda state: 3)
+    report = run_pipeline(pipeline, {"sum": 4}, id="order 1")
+    assert "check 'sum_is_right' raised TypeError" in caplog.text
+    assert "in a pipeline the state is context.data" in caplog.text
+    assert "heedful why 'order 1' invoice" in caplog.text
+    assert "check 'sum_is_right' raised TypeError" in verdict(report)
+
+    assert pipeline.store is not None
+    reading = pipeline.store.read(Scope(), loops.read, "order 1/invoice")
+    stored = asyncio.run(reading)
+    sentence = stored.explain().sentence
+    assert sentence.startswith("Not validated at attempt 1: check 'sum_is_right'")

@@ -15,11 +15,11 @@ from tests.service.support import read_data
 from tests.web.support import browsing
 
 
-def pasted(code: str, folder: Path) -> str:
-    """Run code as somebody does who pastes it, in another folder."""
+def run_saved(code: str, folder: Path) -> str:
+    """Run code as somebody does who saves it, in another folder."""
+    (folder / "first.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-i", "-q"],
-        input=code + "\n",
+        [sys.executable, "first.py"],
         cwd=folder,
         capture_output=True,
         check=True,
@@ -30,24 +30,29 @@ def pasted(code: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["plain", 'it\'s a "folder" $(x) `y` \\n é'])
-def test_six_lines_make_a_loop_in_this_file(tmp_path, name):
+def test_nine_lines_make_two_loops_in_this_file(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir()
     with browsing(folder) as browser:
         browser.open()
         facts = browser.data("/home")["begin"]
         page = browser.get("").text
-        assert len(facts["code"].splitlines()) == 6
+        assert len(facts["code"].splitlines()) == 9
+        assert "--recorded" in facts["recorded"]
         path = shlex.split(facts["demo"])[-1]
         assert path == str(folder / "heedful.db")
         copied = [
             html.unescape(text) for text in re.findall(r'data-copy="([^"]*)"', page)
         ]
-        assert {facts["code"], facts["demo"], facts["hook"]} <= set(copied)
+        commands = {facts["demo"], facts["recorded"], facts["hook"]}
+        assert {facts["code"], *commands} <= set(copied)
 
-        assert "passed" in pasted(facts["code"], tmp_path)
-        (loop,) = browser.data("/loops")["loops"]
-        assert loop["task"] == "Say red"
+        assert run_saved(facts["code"], tmp_path).split() == ["red", "red"]
+        second, first = browser.data("/loops")["loops"]
+        assert first["task"] == "Say a colour"
+        assert not first["right"]
+        assert second["right"]
+        assert first["memory_key"] == second["memory_key"] == "first.answer"
         assert 'id="begin"' not in browser.get("").text
 
 
@@ -55,7 +60,7 @@ def test_others_are_not_told_the_file(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api.key("read"))
         facts = browser.data("/loops")["begin"]
-        assert facts["code"] == facts["demo"] == facts["own"] == ""
+        assert facts["code"] == facts["demo"] == facts["recorded"] == facts["own"] == ""
         assert "/v1/loops/ID" in browser.get("/loops").text
 
 

@@ -233,3 +233,34 @@ def test_all_loops_that_stopped_in_seven_days_are_counted(site):
         read_data(site.api.put(f"/v1/loops/{number}", json={"task": "t"}), 201)
         read_data(site.api.post(f"/v1/loops/{number}/cancel", json={"why": "enough"}))
     assert read_home(site)["needs"]["stopped"] == 6
+
+
+@pytest.mark.both
+def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
+    raised = {
+        "check": "c",
+        "message": "check 'c' raised KeyError: 'x'",
+        "level": "warning",
+        "key": "c: not validated",
+    }
+    for age, name in ((0, "today"), (3, "before")):
+        make_loop(site, file, f"right {name}", (age, 0, True, 1, 0.0))
+        doubtful = f"doubtful {name}"
+        read_data(site.api.put(f"/v1/loops/{doubtful}", json={"task": doubtful}), 201)
+        attempt = {"output": "red", "evaluation": {"findings": [raised]}}
+        read_data(site.api.put(f"/v1/loops/{doubtful}/attempts/1", json=attempt))
+        created = (TODAY - age) * DAY + 1
+        change_rows(
+            file, f"update loop set created = {created} where id = '{doubtful}'"
+        )
+
+    home = read_home(site)
+    assert home["loops"] == 4
+    assert home["right"]["number"] == 2
+    listed = site.data("/loops")["loops"]
+    result_by_id = {loop["id"]: (loop["right"], loop["reason"]) for loop in listed}
+    wrong = "not validated: check 'c' raised KeyError: 'x'"
+    assert result_by_id["doubtful today"] == (False, wrong)
+    assert result_by_id["right today"] == (True, "")
+    sentence = site.data("/loops/doubtful today")["sentence"]
+    assert sentence == "Not validated at attempt 1: check 'c' raised KeyError: 'x'."

@@ -121,6 +121,27 @@ def test_the_first_key_ends_the_sessions_of_who_signed_in_without_one(tmp_path):
         assert invited.get("/loops.json").status_code == 200
 
 
+def test_a_used_address_of_heedful_ui_brings_one_fresh_one(tmp_path):
+    with browsing(tmp_path) as browser:
+        printed = list[str]()
+        browser.site.invites = printed.append
+        token = browser.site.sessions.invite()
+        assert 'type="password"' in browser.get("/sign-in").text
+        remove_keys(browser)
+        page = browser.get("/sign-in").text
+        assert 'type="password"' not in page
+        assert "run <code>heedful ui</code> again" in page
+        assert "in the browser that opened it first" in page
+
+        assert browser.get(f"/open?token={token}").status_code == 303
+        assert printed == []
+        browser.client.cookies.clear()
+        for _ in range(3):
+            assert browser.get(f"/open?token={token}").status_code == 401
+        (fresh,) = printed
+        assert browser.get(f"/open?token={fresh}").status_code == 303
+
+
 def test_signing_out_ends_the_stream_of_a_live_page(tmp_path):
     with browsing(tmp_path) as browser:
         browser.open(browser.api._all)

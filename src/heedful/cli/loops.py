@@ -65,11 +65,14 @@ def why(
     stage: Annotated[
         str | None, Argument(help="The name or number of a stage.")
     ] = None,
+    full: Annotated[
+        bool, Option("--full", help="Of a run: show every attempt, too.")
+    ] = False,
 ) -> int:
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
     It shows the attempts, what was wrong, the feedback, and what would have changed the
-    result.
+    result. Of a run it says in five lines how it ended; --full or a stage shows more.
     """
 
     practices: list[str] = []
@@ -92,7 +95,7 @@ def why(
 
     loop_or_run = ask_memory(read)
     if isinstance(loop_or_run, Report):
-        return _explain_run(loop_or_run, stage)
+        return _explain_run(loop_or_run, stage, full=full)
     return _explain_loop(loop_or_run, practices, notes)
 
 
@@ -150,14 +153,17 @@ def _explain_loop(
     return answer(document, text)
 
 
-def _explain_run(report: Report, stage_name: str | None) -> int:
-    """Print the report of a run, or of the one stage that is named."""
+def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
+    """Print a summary of a run, its `full` report, or that of the stage named."""
     from heedful.pages import markdown, questions  # slow to import
 
     then = following("ask", report.run)
     if not stage_name:
-        summary = questions.describe_run(report)
-        text = f"{summary}\n\n{markdown(report, escape=False)}"
+        lines = questions.summarize_run(report)
+        if not full:
+            then = following("why", report.run, full=True)
+            return answer(report.plain(), lines, then)
+        text = f"{lines[0]}\n\n{markdown(report, escape=False)}"
         return answer(report.plain(), text, then)
 
     stage = questions.find_stage(report, stage_name)
@@ -328,6 +334,8 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it."""
+    if row["state"] == "passed" and row["unvalidated"]:
+        return "not validated"
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     return " ".join([row["state"], *rules])
 
@@ -369,7 +377,13 @@ def list_loops(
     has_ladder = False
     for stored_loop in ask_memory(read):
         head = stored_loop.head
-        rows.append({**stored_loop.summary(), "task": head.task, "kind": head.kind})
+        last = stored_loop.loop.attempts[-1:]
+        facts = {
+            "task": head.task,
+            "kind": head.kind,
+            "unvalidated": "".join(attempt.unvalidated for attempt in last),
+        }
+        rows.append({**stored_loop.summary(), **facts})
         has_ladder = has_ladder or stored_loop.loop.ladder is not None
 
     shown_columns = dict(LOOP_COLUMNS)

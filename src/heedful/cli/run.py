@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -540,8 +541,8 @@ def demo(
     values = settings().with_one_model()
     db = current_command().options.get("db")
     _check_demo_options(
-        data={"--full": full, "--tasks": tasks, "--db": db},
-        fresh=fresh,
+        {"--full": full, "--tasks": tasks, "--db": db, "--fresh": fresh}
+        | {"--pipeline": pipeline},
         pipeline=pipeline,
         recorded=recorded,
     )
@@ -565,6 +566,11 @@ def demo(
     if recorded:
         return _show_recorded(values, out, command, browser=not no_browser)
 
+    if values.model.startswith("embedded") and find_spec("xllamacpp") is None:
+        raise errors.UsageError(
+            "heedful demo needs xllamacpp: pip install 'heedful[embedded]'; without a "
+            "model, heedful demo --recorded shows a recorded run"
+        )
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
@@ -582,28 +588,27 @@ def _folder_name(*, pipeline: bool, recorded: bool) -> str:
 
 
 def _check_demo_options(
-    *, data: Mapping[str, Any], fresh: bool, pipeline: bool, recorded: bool
+    options: Mapping[str, Any], *, pipeline: bool, recorded: bool
 ) -> None:
-    """Raise InvalidInput for options that exclude each other.
+    """Raise UsageError for options that exclude each other.
 
-    `data` has the options that choose tasks and database, by name.
+    `options` has those of a demo without stages, by name.
     """
-    stated = [name for name, value in data.items() if value]
-    if fresh and "--db" in stated:
-        raise errors.InvalidInput(
-            "--fresh",
-            "with --db",
-            "without it: it deletes the results of the demo only",
+    stated = [name for name, value in options.items() if value]
+    if {"--fresh", "--db"} <= set(stated) and not recorded:
+        raise errors.UsageError(
+            "--fresh cannot be combined with --db: it deletes the results of the demo "
+            "only"
         )
-    if pipeline and stated:
-        raise errors.InvalidInput(
-            "--pipeline", "with --full, --tasks or --db", "without all of them"
+    clashing = [name for name in stated if name not in ("--fresh", "--pipeline")]
+    if pipeline and clashing and not recorded:
+        raise errors.UsageError(
+            f"--pipeline cannot be combined with {' or '.join(clashing)}"
         )
-    if recorded and (stated or fresh or pipeline):
-        raise errors.InvalidInput(
-            "--recorded",
-            "with --full, --tasks, --db, --fresh or --pipeline",
-            "without all of them: the run is over",
+    if recorded and stated:
+        raise errors.UsageError(
+            f"--recorded cannot be combined with {' or '.join(stated)}: it shows a run "
+            "that is over, from a database of its own"
         )
 
 

@@ -21,7 +21,7 @@ from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
-from heedful.cli.output import following, page, show
+from heedful.cli.output import following, page, say, show
 from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
     db_exists,
@@ -222,6 +222,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     from heedful.service.server import bound, listen, url_of
     from heedful.web import add_pages
 
+    say("starting …")
     is_new = not db_exists(values.db)
     # Who may change nothing makes no file.
     async with opened_store(values, new=not read_only) as store:
@@ -234,7 +235,13 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
             async with working(_without_workers(values), setup) as work:
                 app = application(replace(setup, work=work))
                 site = add_pages(app, read_only)
-                url = f"{url_of(listener)}/ui/open?token={site.sessions.invite()}"
+
+                def address(token: str) -> str:
+                    """Return the address that signs one browser in."""
+                    return f"{url_of(listener)}/ui/open?token={token}"
+
+                url = address(site.sessions.invite())
+                site.invites = lambda token: show(f"or once at {address(token)}")
 
                 def ready() -> None:
                     """Print the address, and open it."""

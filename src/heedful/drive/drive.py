@@ -688,6 +688,10 @@ class Run(Generic[C]):
         if loop.attempts and loop.rung == rung:
             near_repeat = stop.find_near_repeat(candidate, loop.of_rung().attempts)
 
+        is_revised = self.revise is not None and rung == 1
+        hears = not context.hint or is_revised or self.stage is not None
+        deaf = "" if hears else producer.deaf
+
         model_wrote = producer.writes and self.revise is None
         usage = answer.usage + evaluation.usage
         attempt = record.Attempt(
@@ -701,6 +705,7 @@ class Run(Generic[C]):
             model=answer.model,
             rung=rung,
             draft=number == 1 and self.initial is not None,
+            deaf=deaf,
         )
         return value, attempt
 

@@ -181,6 +181,15 @@ class Producer:
         """True if a model writes the candidates, and not a function."""
         return isinstance(self.generate, Writer)
 
+    @property
+    def deaf(self) -> str:
+        """The name of the function if it has no parameter for the hint, else ""."""
+        if isinstance(self.generate, Writer):
+            return ""
+        # A decorated function is called by another one, which knows its parameters.
+        hears = getattr(self.generate, "hears", takes(self.generate, 2))
+        return "" if hears else self.name or "the function"
+
     async def produce(self, context: Context) -> CandidateBatch:
         """Make the candidates of an attempt. Raises GenerateFailed, ModelError."""
         batch = await produce(self.generate, context, self.blocks)

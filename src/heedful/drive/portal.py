@@ -404,5 +404,6 @@ class _TaskFunction:
         is_async = inspect.iscoroutinefunction(self.function)
         generate.is_async = is_async  # type: ignore[attr-defined]
         generate.label = key_of(self.function)  # type: ignore[attr-defined]
+        generate.hears = bool(self.hints)  # type: ignore[attr-defined]
 
         return generate

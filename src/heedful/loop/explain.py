@@ -241,7 +241,9 @@ class Explanation:
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     If no single change allows another attempt because several rules stopped the loop,
     `together` has one change for each of them. `unjudged` is true if the loop passed
-    because it has nothing that judges.
+    because it has nothing that judges, and `unvalidated` says which check raised an
+    error instead of judging the answer that passed. `deafness` says why feedback did
+    not reach the function whose answers did not pass.
     """
 
     lines: tuple[Line, ...]
@@ -252,6 +254,8 @@ class Explanation:
     closed: tuple[str, ...] = ()
     together: tuple[Change, ...] = ()
     unjudged: bool = False
+    unvalidated: str = ""
+    deafness: str = ""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -269,7 +273,7 @@ class Explanation:
         The same words are on every face. For a loop that stopped, one change would have
         allowed another attempt, and another, a better score, would have passed.
         """
-        end = describe_end(self.verdict, len(self.lines))
+        end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if self.unjudged:
             return f"{end} {UNJUDGED_SENTENCE}"
         if isinstance(self.verdict, Again) or self.verdict.passed:
@@ -291,7 +295,10 @@ class Explanation:
                 needs.append(f"{opening} {' and '.join(map(_plain, values))}")
 
         need = "; ".join(needs) or "no single limit or score would have changed that"
-        return f"{end} {need[0].upper()}{need[1:]}."
+        sentence = f"{end} {need[0].upper()}{need[1:]}."
+        if self.deafness:
+            sentence += f" {clean(self.deafness, 300)}."
+        return sentence
 
     def _change_to(self, outcome: str) -> Change | None:
         """Return the smallest change with this outcome, if there is one.
@@ -361,6 +368,12 @@ def explain(
         together = _changes_together(loop, policy, verdict)
 
     passed = isinstance(verdict, Done) and verdict.passed
+    unvalidated = ""
+    deafness = ""
+    if loop.attempts and passed:
+        unvalidated = loop.attempts[-1].unvalidated
+    elif loop.attempts:
+        deafness = loop.attempts[-1].deafness
     return Explanation(
         tuple(lines),
         verdict,
@@ -369,6 +382,8 @@ def explain(
         closed=describe_closings(loop, verdict),
         together=together,
         unjudged=passed and all(attempt.unjudged for attempt in loop.attempts),
+        unvalidated=unvalidated,
+        deafness=deafness,
     )
 
 

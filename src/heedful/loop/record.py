@@ -374,7 +374,8 @@ class Attempt:
     evaluation counts as a measurement. `model` names the model that wrote the
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
-    caller of the loop.
+    caller of the loop. `deaf` names the function that made the candidate, if there was
+    a hint and the function has no parameter for it.
     """
 
     number: int
@@ -392,6 +393,7 @@ class Attempt:
     model: str = ""
     rung: int = 1
     draft: bool = False
+    deaf: str = ""
 
     @property
     def unjudged(self) -> bool:
@@ -401,6 +403,29 @@ class Attempt:
             return False
         is_empty = not evaluation.findings and not evaluation.scores
         return is_empty and evaluation.met is None
+
+    @property
+    def deafness(self) -> str:
+        """Why feedback did not reach the function; "" if it did, or there was none."""
+        reason = (
+            f"{self.deaf} has no parameter for the hint, so feedback reaches it only "
+            "through heedful.context().hint"
+        )
+        return reason if self.deaf else ""
+
+    @property
+    def unvalidated(self) -> str:
+        """Which check raised an error instead of judging, and the error; "" if none."""
+        for finding in self.evaluation.findings if self.evaluation else ():
+            is_raised = finding.key == unvalidated_key(finding.check)
+            if is_raised and finding.level == "warning":
+                return finding.message
+        return ""
+
+
+def unvalidated_key(check: str) -> str:
+    """Return the key of the finding that reports an error raised by a check."""
+    return f"{check}: not validated"
 
 
 @dataclass(frozen=True, slots=True)

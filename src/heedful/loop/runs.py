@@ -394,11 +394,6 @@ def with_stage_feedback(
     return replace(verdict, feedback=feedback)
 
 
-def unvalidated_key(check: str) -> str:
-    """Return the key of the finding that reports an error raised by a check."""
-    return f"{check}: not validated"
-
-
 def report_stage(
     stage: StageHead,
     loop: Loop,
@@ -546,7 +541,8 @@ def _list_results(
 def _finding_result(finding: Finding) -> CheckResult:
     """Return the result of a check by one of its findings."""
     status, severity = LEVEL_STATUSES[finding.level]
-    if finding.key == unvalidated_key(finding.check) and finding.level != "error":
+    is_raised = finding.key == record.unvalidated_key(finding.check)
+    if is_raised and finding.level != "error":
         status = "not_validated"
 
     details: dict[str, object] = {"key": finding.key, "severity": finding.severity}

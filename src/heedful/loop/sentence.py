@@ -92,8 +92,10 @@ def describe_reason(verdict: Verdict) -> str:
     return clean(", and ".join(dict.fromkeys(reasons)), MAX_SENTENCE_REASON_CHARS)
 
 
-def describe_end(verdict: Verdict, attempts: int) -> str:
+def describe_end(verdict: Verdict, attempts: int, unvalidated: str = "") -> str:
     """Return in one sentence how a loop stands after so many attempts, and why.
+
+    `unvalidated` says why a check could not judge the answer that passed.
 
     >>> from heedful.loop.decide import Done
     >>> from heedful.loop.stop import Stop
@@ -102,10 +104,14 @@ def describe_end(verdict: Verdict, attempts: int) -> str:
     'Stopped after attempt 4: it repeats attempt 2.'
     """
     reason = describe_reason(verdict)
+    if unvalidated:
+        reason = clean(unvalidated, MAX_SENTENCE_REASON_CHARS)
     if isinstance(verdict, Again):
         if not attempts:
             return "Open: no attempt was made yet."
         opening = f"Open after attempt {attempts}"
+    elif unvalidated:
+        opening = f"Not validated at attempt {attempts}"
     elif verdict.passed:
         opening = f"Passed at attempt {attempts}"
         if attempts == 1:

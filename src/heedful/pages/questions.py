@@ -14,11 +14,14 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport
-from heedful.pages.report import counted, happened
+from heedful.pages.report import counted, happened, verdict
 from heedful.sanitize import clean
 
 MAX_QUESTION_CHARS = 2_000  # also of a message or a fix
 MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
+MAX_SUMMARY_STAGES = 3
+TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
+MAX_SUMMARY_LINE_CHARS = 300
 # Numbers as words: the place of a word is its number.
 CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
 ORDINAL_WORDS = (
@@ -174,6 +177,24 @@ def describe_run(report: Report) -> str:
     pipeline = clean(report.pipeline, MAX_STAGE_NAME_CHARS)
     stages = counted(len(report.stages), "stage")
     return f"run {run} of pipeline {pipeline} {ending}; {stages}, {attempts}"
+
+
+def summarize_run(report: Report) -> list[str]:
+    """Return at most five lines on a run: how it ended, and which stages had trouble.
+
+    Stages that did not pass come first, then those that passed after a retry.
+    """
+    troubled = [stage for stage in report.stages if stage.action in TROUBLED_ACTIONS]
+    troubled += [stage for stage in report.stages if stage.recovered]
+
+    lines = [describe_run(report), f"{clean(verdict(report), MAX_QUESTION_CHARS)}."]
+    for stage in troubled[:MAX_SUMMARY_STAGES]:
+        line = describe_stage(report, stage)
+        wrong = list(chain.from_iterable(item.failed for item in stage.attempts))
+        if wrong:
+            line += f"; {wrong[-1].check_name}: {wrong[-1].message}"
+        lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))
+    return lines
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:

@@ -92,8 +92,12 @@ def html(report: Report) -> str:
 
 
 def markdown(report: Report, escape: bool = True) -> str:
-    """Return the report as Markdown; without `escape`, names stay, for a terminal."""
-    return environment(escape).get_template("report.md.j2").render(report=report)
+    """Return the report as Markdown.
+
+    Without `escape` it is for a terminal: names stay, and no file is named.
+    """
+    template = environment(escape).get_template("report.md.j2")
+    return template.render(report=report, has_files=escape)
 
 
 def render(template: str, **values: object) -> str:
@@ -455,22 +459,33 @@ def shown_details(check: CheckResult) -> dict[str, Any]:
 
 
 def verdict(report: Report) -> str:
-    """Describe how the run ended."""
-    if report.status == "passed" and unjudged(report):
-        return _partly_judged(report)
-
-    recovered = sum(stage.recovered for stage in report.stages)
+    """Describe how the run ended, first which check could not judge, and why."""
     noun = report.noun
-    tries = "each at its first attempt"
-    if recovered:
-        tries = f"{recovered} of them after a retry"
-
-    return {
-        "passed": f"Passed: every {noun}, {tries}",
+    ending = {
+        "passed": _passed(report),
         "degraded": f"Degraded: the run went on after a {noun} that did not pass",
         "halted": "Halted: a stage did not pass, and the run stopped there",
         "open": "Open: the run was interrupted, or is still going on",
     }[report.status]
+
+    for stage in report.stages:
+        for check in stage.attempts[-1].checks if stage.attempts else ():
+            if check.status == "not_validated":
+                words = "; ".join(filter(None, (check.message, check.suggestion)))
+                return f"{stage.name} was not validated: {words}. {ending}"
+    return ending
+
+
+def _passed(report: Report) -> str:
+    """Describe a run that went through, and how much of it was judged."""
+    if unjudged(report):
+        return _partly_judged(report)
+
+    recovered = sum(stage.recovered for stage in report.stages)
+    tries = "each at its first attempt"
+    if recovered:
+        tries = f"{recovered} of them after a retry"
+    return f"Passed: every {report.noun}, {tries}"
 
 
 def unjudged(report: Report) -> list[str]:

@@ -32,7 +32,7 @@ from heedful.loop import decide, policies, record, runs, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.pages.report import STATUS_SIGNS, write, write_attempt
-from heedful.pipeline import stages
+from heedful.pipeline import stages, validation
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import clean, sanitize
@@ -525,6 +525,8 @@ class PipelineRun:
                 reason = f"{report.name} did not pass"
             if report.status == "not_validated":
                 reason = f"{report.name} could not be validated"
+                for line in validation.describe(report, self.id, self.pipeline.store):
+                    self.say(f"      {report.name}: {line}", logging.WARNING)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 
         return report
@@ -547,6 +549,11 @@ class PipelineRun:
         by_name = run.decisions if run else ()
         if by_name and not self._active and self._last_decision() <= by_name[-1].at:
             report = replace(report, ended=by_name[-1].decided)
+            self.say(
+                f"run {self.id} has ended; its stored result is shown: give another id "
+                "to run again",
+                logging.WARNING,
+            )
         else:
             number = len(run.loop.attempts) + 1 if run else 1
             await self._journal.write(_end_entry(report, number), record.Loop(self.id))
@@ -767,7 +774,7 @@ class StageRunner:
             context,
             checks=stage.checks,
             evaluate=stage.evaluate,
-            instead=_unvalidated_finding,
+            instead=validation.unvalidated_finding,
             tries=self._pipeline.settings.max_check_attempts,
         )
 
@@ -873,7 +880,8 @@ class StageRunner:
                 say(f"      memory {line}")
 
         for check in attempt.checks:
-            if check.status != "passed":
+            # The run warns of a check that could not judge.
+            if check.status in ("warning", "failed"):
                 sign = STATUS_SIGNS[check.status]
                 say(f"      {sign} {check.check_name}: {check.message}")
 
@@ -886,22 +894,6 @@ def _has_known_fix(lesson: Mapping[str, Any]) -> bool:
     if lesson["state"] == "unverified":
         return bool(lesson["kind"] != "check")
     return bool(lesson["state"] == "verified")
-
-
-def _unvalidated_finding(
-    check: str, error: errors.CheckFailed | errors.ModelError
-) -> record.Finding:
-    """Return a warning about a check that raised; raise if a package is missing."""
-    if isinstance(error.__cause__, ImportError):
-        raise error
-
-    return record.Finding(
-        check,
-        f"could not judge the output: {error}",
-        fix="fix the check; the stage was not validated",
-        level="warning",
-        key=runs.unvalidated_key(check),
-    )
 
 
 async def validate(
@@ -922,7 +914,7 @@ async def validate(
         Context(stage, data=state),
         checks=checks,
         evaluate=None,
-        instead=_unvalidated_finding,
+        instead=validation.unvalidated_finding,
     )
     attempt = record.Attempt(
         1,

@@ -6,11 +6,15 @@ report has neither a run nor a number.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
-from heedful.loop.runs import CheckResult, StageAttempt, Status
+from heedful import errors
+from heedful.loop import record
+from heedful.loop.runs import CheckResult, StageAttempt, StageReport, Status
+from heedful.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,32 @@ class ValidationReport:
         """Return the report on an attempt."""
         values = attempt.plain() | {"checks": list(attempt.checks)}
         return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+def unvalidated_finding(
+    check: str, error: errors.CheckFailed | errors.ModelError
+) -> record.Finding:
+    """Return a warning about a check that raised; raise if a package is missing."""
+    if isinstance(error.__cause__, ImportError):
+        raise error
+
+    fix = "fix the check and run with a new id"
+    hint = getattr(error, "hint", "")
+    return record.Finding(
+        check,
+        getattr(error, "reason", str(error)),
+        fix=f"{fix}: {hint}" if hint else fix,
+        level="warning",
+        key=record.unvalidated_key(check),
+    )
+
+
+def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
+    """Return lines on each check that could not judge a stage, and what to do."""
+    words = ["heedful", "why", run, report.name]
+    command = f"; {shlex.join(words)}" if store is not None else ""
+    lines = []
+    for check in report.attempts[-1].checks:
+        if check.status == "not_validated":
+            lines += [check.message, f"{check.suggestion}{command}".lstrip("; ")]
+    return lines

@@ -19,11 +19,17 @@ def begin(visit: Visit) -> Document:
 
     Without code, programs reach the database only over HTTP.
     """
+    demo = ""
+    recorded = ""
+    if _is_file(visit):
+        demo = visit.command("heedful demo")
+        recorded = "heedful demo --recorded"
     return {
         "code": _code(visit),
         "hook": "heedful hook install",
         "own": _own_memory(visit),
-        "demo": visit.command("heedful demo") if _is_file(visit) else "",
+        "demo": demo,
+        "recorded": recorded,
     }
 
 
@@ -34,7 +40,10 @@ def _is_file(visit: Visit) -> bool:
 
 
 def _code(visit: Visit) -> str:
-    """Return six lines of Python that make a loop in the file of the page, or ""."""
+    """Return nine lines of Python that make two loops in the file of the page, or "".
+
+    Memory shows the second loop what the first one learned.
+    """
     if not _is_file(visit):
         return ""
 
@@ -44,17 +53,17 @@ def _code(visit: Visit) -> str:
     project = ""
     if scope != Scope():
         project = f", scope=heedful.Scope({scope.tenant!a}, {scope.project!a})"
-    loop = (
-        'loop = heedful.run("Say red", generate=answer, checks=[is_red], '
-        f"store=store, memory=store{project})"
-    )
+    options = f"checks=[is_red], store=store, memory=store{project}"
     lines = (
         "import heedful",
-        'answer = lambda task, hint: "red" if hint else "blue"  # ask a model here',
-        'is_red = lambda answer, context: answer == "red" or "Say red."',
         f"store = {path}",
-        loop,
-        "print(heedful.run_sync(loop).explain())",
+        "def is_red(answer):",
+        '    return answer == "red" or "Say red."',
+        f"@heedful.self_correcting({options})",
+        "def answer(task, hint):  # ask a model here",
+        '    return "red" if hint else "blue"',
+        'for task in ("Say a colour", "Say a colour again"):',
+        "    print(answer(task))",
     )
     return "\n".join(lines)
 

@@ -181,6 +181,7 @@ def _total(loops: Sequence[Row]) -> Plain:
     passed = [loop for loop in ended if loop["state"] == "passed"]
     solved = [loop for loop in passed if loop["attempts"] > 1]
     retried = [loop for loop in ended if loop["attempts"] > 1]
+    right = [loop for loop in passed if loop["attempts"] < 2 and not loop["doubtful"]]
 
     return {
         "loops": len(loops),
@@ -188,7 +189,7 @@ def _total(loops: Sequence[Row]) -> Plain:
         "tokens": sum(loop["tokens"] or 0 for loop in loops),
         "cost": sum(loop["cost"] or 0.0 for loop in loops),
         "ended": len(ended),
-        "right_at_once": len(passed) - len(solved),
+        "right_at_once": len(right),
         "retried": len(retried),
         "solved": len(solved),
         "stopped": len(ended) - len(passed),

@@ -66,13 +66,17 @@ from (
 -- name: usage_of
 -- What loops used in their attempts, and besides in `extra`, as JSON. PostgreSQL reads each record once.
 select loop.n, loop.extra, count(attempt.number) as attempts,
+       max(case when instr(record, ' not validated"') > 0 then 1
+                when instr(record, '"judged_by"') > 0 then 0
+                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres evaluation ->> 'findings', evaluation ->> 'scores', evaluation ->> 'met' */) is null then 1
+                else 0 end) as doubtful,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
          + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds
 from loop left join
-/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used, record::json -> 'evaluation' as evaluation from attempt where attempt.loop = loop.n offset 0) as attempt on true */
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
 group by loop.n;
 
@@ -132,8 +136,13 @@ where loop = :n and attempt between :first and :last and length(record) <= :reco
 -- name: ended
 -- The newest loops, with what they used if all records up to theirs have at most :bytes.
 -- What belongs to no attempt, such as calls that failed, is in the column extra.
+-- A doubtful loop has an attempt that nothing judged, or a check of which raised an error.
 select loop.created, loop.updated, state, (select count(*) from attempt where loop = loop.n) as attempts,
        max(case when loop.total > :bytes then 1 else 0 end) as unread,
+       max(case when instr(record, ' not validated"') > 0 then 1
+                when instr(record, '"judged_by"') > 0 then 0
+                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'findings', record::json -> 'evaluation' ->> 'scores', record::json -> 'evaluation' ->> 'met' */) is null then 1
+                else 0 end) as doubtful,
        coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
          + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer), 0) end) as calls,
        coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
@@ -174,7 +183,7 @@ select /*sqlite 1 where :tenant = :project and 1 = 0 *//*postgres pg_advisory_xa
 -- The figures of the loops that began in a period, as `ended` counts each of them.
 select count(*) as loops,
        coalesce(sum(case when state <> 'open' then 1 else 0 end), 0) as ended,
-       coalesce(sum(case when state = 'passed' and attempts < 2 then 1 else 0 end), 0) as right_at_once,
+       coalesce(sum(case when state = 'passed' and attempts < 2 and doubtful = 0 then 1 else 0 end), 0) as right_at_once,
        coalesce(sum(case when state <> 'open' and attempts > 1 then 1 else 0 end), 0) as retried,
        coalesce(sum(case when state = 'passed' and attempts > 1 then 1 else 0 end), 0) as solved,
        coalesce(sum(case when state = 'stopped' then 1 else 0 end), 0) as stopped,
@@ -182,7 +191,10 @@ select count(*) as loops,
        cast(coalesce(sum(tokens), 0) as /*sqlite integer *//*postgres bigint */) as tokens,
        cast(coalesce(sum(cost), 0) as double precision) as cost
 from (
-  select loop.n, loop.state, count(attempt.number) as attempts,
+  select loop.n, loop.state, count(attempt.number) as attempts, coalesce(max(case when instr(record, ' not validated"') > 0 then 1
+                when instr(record, '"judged_by"') > 0 then 0
+                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'findings', record::json -> 'evaluation' ->> 'scores', record::json -> 'evaluation' ->> 'met' */) is null then 1
+                else 0 end), 0) as doubtful,
          coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
          coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)

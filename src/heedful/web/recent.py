@@ -46,8 +46,10 @@ class RecentLoop:
 
     @property
     def is_right(self) -> bool:
-        """Whether its first answer passed."""
-        return self.state == "passed" and self.used.attempts < 2
+        """Whether its first answer passed, and a check, a goal or a judge judged it."""
+        return (
+            self.state == "passed" and self.used.attempts < 2 and not self.used.doubtful
+        )
 
 
 class Recent(NamedTuple):

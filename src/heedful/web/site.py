@@ -55,7 +55,7 @@ from heedful.service.middleware import (
 )
 from heedful.service.problems import Problem
 from heedful.service.setup import Setup
-from heedful.store import DEFAULT_DATABASE_FILE, shown
+from heedful.store import DEFAULT_DATABASE_FILE, keys, shown
 from heedful.store.offload import offload
 from heedful.store.store import Effects
 from heedful.web import figures
@@ -148,7 +148,7 @@ class Sessions:
         # The session that was not used for the longest time comes first, in both.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self._of_key: dict[str, OrderedDict[bytes, None]] = {}
-        self._invitations: set[bytes] = set()
+        self.invitations: set[bytes] = set()
         # True after an invitation of the person at this machine.
         self.local: bool = False
 
@@ -231,14 +231,14 @@ class Sessions:
     def invite(self) -> str:
         """Return a token that opens one session of this machine, once."""
         token = secrets.token_urlsafe(32)
-        self._invitations.add(_digest(token))
+        self.invitations.add(_digest(token))
         self.local = True
         return token
 
     def redeem(self, token: str) -> bool:
         """Return whether a token is valid, and forget it."""
-        valid = _digest(token) in self._invitations
-        self._invitations.discard(_digest(token))
+        valid = _digest(token) in self.invitations
+        self.invitations.discard(_digest(token))
         return valid
 
 
@@ -470,6 +470,8 @@ class Site:
         self._callers = Callers(setup)
         self._actions = {action.name: action for action in actions}
         self.sessions: Sessions = Sessions()
+        # Tells the person at this machine a fresh invitation, if heedful ui runs.
+        self.invites: Callable[[str], None] | None = None
         self._streams = Capacity(MAX_STREAMS)
 
         # Only visitors who are signed in reach the pages. The first route that fits
@@ -546,10 +548,10 @@ class Site:
             if self.sessions.find(cookie_of(request)):
                 return RedirectResponse(SITE_PATH, 303)
 
-            wrong = (
-                "this address was used before, or heedful ui has ended; run heedful ui "
-                "again"
-            )
+            # One fresh address at a time: who has none cannot fill the terminal.
+            if self.invites is not None and not self.sessions.invitations:
+                self.invites(self.sessions.invite())
+            wrong = "this address was used before, or is that of another heedful ui"
             return await self._sign_in_page(request, wrong, status=401)
 
     async def _sign_in(self, request: Request) -> Response:
@@ -591,6 +593,7 @@ class Site:
         facts = {
             "wrong": wrong,
             "here": self.sessions.local,
+            "keys": await self._setup.store.read(self._setup.scope, keys.any_key),
             "next": following,
             "needs_no_key": await needs_no_key(self._callers, request.headers),
         }

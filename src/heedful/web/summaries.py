@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import verdict_from
-from heedful.loop.record import Usage
-from heedful.loop.sentence import describe_reason
+from heedful.loop.codec import from_document, verdict_from
+from heedful.loop.decide import Done
+from heedful.loop.record import Attempt, Usage
+from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
+from heedful.sanitize import clean
 from heedful.store.connection import Db, Row, bulk
 from heedful.web import figures
 from heedful.web.figures import rows
@@ -18,10 +20,14 @@ Plain = dict[str, Any]
 
 
 class LoopUsage(NamedTuple):
-    """The number of attempts of a loop, and what the loop used in all."""
+    """The number of attempts of a loop, and what the loop used in all.
+
+    `doubtful` means that nothing judged an attempt, or that a check raised an error.
+    """
 
     attempts: int
     usage: Usage
+    doubtful: bool = False
 
 
 @bulk
@@ -62,13 +68,24 @@ def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsag
         # Calls that failed belong to no attempt.
         if row["extra"] != "{}":
             used += Usage(**json.loads(row["extra"]))
-        usage[row["n"]] = LoopUsage(row["attempts"], used)
+        usage[row["n"]] = LoopUsage(row["attempts"], used, bool(row["doubtful"]))
     return usage
 
 
-def _reason(decision: Plain) -> str:
-    """Return in plain words why the last decision was made; "" without a decision."""
-    return describe_reason(verdict_from(decision)) if decision else ""
+def _reason(decision: Plain, last: Plain) -> str:
+    """Return in plain words why the last decision was made, or why the last attempt
+    passed without a check; "" without a decision, and for other loops that passed.
+    """
+    if not decision:
+        return ""
+    verdict = verdict_from(decision)
+    if last and isinstance(verdict, Done) and verdict.passed:
+        attempt = from_document(Attempt, last)
+        if attempt.unvalidated:
+            reason = clean(attempt.unvalidated, MAX_SENTENCE_REASON_CHARS)
+            return f"not validated: {reason}"
+        return "nothing judged it" if attempt.unjudged else ""
+    return describe_reason(verdict)
 
 
 def _summary(row: Row, used: LoopUsage) -> Plain:
@@ -98,14 +115,14 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "model": row["model"],
         "policy": row["policy"] or "",
         "attempts": used.attempts,
-        "right": row["state"] == "passed" and used.attempts < 2,
+        "right": row["state"] == "passed" and used.attempts < 2 and not used.doubtful,
         "task": task,
         "state": row["state"],
         "driven": row["driven"],
         "created": row["created"],
         "updated": row["updated"],
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
-        "reason": _reason(decision),
+        "reason": _reason(decision, last),
         "failed": figures.failed_checks(row["last"] or "{}"),
         "rung": rung,
         "calls": used.usage.calls,

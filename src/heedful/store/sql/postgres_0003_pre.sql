@@ -31,3 +31,6 @@ create table loop_note (
 alter table loop_note enable row level security;
 create policy of_tenant on loop_note using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
+
+-- A loop that nothing judged is not right at the first try any more: the days are counted anew.
+delete from day_figure;

@@ -33,3 +33,6 @@ create table loop_note (
   created real not null,
   primary key (loop, seq)
 ) without rowid;
+
+-- A loop that nothing judged is not right at the first try any more: the days are counted anew.
+delete from day_figure;
