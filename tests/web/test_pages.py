@@ -266,7 +266,7 @@ def test_forged_requests_are_refused(tmp_path):
         assert other.headers["set-cookie"].startswith("heedful_ui_81=")
         assert browser.post("/sign-out", token=browser.token).status_code == 303
         assert browser.get("/loops").headers["location"] == SIGN_IN
-        assert "this address was used before" in browser.get(f"/open?token={used}").text
+        assert "his address was used before" in browser.get(f"/open?token={used}").text
         # No cookie comes with a click on a link in a mail: the browser asks again from
         # here.
         mail = browser.get("/loops", headers={"sec-fetch-site": "cross-site"})
