@@ -373,10 +373,10 @@ def test_the_key_of_what_makes_candidates(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     assert [key_of(generator) for generator, _ in cases] == [key for _, key in cases]
     session: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile("def f(): ...", "<stdin>", "exec"), session)
-    assert key_of(session["f"]) == ""
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "ask.py", raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    exec(compile("def f(): ...", "<string>", "exec"), session)
+    assert key_of(session["f"]) == ""
     exec(compile("def f(): ...", "ask.py", "exec"), session)
     assert key_of(session["f"]) == "ask.f"
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
