@@ -43,9 +43,7 @@ def choice(outcome: str, number: int, lesson: int = 0) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_memory_did_is_one_sentence(
-    choices: list[dict[str, Any]], sentence: str
-):
+def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
     assert describe_memory(choices) == sentence
 
 

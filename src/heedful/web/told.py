@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.pages.report import counted
 
-MAX_NAMED_LESSONS = 3
+MAX_TOLD_LESSONS = 3
 Plain = dict[str, Any]
 
 
@@ -49,7 +49,7 @@ def _shown(choices: Sequence[Plain], texts: int) -> str:
     """Return the lessons that were shown, or the number of texts if they are many."""
     shown = [choice["lesson"] for choice in choices if choice["outcome"] == "told"]
     lessons = list(dict.fromkeys(shown))
-    if not all(lessons) or len(lessons) > MAX_NAMED_LESSONS:
+    if not all(lessons) or len(lessons) > MAX_TOLD_LESSONS:
         return f"{counted(texts, 'text')} of memory"
     names = " and ".join(map(str, lessons))
     noun = "lesson" if len(lessons) == 1 else "lessons"
