@@ -113,6 +113,7 @@ class ComparedLoop:
             "id": self.id,
             **{name: self.facts[name] for name in names},
             "best": self.best,
+            "memory": self.memory,
             "matrix": self.matrix,
             "attempt": None if attempt is None else attempt["number"],
         }
