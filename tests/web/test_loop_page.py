@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heedful.web.told import describe_memory, list_outcomes
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing
 from tests.web.test_pairs import record_loop
 
 
