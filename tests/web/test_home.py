@@ -119,10 +119,9 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert rights["week"]["of"] == 3
     assert rights["before"]["number"] == 1
     assert rights["before"]["of"] == 2
-    assert "100 % solved in the last 7 days" in page
-    assert "67 % right at the first try in the last 7 days" in page
-    assert "The 7 days before: 100 % solved, 50 % at the first try, of 2" in page
-    assert "Today so far: 100 % solved, 100 % at the first try, of 1" in page
+    assert "3 of 3 solved in the last 7 days, 1 after a retry" in page
+    assert "The 7 days before: 2 of 2 solved, 1 at the first try" in page
+    assert "Today so far: 1 of 1 solved, 1 at the first try" in page
 
 
 def test_a_week_that_was_not_counted_as_a_whole_says_its_days():
@@ -192,6 +191,18 @@ def test_loops_of_one_day_have_no_bars_of_equal_height(site):
     assert "Of all 3 loops, since " in page
 
 
+def test_few_loops_are_listed_and_have_no_percentages(site):
+    fill(site.api)
+    page, home = read_home(site)
+    section = site.get("/home").text.partition('id="newest"')[2].partition("</ul>")[0]
+
+    assert [row["id"] for row in home["first_loops"]] == ["open", "stopped", "a/b"]
+    for row in home["first_loops"]:
+        assert f"/ui/loops/{row['id']}" in section
+    assert "1 of 2 solved today, 1 after a retry" in page
+    assert "Right at the first try: 0 of 2 that ended" in page
+
+
 def test_the_figures_count_what_happened(site):
     fill(site.api)
 
@@ -220,7 +231,7 @@ def test_solved_loops_are_those_that_passed(site):
 
     assert home["passed"]["number"] == 1
     assert home["passed"]["of"] == 2
-    assert "Solved: 50 %, 1 of 2 that ended" in page
+    assert "Solved: 1 of 2 that ended" in page
 
 
 @pytest.mark.both

@@ -120,3 +120,47 @@ def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
     lesson = store_lesson(browser)
     page = browser.get(f"/lessons/{lesson['id']}").text
     assert "Not known yet: no loop that was shown these words has ended." in page
+
+
+def test_new_words_that_do_worse_are_said_to_do_worse(browser: Browser):
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=3, wrong=1, name="old ")
+    time.sleep(0.01)  # exposures are stored by the clock, as the new words are
+    form = {"id": str(lesson["id"]), "edition": lesson["edition"], "why": "plainer"}
+    browser.do("amend", form, change="edit", text="Use pnpm for all.")
+    assert browser.data(f"/lessons/{lesson['id']}")["worse"] == ""
+
+    show_to_loops(browser, lesson, right=1, wrong=1, name="new ")
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert "do worse so far than the ones before, which may be chance" in page
+    assert "right at the first try in 50 % of their loops against 75 %" in page
+
+
+def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
+    lesson = store_lesson(browser)
+    name = f"{lesson['kind']}/{lesson['signature']}"
+    for number in range(20):
+        shown = number < 10
+        loop = f"loop {number}"
+        coin = Exposure(
+            name,
+            loop,
+            shown=shown,
+            signature=lesson["signature"],
+            share=0.5,
+        )
+        errors = frozenset({lesson["signature"]}) if shown else frozenset()
+        end = Outcome(loop, not shown, calls=1, signatures=errors)
+        store = browser.api.setup.store
+        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
+        browser.api.run(work)
+
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert "same error again 100 points more" in page
+    assert "points fewer" not in page
+
+
+def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser):
+    lesson = store_lesson(browser)
+    page = browser.get(f"/lessons/{lesson['id']}").text
+    assert page.index("<h2>Examples</h2>") < page.index("<aside")

@@ -471,6 +471,9 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         run = api.run(pipeline.run({})).run
         assert browser.data(f"/runs/{run}")["report"]["stages"][0]["name"] == "load"
         assert "&lt;script&gt;" in browser.get(f"/runs/{run}").text
+        stage = browser.get(f"/loops/{run}/load").text
+        assert f"Stage 1 of run {run}." in words_of(stage)
+        assert f'href="/ui/runs/{run}' in stage
         assert browser.data("/projects")["projects"] == ["main"]
         digest = browser.data("/traces")["episodes"][0]["digest"]
         episode = browser.data(f"/traces/{digest}")

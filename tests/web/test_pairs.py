@@ -25,6 +25,7 @@ def record_loop(
     task: str = "sort",
     key: str = "",
     passes: bool = False,
+    usage: dict[str, Any] = USAGE,
 ) -> None:
     """Record a loop whose attempts have these outputs; the last one may pass."""
     body: dict[str, Any] = {"task": task, "policy": "default", "memory_key": key}
@@ -36,7 +37,7 @@ def record_loop(
         body = {
             "output": output,
             "evaluation": {"findings": findings},
-            "usage": USAGE,
+            "usage": usage,
         }
         read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
 
@@ -82,6 +83,20 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
     assert rows["state"] == ["open", "passed"]
     assert rows["tokens"] == [200, 100]
     assert pair["sentence"].startswith("Two tasks: only B passed.")
+
+
+def test_usage_that_was_not_recorded_is_not_said_to_be_0(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"])
+    record_loop(browser.api, "two", ["a"], passes=True, usage={"calls": 1})
+    pair = browser.data("/loops/compare?a=one&b=two")
+    rows = {row["name"]: row for row in pair["rows"]}
+
+    assert pair["sentence"] == "The same task: only B passed. B took 1 attempt fewer."
+    assert rows["tokens"]["values"] == [200, None]
+    assert rows["cost"]["values"][1] is None
+    assert not rows["tokens"]["differs"]
+    page = words_of(browser.get("/loops/compare?a=one&b=two").text)
+    assert page.count("not recorded") == 2
 
 
 def test_the_best_answers_are_compared_by_line(browser: Browser):
@@ -211,6 +226,7 @@ def test_two_policies_are_compared_loop_by_loop_by_loss(browser: Browser):
         "fewer": 1,
         "more": 0,
         "unknown": 0,
+        "same": 1,
         "attempts": -4,
     }
     page = browser.get(f"/policies/loops{query}").text

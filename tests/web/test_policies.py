@@ -55,6 +55,19 @@ def test_a_loop_by_loop_comparison_counts_each_kind_of_change(browser: Browser):
     assert "at most 3 attempts" in page
 
 
+def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browser):
+    query = "?first=default&second=thorough"
+    sentence = "Of the newest 21 loops, they do the same on 20; the record cannot tell"
+    data = browser.data(f"/policies/loops{query}")
+    page = words_of(browser.get(f"/policies/loops{query}").text)
+
+    assert data["sentence"] == f"{sentence} for 1"
+    assert data["totals"]["same"] == SOLVED_LOOPS
+    assert data["totals"]["unknown"] == 1
+    assert data["sentence"] in page
+    assert "1 cannot tell" in page
+
+
 @pytest.mark.parametrize(
     ("notation", "words"),
     [

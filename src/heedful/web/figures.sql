@@ -110,7 +110,7 @@ select n from loop where tenant = :tenant and project = :project and practises =
 order by n desc limit 1 offset :window - 1;
 
 -- name: head
-select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, stage,
+select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, run, stage,
        memory_key, model, ladder, practises, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.trust import QUARANTINE_TRUST
-from heedful.loop.share import Share
+from heedful.loop.share import Share, percent
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import hardened
@@ -82,6 +82,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
         "sentence": describe_effect(effect),
+        "worse": compare_versions([period["helped"] for period in measured if period]),
         **measured[0],
     }
 
@@ -108,6 +109,28 @@ def describe_effect(effect: Document | None) -> str:
         return f"Not known yet: {gain}. Missing: {effect['lacks']}"
     verdict = effect["conclusion"].capitalize()
     return f"{verdict}: {effect['gain']}"
+
+
+def compare_versions(helped: Sequence[Document]) -> str:
+    """Return in one sentence that new words do worse than the ones before, or "".
+
+    `helped` has the shares of loops that were right at the first try, newest first.
+    """
+    if len(helped) < 2:
+        return ""
+    new = helped[0]
+    old = helped[1]
+    if not new["of"] or not old["of"] or new["value"] >= old["value"]:
+        return ""
+
+    chance = ""
+    if new["high"] >= old["low"]:
+        chance = ", which may be chance"
+    return (
+        f"The new words do worse so far than the ones before{chance}: right at the "
+        f"first try in {percent(new['value'])} of their loops against "
+        f"{percent(old['value'])}."
+    )
 
 
 async def _measure_versions(

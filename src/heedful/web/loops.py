@@ -8,7 +8,8 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
-from heedful.errors import HeedfulError, InvalidInput, StoreError
+from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
@@ -56,6 +57,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import summaries
 from heedful.web.table import Table, time_of
+from heedful.web.told import describe_memory, list_outcomes
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -131,6 +133,12 @@ async def home(visit: Visit) -> Document:
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)
     facts = await read_home(visit.caller.setup.store, visit.caller.scope)
+    # Shares of few loops say nothing: their numbers and the loops themselves do.
+    few = facts["loops"] < FIRST_LOOPS_WITHOUT_HOLDOUT
+    first_loops: list[Document] = []
+    if few:
+        numbers, _ = await read(figures.listed, MAX_HOME_ROWS)
+        first_loops = await read(summaries, numbers)
     needs = {
         "texts": waiting.total,
         "stopped": facts["stopped_week"],
@@ -161,6 +169,9 @@ async def home(visit: Visit) -> Document:
         "saved": await saved_calls(visit),
         "judged": figures.MAX_JUDGED_LOOPS,
         "newest": figures.MAX_FIGURE_LOOPS,
+        "few": few,
+        "first_loops": first_loops,
+        "compared_from": FIRST_LOOPS_WITHOUT_HOLDOUT,
         **facts,
     }
 
@@ -358,6 +369,11 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
+    facts["memory"] = describe_memory(facts["told"])
+    facts["outcomes"] = list_outcomes(facts["told"])
+    facts["place"] = 0
+    if facts["stage"]:
+        facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
@@ -379,6 +395,16 @@ async def loop(visit: Visit, id: str) -> Document:
         facts["failure"]["remedy"]["lesson"] = same_cause.get(name)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
+
+
+async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
+    """Return the number of a stage in its run, 0 if the run is gone."""
+    try:
+        stored = await visit.caller.read(loop_store.read, run)
+    except NotFound:
+        return 0
+    stages = stored.head.task["stages"]
+    return stages.index(stage) + 1 if stage in stages else 0
 
 
 def _liftable(facts: Document) -> list[str]:

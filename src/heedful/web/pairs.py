@@ -17,6 +17,7 @@ from heedful.store.offload import offload
 from heedful.web import figures, matrix
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.site import READING, Document, SitePage, Visit
+from heedful.web.told import list_outcomes
 
 MAX_OTHERS = 5  # loops that a page offers to compare with
 MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
@@ -72,23 +73,18 @@ class ComparedLoop:
 
     @property
     def memory(self) -> str:
-        """What memory showed the loop, such as "shown 2, withheld 1"."""
-        counts: dict[str, int] = {}
-        for choice in self.facts["told"]:
-            outcome = choice["outcome"]
-            if outcome == "told":
-                outcome = "shown"
-            counts[outcome] = counts.get(outcome, 0) + choice["n"]
-        if counts:
-            return ", ".join(f"{name} {count}" for name, count in counts.items())
+        """What memory did, such as "2 shown, 1 withheld by a coin"."""
+        if self.facts["told"]:
+            return list_outcomes(self.facts["told"])
         return "silent" if self.facts["silence"] else ""
 
     def figures(self) -> Document:
-        """Return the values of the rows of `FIGURE_NAMES`; None is unknown."""
+        """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""
         usage = self.usage
         spent: Document = dict.fromkeys(("calls", "tokens", "cost", "seconds"))
         if usage is not None:
-            spent = {name: getattr(usage, name) for name in spent}
+            # A usage that was not reported is stored as 0.
+            spent = {name: getattr(usage, name) or None for name in spent}
         return {
             "state": self.facts["state"],
             "attempts": self.facts["attempts"],
@@ -104,6 +100,7 @@ class ComparedLoop:
         names = (
             "task",
             "left_out",
+            "long",
             "state",
             "sentence",
             "failure",
@@ -116,6 +113,7 @@ class ComparedLoop:
             "id": self.id,
             **{name: self.facts[name] for name in names},
             "best": self.best,
+            "memory": self.memory,
             "matrix": self.matrix,
             "attempt": None if attempt is None else attempt["number"],
         }
@@ -177,7 +175,7 @@ async def pair(visit: Visit) -> Document:
     for name in FIGURE_NAMES:
         values = [column[name] for column in columns]
         if any(values):
-            differs = values[0] != values[1]
+            differs = None not in values and values[0] != values[1]
             rows.append({"name": name, "values": values, "differs": differs})
     return {
         "names": names,
@@ -249,9 +247,10 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     )
     old = first.usage or NO_USAGE
     new = second.usage or NO_USAGE
-    if first.usage is not None and second.usage is not None:
+    spent = "as many attempts"
+    if old.tokens and new.tokens:
         differences += _spending(old.tokens, new.tokens, "token")
-    spent = "as many attempts and tokens"
+        spent = "as many attempts and tokens"
     if differences:
         spent = " and ".join(differences)
     return f"{task}: {end}. B took {spent}."

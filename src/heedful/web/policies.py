@@ -41,6 +41,17 @@ MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
 NO_SAVING = PolicyAdvice(sentence="")
 
 
+class Differences(NamedTuple):
+    """The loops on which two policies differ.
+
+    `unknown` counts those whose record is too short to tell, although the policies do
+    the same as far as it reaches.
+    """
+
+    rows: list[Document]
+    unknown: int
+
+
 class ReplayedPolicies(NamedTuple):
     """The figures of loops as recorded, then under each policy, and the advice."""
 
@@ -187,11 +198,14 @@ async def compared(visit: Visit) -> Document:
         return {**facts, "wrong": str(error)}
 
     loops = with_policy_goals(recorded, policies)
-    rows = await offload(_differences, loops, policies)
+    differences = await offload(_differences, loops, policies)
+    rows = differences.rows
     for row in rows[:MAX_COMPARED_ROWS]:
         row["task"] = tasks[row["id"]]
 
     totals = _totals(rows)
+    totals["unknown"] += differences.unknown
+    totals["same"] = len(recorded) - len(rows) - differences.unknown
     return {
         **facts,
         "loops": len(recorded),
@@ -213,7 +227,7 @@ def _rules(chosen: Policy) -> list[str]:
 
 def _differences(
     recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> list[Document]:
+) -> Differences:
     """Return the loops to which two policies give other attempts or another quality.
 
     Those come first on which the second policy loses most quality, then those on which
@@ -221,6 +235,7 @@ def _differences(
     what the second has more, None if the record ends too early.
     """
     rows = []
+    unknown = 0
     for loop in reversed(recorded):
         ways = []
         for rules in policies:
@@ -236,13 +251,16 @@ def _differences(
             )
 
         first, second = ways
+        exact = first["exact"] and second["exact"]
         if any(first[name] != second[name] for name in ("attempts", "quality")):
             change = None
-            if first["exact"] and second["exact"]:
+            if exact:
                 names = ("attempts", "quality", "cost")
                 change = {name: second[name] - first[name] for name in names}
             rows.append({"id": loop.loop.id, "ways": ways, "change": change})
-    return sorted(rows, key=_loss)
+        elif not exact and policies[0] != policies[1]:
+            unknown += 1
+    return Differences(sorted(rows, key=_loss), unknown)
 
 
 def _loss(row: Document) -> tuple[bool, float, int]:
@@ -275,6 +293,9 @@ def _totals(rows: Sequence[Document]) -> Document:
 def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
     """Return in one sentence what the second of two policies loses, gains and costs."""
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
+    if totals["same"] + totals["unknown"] == loops:
+        return _describe_same(totals, loops)
+
     attempts = totals["attempts"]
     spent = f"as many attempts as {first}"
     if attempts:
@@ -292,6 +313,19 @@ def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
     return (
         f"On the newest {counted(loops, 'loop')}, {second} {result}, and takes {spent}"
         f"{unknown}"
+    )
+
+
+def _describe_same(totals: Document, loops: int) -> str:
+    """Return in one sentence on how many loops two policies do the same."""
+    newest = f"the newest {counted(loops, 'loop')}"
+    if not totals["unknown"]:
+        return f"They do the same on {newest}"
+    if not totals["same"]:
+        return f"The record of {newest} ends too early to tell them apart"
+    return (
+        f"Of {newest}, they do the same on {totals['same']:,}; "
+        f"the record cannot tell for {totals['unknown']:,}"
     )
 
 

@@ -1,0 +1,69 @@
+"""The page of a loop: what memory did stands on top, what is sure is folded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heedful.web.told import describe_memory, list_outcomes
+from tests.web.support import Browser, browsing
+from tests.web.test_pairs import record_loop
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def choice(outcome: str, number: int, lesson: int = 0) -> dict[str, Any]:
+    """Return what a page has of one choice of memory."""
+    return {"outcome": outcome, "n": number, "lesson": lesson}
+
+
+@pytest.mark.parametrize(
+    ("choices", "sentence"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([choice("closest", 1)], "", id="only known"),
+        pytest.param([choice("told", 1, 2)], "With lesson 2 shown.", id="shown"),
+        pytest.param(
+            [choice("told", 1, 2), choice("told", 3, 5)],
+            "With lessons 2 and 5 shown.",
+            id="two lessons",
+        ),
+        pytest.param(
+            [choice("told", 3)], "With 3 texts of memory shown.", id="no lesson"
+        ),
+        pytest.param(
+            [choice("withheld", 3, 2), choice("withheld", 1, 4)],
+            "A coin withheld 4 texts of memory.",
+            id="withheld",
+        ),
+    ],
+)
+def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
+    assert describe_memory(choices) == sentence
+
+
+def test_outcomes_are_in_plain_words():
+    choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
+    assert list_outcomes(choices) == "1 withheld by a coin, 2 known but not used"
+
+
+def test_the_attempts_stand_before_the_side_column(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"])
+    page = browser.get("/loops/one").text
+    assert page.index('id="attempt-1"') < page.index("<aside")
+
+
+def test_a_passed_loop_folds_its_rules_and_does_not_say_that_it_passed(
+    browser: Browser,
+):
+    record_loop(browser.api, "one", ["a"], passes=True)
+    page = browser.get("/loops/one").text
+    assert '<details id="why"><summary>How near each rule is' in page
+    assert "It would have passed" not in page
+    tried = browser.get("/loops/one?attempts.limit=3").text
+    assert "It would have passed at attempt 1" in tried
