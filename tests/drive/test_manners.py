@@ -299,7 +299,11 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         (lambda c=c: once(checks=[c]), errors.CheckFailed, r"takes \(candidate\) or")
         for c in (lambda: "", lambda a, b, c: "")
     ),
-    (lambda: once(memory="."), errors.StoreUnavailable, "it is a file"),
+    (
+        lambda: once(memory="."),
+        errors.StoreUnavailable,
+        "is a folder; name a file in it",
+    ),
     (lambda: heedful.AttemptReport(), errors.UsageError, "empty"),
 ]
 

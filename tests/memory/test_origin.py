@@ -4,7 +4,7 @@ out.
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -241,7 +241,7 @@ async def ways_out(memory: Memory, copy: Memory, file: Path) -> dict[str, str]:
     warnings = [await memory.before("deploy", arguments) for arguments, _ in CALLS]
     sightings = [await memory.seen(type, ERROR) for type in ("", "deploy")]
     return {
-        "recall": f"{matches}",
+        "recall": f"{[asdict(match) for match in matches]}",
         "prompt": f"{memory.render(matches)} {memory.render_text(matches)}",
         "examples of a loop": f"{[briefing.examples for briefing in briefings]}",
         "advice and rules by cause": f"{[briefing.advice for briefing in briefings]}",

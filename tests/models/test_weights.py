@@ -289,6 +289,6 @@ def test_weights_are_found_by_their_names_and_by_their_models():
     assert needed == names
     for name in ("smollm2-135m-instruct-q4_1", "embedded:smollm2"):
         assert weights.find(name).context == 2048
-    with pytest.raises(UnknownName, match="embedded, embedded:smollm2, qwen2"):
+    with pytest.raises(UnknownName, match="embedded, embedded:smollm2, minilm, qwen2"):
         weights.find("smollm3")
     assert weights.default_cache() == Path.home() / ".cache" / "heedful"

@@ -65,6 +65,8 @@ insert into reminder values
   ('two', 'p', 's', 'error/a', 'a', '', 1, 0.1, 1.5, 0, '2026-W47', 0);
 insert into loop_text (loop, tenant, project, updated, text)
   select n, tenant, project, updated, 'text' from loop;
+insert into loop_note (loop, seq, text, by, created)
+  select n, 1, 'read this first', 'ann', 2.5 from loop;
 insert into day_figure values ('two', 'p', 20000, 3, 2, 1, 1, 0, 1, 4, 70, 0.5);
 insert into remark values ('two', 'p', 'd', 'a#1', 'tool:ci', '{}', 1.5);
 insert into substitution
