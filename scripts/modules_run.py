@@ -31,9 +31,10 @@ ROOT = f"{Path(heedful.__file__).parent}/"
 # user's code, a loop's briefing and the records of a run have modules of their own. An
 # attempt over HTTP has one more: what is large is parsed beside the event loop. A run
 # with memory has two more: a hook process, which starts for each event, needs the names
-# of scopes and the coins of withholding, and not the modules that they came from.
+# of scopes and the coins of withholding, and not the modules that they came from. What
+# a pipeline could not validate is read from an attempt in a module of its own.
 CEILINGS = {
-    "an attempt over HTTP": 25,
+    "an attempt over HTTP": 26,
     "run with memory and store": 34,
     "a recall": 12,
     "a stage": 24,

@@ -374,7 +374,11 @@ def test_a_pattern_is_shown_as_written():
     ],
 )
 def test_max_attempts_limits_the_attempts_of_a_loop(policy):
-    options = {"checks": [lambda _: "no"], "policy": policy, "max_attempts": 2}
+    options = {
+        "checks": [lambda _: "no"],
+        "policy": policy,
+        "max_attempts": 2,
+    }
     answers = iter("abcdef")
     result = run_sync(
         heedful.run("t", generate=lambda *_: next(answers), store=None, **options)

@@ -141,6 +141,6 @@ def test_a_check_that_takes_the_context_for_the_state_is_told_what_it_is(
 
     assert pipeline.store is not None
     reading = pipeline.store.read(Scope(), loops.read, "order 1/invoice")
-    stored = asyncio.run(reading)
-    sentence = stored.explain().sentence
+    loop = asyncio.run(reading)
+    sentence = loop.explain().sentence
     assert sentence.startswith("Not validated at attempt 1: check 'sum_is_right'")

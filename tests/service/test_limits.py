@@ -94,7 +94,10 @@ def test_what_unpacks_to_more_is_refused(api):
 def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
     dense = b'{"a": [' + 150 * b"[]," + b"[]]}"
     problem(api.post(ECHO, content=dense, headers=JSON), 413, "body_too_large")
-    traces = {**PACKED, "content-type": "application/x-protobuf"}
+    traces = {
+        **PACKED,
+        "content-type": "application/x-protobuf",
+    }
     with served(tmp_path) as large_api:
         body = 50_001 * b"\x12\x00"  # spans, in a scope in a resource
         for tag in (b"\x12", b"\x0a"):

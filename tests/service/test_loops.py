@@ -41,7 +41,11 @@ def id(api: Api) -> str:
 
 @pytest.mark.parametrize("name", ["a/explain", "a/../b", "."])
 def test_an_id_that_no_route_reads_is_refused(api, name):
-    done = {"loop_id": name, "reflection_status": "done", "alignment_score": 0.9}
+    done = {
+        "loop_id": name,
+        "reflection_status": "done",
+        "alignment_score": 0.9,
+    }
     answer = api.post("/orchestrator/loop-complete", json=done)
     assert answer.status_code == 422
     assert "no route reads it" in answer.text
@@ -51,7 +55,11 @@ def test_an_id_that_no_route_reads_is_refused(api, name):
 
 
 def open_loop(api: Api, id: str, **more: Any) -> Any:
-    body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
+    body = {
+        "task": "Weigh it.",
+        "policy": "default, attempts.limit=2",
+        **more,
+    }
     return api.put(f"/v1/loops/{id}", json=body)
 
 
@@ -177,7 +185,12 @@ def test_attempts_are_decided_until_one_passes(api, id):
         "release": "",
     }
     last = report(api, id, n=2, output=deep(100), judged=RIGHT).json()
-    wanted = {"decision": "done", "best": 2, "passed": True, "state": "passed"}
+    wanted = {
+        "decision": "done",
+        "best": 2,
+        "passed": True,
+        "state": "passed",
+    }
     assert last.items() >= wanted.items()
     loop = api.get(f"/v1/loops/{id}").json()
     assert [item["output"] for item in loop["made"]] == ["12", deep(100)]
@@ -290,7 +303,10 @@ def test_only_checks_that_are_allowed_are_run(api, id, check, status, code):
 
 def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
     turns = api.setup.turns
-    body = {"output": "abab", "checks": [{"name": "regex", "pattern": "(ab)+"}]}
+    body = {
+        "output": "abab",
+        "checks": [{"name": "regex", "pattern": "(ab)+"}],
+    }
 
     async def scenario() -> None:
         for _ in range(MAX_CHECK_PROCESSES):
@@ -314,7 +330,10 @@ def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
 
 def test_a_schema_judges_in_a_process_that_ends_in_time(api, id, monkeypatch):
     for n, pattern in enumerate(("^kg$", "^(a+)+$"), 1):
-        check = {"name": "json_schema", "schema": {"items": {"pattern": pattern}}}
+        check = {
+            "name": "json_schema",
+            "schema": {"items": {"pattern": pattern}},
+        }
         report(api, id, n=n, output=[30 * "a" + "b"], judged=None, checks=[check])
         # The process of the first is there, so no start of one counts.
         monkeypatch.setattr(request_checks, "CHECK_TIMEOUT_SECONDS", 0.3)

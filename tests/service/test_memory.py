@@ -87,7 +87,12 @@ def test_lessons_are_counted_listed_by_what_they_are_and_recalled(project):
     id = read_data(first, 201)["id"]
     assert first.headers["location"] == f"/v1/reflections/{id}"
     again = {**LESSON, "text": f"{LESSON['text']} "}
-    state = {"state": "candidate", "trust": "operator", "entry": 0, "release": ""}
+    state = {
+        "state": "candidate",
+        "trust": "operator",
+        "entry": 0,
+        "release": "",
+    }
     assert project.post("reflections", again) == {
         "id": id,
         "created": False,
@@ -157,7 +162,11 @@ def test_what_waits_is_marked_for_whoever_may_read_it(project, writer):
 
 def test_an_edit_needs_what_was_read(project):
     path = f"reflections/{project.learnt()}"
-    change = {"pinned": True, "apart": True, "why": "the team relies on it"}
+    change = {
+        "pinned": True,
+        "apart": True,
+        "why": "the team relies on it",
+    }
     project.refused(428, "precondition_required", "PATCH", path, change)
     tag = project.ask("GET", path).headers["etag"]
     edited = project.ask("PATCH", path, change, headers={"If-Match": tag})
@@ -193,7 +202,11 @@ def test_what_a_loop_is_shown_counts_once_and_is_the_same_again(project):
             422, "invalid_request", "POST", "recall", {**request, "loop": name}
         )
 
-    end = {"loop": "run-1", "right_at_once": True, "calls": 2}
+    end = {
+        "loop": "run-1",
+        "right_at_once": True,
+        "calls": 2,
+    }
     assert project.post("outcomes", end) == {
         "loop": "run-1",
         "number": 0,
@@ -242,7 +255,11 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
 def test_loops_of_one_memory_key_tell_each_other_their_rules(project):
     """Which rules, and of which keys, is tested in tests/memory/test_cause.py."""
     for id, outputs in (("checkout", ["high", "P1"]), ("typo", [])):
-        loop = {"task": id, "memory_key": "bugs", "policy": "default"}
+        loop = {
+            "task": id,
+            "memory_key": "bugs",
+            "policy": "default",
+        }
         assert (
             project.ask("PUT", f"loops/{id}", json=loop).json()["memory_key"] == "bugs"
         )

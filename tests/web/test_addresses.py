@@ -14,8 +14,8 @@ def test_the_beginning_of_an_id_leads_to_its_loop(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.open(browser.api._all).api
         for id in ids:
-            begun = api.put(f"/v1/loops/{id}", json={"task": "t"})
-            read_data(begun, 201)
+            answer = api.put(f"/v1/loops/{id}", json={"task": "t"})
+            read_data(answer, 201)
         page = browser.data("/loops/0cb7fbdb")
         assert page["name"] == ids[0]
         assert browser.get("/loops/0cb7fb00").status_code == 200

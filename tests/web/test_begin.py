@@ -73,7 +73,7 @@ def test_an_empty_page_is_live(tmp_path):
         scope = Scope("acme", "main")
         before = browser.api.run(store.read(scope, figures.latest))
         body = {"task": "a task"}
-        begun = browser.api.put("/v1/loops/first", json=body)
-        read_data(begun, 201)
+        answer = browser.api.put("/v1/loops/first", json=body)
+        read_data(answer, 201)
         after = browser.api.run(store.read(scope, figures.latest))
         assert after != before

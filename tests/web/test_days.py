@@ -190,7 +190,11 @@ def test_a_loop_that_changes_after_its_day_changes_the_day(site, file, change):
 
     api = site.api
     if change == "report":
-        body = {"output": "right", "evaluation": {}, "usage": {"calls": 4}}
+        body = {
+            "output": "right",
+            "evaluation": {},
+            "usage": {"calls": 4},
+        }
         read_data(api.put("/v1/loops/l2/attempts/2", json=body))
     elif change == "cancel":
         read_data(api.post("/v1/loops/l2/cancel", json={"why": "enough"}))
@@ -247,7 +251,10 @@ def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
         make_loop(site, file, f"right {name}", (age, 0, True, 1, 0.0))
         doubtful = f"doubtful {name}"
         read_data(site.api.put(f"/v1/loops/{doubtful}", json={"task": doubtful}), 201)
-        attempt = {"output": "red", "evaluation": {"findings": [raised]}}
+        attempt = {
+            "output": "red",
+            "evaluation": {"findings": [raised]},
+        }
         read_data(site.api.put(f"/v1/loops/{doubtful}/attempts/1", json=attempt))
         created = (TODAY - age) * DAY + 1
         change_rows(

@@ -645,7 +645,10 @@ def test_the_page_of_a_loop_marks_what_another_model_learnt(tmp_path):
             recall = {"task": "weigh it", "loop": model}
             read_data(api.post("/v1/recall", json=recall))
             for number, evaluation in enumerate((wrong, {}), 1):
-                report = {"output": f"{number} kg", "evaluation": evaluation}
+                report = {
+                    "output": f"{number} kg",
+                    "evaluation": evaluation,
+                }
                 path = f"/v1/loops/{model}/attempts/{number}"
                 read_data(api.put(path, json=report))
         browser.open(api._all)

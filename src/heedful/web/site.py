@@ -74,7 +74,7 @@ from heedful.web.addresses import (
     raw_path,
 )
 from heedful.web.render import address, page_text
-from heedful.web.table import CSV_READ_ROWS, Table
+from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
@@ -747,7 +747,7 @@ class Site:
             visit.needs(*page.may)
             if is_table(request):
                 rows = await page.csv(visit, request.path_params)
-                return _csv(rows, f"{page.template}.csv")
+                return csv_response(rows, f"{page.template}.csv")
 
             facts = await page.make(visit, **request.path_params)
             if is_data(request):
@@ -885,15 +885,6 @@ def _html(
 
     text = page_text(template, visit=visit, title=title, note=note, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
-
-
-def _csv(text: str, name: str) -> Response:
-    """Return a table as a file with a name."""
-    return Response(
-        text.encode("utf-8", "replace"),
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-        media_type="text/csv",
-    )
 
 
 def _with_page_headers(send: Send) -> Send:

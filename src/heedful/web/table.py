@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 
+from starlette.responses import Response
+
 from heedful.pages.report import text
 
 MAX_CSV_ROWS = 2_000
@@ -85,3 +87,12 @@ def _cell(value: Any) -> str | float:
     if words.startswith(FORMULA_MARKS):
         return f"'{words}"
     return words
+
+
+def csv_response(rows: str, name: str) -> Response:
+    """Return a table as a file with a name."""
+    return Response(
+        rows.encode("utf-8", "replace"),
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        media_type="text/csv",
+    )
