@@ -54,7 +54,7 @@ def test_home_shows_who_answers_and_what_a_task_costs(tmp_path):
             r'<svg class="chart" viewBox="0 0 400 226".*?</svg>', page, re.DOTALL
         )
         [week] = ladders["weeks"]
-        assert f"{week['week']}: 0.583 $ a task, of 3 tasks" in drawing
+        assert f"{week['week']}: $0.58 a task, of 3 tasks" in drawing
         assert "67 % solved" in drawing
         assert "33 % by rung 1 alone" in drawing
         assert 'class="whisker"' in drawing
