@@ -359,11 +359,9 @@ class Visit:
     @cached_property
     def data(self) -> str:
         """The address of the data of this page."""
-        page = self.page
-        if self.path == "/":
-            # Browsers send the cookie only to addresses below `/ui`, not to `/ui.json`.
-            page = self.link("/home", **self.query)
-        path, _, query = page.partition("?")
+        # Browsers send the cookie only to addresses below `/ui`, not to `/ui.json`.
+        page = "/home" if self.path == "/" else self.path
+        path, _, query = self.link(page, **self.query).partition("?")
         return f"{path}.json?{query}"
 
     @cached_property
