@@ -39,7 +39,7 @@ def locked(blocks: dict[str, str]) -> Iterator[Component]:
     """Yield the components of the blocks of a lock, with their hashes."""
     for name, block in blocks.items():
         version = block.partition("==")[2].split()[0]
-        distribution = component(name, version, ComponentType.LIBRARY)
+        distribution = component(name, version, ComponentType("library"))
         for digest in re.findall(r"--hash=sha256:([0-9a-f]{64})", block):
             distribution.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=digest))
         yield distribution
