@@ -12,6 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 # The last message of a pipeline, after which the server answers.
 SYNC = b"S\0\0\0\x04"
+# It may follow by itself, even after the answer to SYNC; nothing answers it.
+FLUSH = b"H\0\0\0\x04"
 
 
 class Wire:
@@ -61,9 +63,10 @@ class Wire:
                     return
 
                 is_question = ready[0] is client
-                if is_question and was_answered:
+                if is_question and was_answered and message != FLUSH:
                     self.trips += 1
-                was_answered = not is_question
+                if message != FLUSH:
+                    was_answered = not is_question
 
                 (server if ready[0] is client else client).sendall(message)
                 if cut == "after":
