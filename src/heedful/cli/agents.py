@@ -21,6 +21,7 @@ from heedful.integrations.agents import AGENTS, Agent, Kind
 from heedful.integrations.agents_md import EMPTY_SECTION, section_text
 from heedful.integrations.clone import clone_items
 from heedful.integrations.file_changes import FileChange, apply_all
+from heedful.integrations.leftovers import LOG_FILE
 from heedful.integrations.places import (
     TARGETS,
     expand,
@@ -258,6 +259,8 @@ def _try_event(
             reply = json.loads(output)
         except ValueError:
             problem = "the answer is not JSON"
+    elif not problem:
+        problem = _why_silent(event, folder)
     return HookTrial(
         agent=name,
         event=event,
@@ -265,6 +268,16 @@ def _try_event(
         milliseconds=milliseconds,
         problem=problem,
     )
+
+
+def _why_silent(event: str, folder: str) -> str:
+    """Return what a hook without an answer has logged in the home of its trial."""
+    log = Path(folder, ".heedful", LOG_FILE)
+    if not log.exists():
+        return ""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    reasons = [line.partition(f" {event}: ")[2] for line in lines]
+    return next(filter(None, reversed(reasons)), "")
 
 
 def section() -> str:

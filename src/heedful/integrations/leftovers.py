@@ -15,7 +15,7 @@ from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.ownership import APPROVALS_FILE, approvals, home_folder
 from heedful.store.workspace import find_repository, own_db, read_project_file
 
-_LOG_FILE = "hook.log"
+LOG_FILE = "hook.log"
 
 
 def leftovers(folder: Path, everywhere: bool) -> list[str]:
@@ -75,7 +75,7 @@ def _of_user(folder: Path, everywhere: bool) -> list[str]:
     if everywhere and database.exists():
         place = shlex.quote(str(database))
         lines.append(f"the database of folders without git; to remove it: rm {place}")
-    log = home / _LOG_FILE
+    log = home / LOG_FILE
     if everywhere and log.exists():
         lines.append(f"the log; to remove it: rm {shlex.quote(str(log))}")
     return lines
