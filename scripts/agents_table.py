@@ -65,7 +65,7 @@ def _cells(name: str, target: Target) -> list[str]:
 
 def _notes() -> Iterator[str]:
     """Yield a paragraph for each agent with a limit that neither the table nor the text
-    above it says, and what no source confirms.
+    above it says.
     """
     for name, target in TARGETS.items():
         limits = [limit for limit in target.cannot if limit not in _SAID_ON_PAGE]
@@ -73,8 +73,6 @@ def _notes() -> Iterator[str]:
             limits.append(target.exit_rule)
         if NO_FAILURE_EVENT in target.cannot:
             limits.append("no event for a failed call")
-        if target.unconfirmed:
-            limits.append(f"not confirmed: {', '.join(target.unconfirmed)}")
         if target.next_step:
             limits.append(f"after the installation, {target.next_step}")
         sentences = [f"{limit[0].upper()}{limit[1:]}." for limit in limits]
