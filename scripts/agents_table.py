@@ -12,11 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heedful.integrations.agents import AGENTS, Kind
-from heedful.integrations.places import TARGETS, Target
+from heedful.integrations.places import (
+    NO_CONTEXT_BEFORE,
+    NO_FAILURE_EVENT,
+    NO_PROMPT_CONTEXT,
+    TARGETS,
+    Target,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coding-agents.md"
 BEGIN = "<!-- agents: python -m scripts.agents_table --write -->"
 END = "<!-- end of agents -->"
+_SAID_ON_PAGE = (NO_CONTEXT_BEFORE, NO_FAILURE_EVENT, NO_PROMPT_CONTEXT)
 _MOMENTS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     ("start", ("start",)),
     ("prompt", ("prompt",)),
@@ -57,14 +64,20 @@ def _cells(name: str, target: Target) -> list[str]:
 
 
 def _notes() -> Iterator[str]:
-    """Yield a paragraph for each agent: its limits, and what no source confirms."""
+    """Yield a paragraph for each agent with a limit that neither the table nor the text
+    above it says.
+    """
     for name, target in TARGETS.items():
-        parts = [*target.cannot, target.exit_rule]
-        if target.unconfirmed:
-            parts.append(f"not confirmed: {', '.join(target.unconfirmed)}")
+        limits = [limit for limit in target.cannot if limit not in _SAID_ON_PAGE]
+        if target.exit_rule != Target.exit_rule:
+            limits.append(target.exit_rule)
+        if NO_FAILURE_EVENT in target.cannot:
+            limits.append("no event for a failed call")
         if target.next_step:
-            parts.append(f"then {target.next_step}")
-        yield f"- **{target.title}** (`{name}`): {'; '.join(parts)}."
+            limits.append(f"after the installation, {target.next_step}")
+        sentences = [f"{limit[0].upper()}{limit[1:]}." for limit in limits]
+        if sentences:
+            yield f"- **{target.title}** (`{name}`): {' '.join(sentences)}"
 
 
 def written(page: str) -> str:

@@ -82,21 +82,14 @@ def streams_of(report: Report, arms: Collection[str]) -> list[str]:
 HELP_HEADS = (
     "stream",
     "tasks",
-    "right at once, 0.5B",
+    "right at the first try, 0.5B",
     "1.5B",
     "solved, 0.5B",
     "1.5B",
     "1.5B over 0.5B",
     "a ladder can help",
 )
-ARM_HEADS = (
-    "stream",
-    "arm",
-    "solved",
-    "cost a task",
-    "cost, second half",
-    "by 0.5B without a climb, by quarter",
-)
+ARM_HEADS = ("stream", "arm", "solved", "cost a task")
 
 
 def help_table(report: Report) -> Iterator[str]:
@@ -113,18 +106,15 @@ def help_table(report: Report) -> Iterator[str]:
 
 
 def arm_table(report: Report) -> Iterator[str]:
-    """Yield a row for each stream and arm: what it solves, costs and needs."""
+    """Yield a row for each stream and arm: what it solves and costs."""
     yield from _head(ARM_HEADS)
     for name in streams_of(report, LINES):
         for arm in ARMS:
             figures = report["figures"][name].get(arm)
             if figures is None:
                 continue
-            shares = ", ".join(
-                f"{share:.2f}" for share in quarters_of(figures, "alone")
-            )
-            costs = [f"{figures[measure]:.0f}" for measure in ("cost", "cost_late")]
-            yield _row([name, arm, _share(figures["solved"]), *costs, shares])
+            cost = f"{figures['cost']:.0f}"
+            yield _row([name, arm, _share(figures["solved"]), cost])
 
 
 def gain_table(report: Report) -> Iterator[str]:

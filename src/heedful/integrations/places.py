@@ -38,12 +38,12 @@ _COPILOT_ENTRY: Mapping[str, str] = {
     "powershell": "{command}; exit 0",
 }
 _IGNORED = "an error of a hook is ignored; exit code 2 blocks the call"
-_NO_CONTEXT_BEFORE = "no advice before a call, except with deny: it takes none there"
-_NO_FAILURE_EVENT = (
+NO_CONTEXT_BEFORE = "no advice before a call, except with deny: it takes none there"
+NO_FAILURE_EVENT = (
     "a failed call has no event of its own: only a failure that the result itself "
     "reports is learnt"
 )
-_NO_PROMPT_CONTEXT = "no advice with a prompt: it takes none there"
+NO_PROMPT_CONTEXT = "no advice with a prompt: it takes none there"
 _COPILOT_SOURCE = "https://docs.github.com/en/copilot/reference/hooks-reference"
 _ALSO_CLAUDE = (".claude/settings.json", "~/.claude/settings.json")
 
@@ -114,11 +114,11 @@ TARGETS: Mapping[str, Target] = {
         limit="timeoutSec",
         also_reads=_ALSO_CLAUDE,
         cannot=(
-            _NO_PROMPT_CONTEXT,
-            _NO_FAILURE_EVENT,
+            NO_PROMPT_CONTEXT,
+            NO_FAILURE_EVENT,
             "learns at errors, not when a session ends: it has no event for that",
         ),
-        unconfirmed=("that it skips the events in the file that it does not know",),
+        unconfirmed=("that it ignores unknown events in the file",),
     ),
     "copilot-cli": Target(
         title="Copilot CLI",
@@ -136,7 +136,7 @@ TARGETS: Mapping[str, Target] = {
         also_reads=(".claude/settings.json",),
         exit_rule="an error of a hook before a call denies the call; a time-out does "
         "not",
-        cannot=(_NO_PROMPT_CONTEXT,),
+        cannot=(NO_PROMPT_CONTEXT,),
         unconfirmed=(
             "that it takes context before a call",
             "that it takes context after a failed call from a hook that exits with 0",
@@ -159,8 +159,8 @@ TARGETS: Mapping[str, Target] = {
         entry=_COPILOT_ENTRY,
         limit="timeoutSec",
         exit_rule="an error of a hook before a call may deny it, as in Copilot CLI",
-        cannot=(_NO_PROMPT_CONTEXT,),
-        unconfirmed=("all of it: what Copilot CLI documents, to whose agent it moves",),
+        cannot=(NO_PROMPT_CONTEXT,),
+        unconfirmed=("all of it: heedful follows the documentation of Copilot CLI",),
     ),
     "qwen-code": Target(
         title="Qwen Code",
@@ -173,9 +173,7 @@ TARGETS: Mapping[str, Target] = {
         # 1000 or more are milliseconds, and earlier versions know no other unit.
         units_per_second=1_000,
         matchers={"before": "run_shell_command|write_file|edit|mcp__.*"},
-        cannot=(
-            "learns no rules of yours in versions whose events lack submitted_prompt",
-        ),
+        cannot=("learns none of your rules in versions without submitted_prompt",),
     ),
     "droid": Target(
         title="Factory Droid",
@@ -187,8 +185,8 @@ TARGETS: Mapping[str, Target] = {
         marks=(".factory", "~/.factory"),
         programs=("droid",),
         roots={"hooks.json": ""},
-        cannot=(_NO_CONTEXT_BEFORE, _NO_FAILURE_EVENT),
-        unconfirmed=("the names of fields: both cases are understood",),
+        cannot=(NO_CONTEXT_BEFORE, NO_FAILURE_EVENT),
+        unconfirmed=("the names of its fields: heedful reads both spellings",),
     ),
     "goose": Target(
         title="goose",
@@ -207,7 +205,7 @@ TARGETS: Mapping[str, Target] = {
             }
         },
         cannot=(
-            "takes no context: it denies calls (with deny) and holds up turns (stop)",
+            "gets no advice; heedful can only deny calls and hold up turns",
             "learns nothing from its failures: its events have no results",
         ),
     ),
@@ -220,7 +218,7 @@ TARGETS: Mapping[str, Target] = {
         home=("CODEX_HOME", "~/.codex"),
         marks=(".codex", "~/.codex"),
         programs=("codex",),
-        cannot=(_NO_FAILURE_EVENT,),
+        cannot=(NO_FAILURE_EVENT,),
         unconfirmed=("SessionEnd: the published schemas have no such event",),
         next_step="confirm each hook with /hooks in Codex",
     ),
@@ -236,8 +234,8 @@ TARGETS: Mapping[str, Target] = {
         # More is an error of the whole file.
         stop_seconds=600,
         cannot=(
-            "takes context with a prompt only; before a call it denies, with deny",
-            "has settings of the user only, for all projects",
+            "gets advice with a prompt only; before a call, heedful can only deny",
+            "its settings are for all projects",
         ),
         unconfirmed=("the variable KIMI_CODE_HOME",),
     ),
@@ -253,9 +251,9 @@ TARGETS: Mapping[str, Target] = {
         head={"version": 1},
         entry={"command": f"{{command}}{SHELL_GUARD}"},
         cannot=(
-            _NO_PROMPT_CONTEXT,
-            _NO_CONTEXT_BEFORE,
-            "loop_limit of a hook bounds how often a stop goes on",
+            NO_PROMPT_CONTEXT,
+            NO_CONTEXT_BEFORE,
+            "a hook's loop_limit limits how often a turn continues",
         ),
         unconfirmed=("the fields before and after a call: the page was not at hand",),
     ),
@@ -271,8 +269,8 @@ TARGETS: Mapping[str, Target] = {
         units_per_second=1_000,
         matchers={"before": "run_shell_command|write_file|replace|mcp_.*"},
         cannot=(
-            "gets advice before a call with the next call of the model (BeforeModel)",
-            _NO_FAILURE_EVENT,
+            "advice before a call arrives with the next request to the model",
+            NO_FAILURE_EVENT,
         ),
         unconfirmed=(
             "that versions before 0.61 keep results of tools when a hook adds text",
@@ -290,7 +288,7 @@ TARGETS: Mapping[str, Target] = {
         exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
         cannot=(
             "cannot hold up the end of a turn",
-            "one script for each event: beside a script of yours none is written",
+            "one script for each event: if you have one, heedful writes none",
         ),
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
@@ -307,7 +305,7 @@ TARGETS: Mapping[str, Target] = {
         programs=("opencode",),
         exit_rule="the plugin gives up after 3 s, and never fails",
         cannot=(
-            _NO_CONTEXT_BEFORE,
+            NO_CONTEXT_BEFORE,
             "cannot hold up the end of a turn",
             "learns at errors and at the calls that work again",
         ),
@@ -325,11 +323,11 @@ TARGETS: Mapping[str, Target] = {
         programs=("kilo", "kilocode"),
         exit_rule="the plugin gives up after 3 s, and never fails",
         cannot=(
-            _NO_CONTEXT_BEFORE,
+            NO_CONTEXT_BEFORE,
             "cannot hold up the end of a turn",
             "learns at errors and at the calls that work again",
         ),
-        unconfirmed=("the folder of a project: .kilo/plugin is seen, too",),
+        unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
     ),
     "agents-md": Target(
         title="agents without hooks (Zed, Aider)",
@@ -339,7 +337,7 @@ TARGETS: Mapping[str, Target] = {
         programs=("zed", "aider"),
         exit_rule="no hook runs",
         cannot=(
-            "is told what its file says, nothing before or after a call",
+            "knows only what its file says: no advice before or after a call",
             "nothing is learnt from its sessions",
         ),
         next_step="heedful hook agents-md brings the section up to date; with Aider, "
