@@ -30,7 +30,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
-from heedful.loop.share import percent, points, signed
+from heedful.loop.share import percent, points, say_doubt, signed
 from heedful.pages.difference import Part, difference, marked
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
@@ -295,6 +295,7 @@ def environment(escape: bool) -> Environment:
         lasted,
         marked,
         output,
+        say_doubt,
         shown_details,
         unjudged,
         verdict,
