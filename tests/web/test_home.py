@@ -123,7 +123,7 @@ def test_the_week_stands_beside_the_week_before(site, file):
     assert rights["before"]["number"] == 2
     assert rights["before"]["of"] == 3
     assert "3 of 3 solved in the last 7 days, 1 after a retry" in page
-    assert "with today, 1 of 1 so far" in page
+    assert "today included (1 of 1 so far)" in page
     assert "The 7 days before: 3 of 3 solved, 2 at the first try" in page
 
 

@@ -24,8 +24,8 @@ class Trade:
     """What a policy saves and loses against the record, on the loops it tells of.
 
     `solved` counts the correct answers of the record, `lost` those that the policy
-    would not have found. `cost` and `recorded_cost` are money if the loops have a cost,
-    otherwise `attempts` and `recorded_attempts`.
+    would not have found. `cost` and `recorded_cost` are money if all
+    loops have a cost, otherwise `attempts` and `recorded_attempts`.
     """
 
     policy: str
@@ -92,7 +92,7 @@ def trade_of(
         for old, new in zip(recorded, scores, strict=True)
         if new.exact and not new.unscored
     ]
-    is_money = sum(old.usage.cost for old, _ in pairs) > 0
+    is_money = all(score.usage.cost for score in recorded)
     attempts = sum(new.attempts for _, new in pairs)
     recorded_attempts = sum(old.attempts for old, _ in pairs)
     cost: float = attempts
