@@ -91,10 +91,30 @@ def test_no_label_is_crossed_by_the_line_of_the_front():
 @pytest.mark.parametrize(
     ("x", "y", "is_crossed"),
     [
-        pytest.param(60.0, 103.0, True, id="by the step to the right"),
-        pytest.param(180.0, 70.0, True, id="by the step up"),
-        pytest.param(60.0, 90.0, False, id="above the step"),
-        pytest.param(210.0, 70.0, False, id="right of the step"),
+        pytest.param(
+            60.0,
+            103.0,
+            True,
+            id="by the step to the right",
+        ),
+        pytest.param(
+            180.0,
+            70.0,
+            True,
+            id="by the step up",
+        ),
+        pytest.param(
+            60.0,
+            90.0,
+            False,
+            id="above the step",
+        ),
+        pytest.param(
+            210.0,
+            70.0,
+            False,
+            id="right of the step",
+        ),
     ],
 )
 def test_a_line_of_steps_crosses_a_label(x, y, is_crossed):

@@ -25,15 +25,15 @@ def say_gain(uplift: Effect) -> str:
 13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
-    shown = percent(uplift.shown)
-    withheld = f"{percent(uplift.withheld)} without"
+    with_it = percent(uplift.shown)
+    without = f"{percent(uplift.withheld)} without"
     doubt = say_doubt(uplift.low, uplift.high).capitalize()
     if doubt:
-        return (
-            f"{doubt} ({ends} points): {shown} right at the first try with, {withheld}"
-        )
+        shares = f"{with_it} right at the first try with, {without}"
+        return f"{doubt} ({ends} points): {shares}"
+
     gain = points(uplift.gain or 0.0)
-    return f"{gain} points right at the first try ({ends}): {shown} with, {withheld}"
+    return f"{gain} points right at the first try ({ends}): {with_it} with, {without}"
 
 
 def proof_figure(sentence: str) -> str:
@@ -60,7 +60,6 @@ def say_calls(calls: Effect) -> str:
     >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
     'calls a loop: no difference shown yet (0.03 more to 0.93 fewer)'
     """
-    least, most = sorted((abs(calls.low), abs(calls.high)))
     doubt = say_doubt(calls.low, calls.high)
     if doubt:
         ends = f"{abs(calls.low):.2f} more to {abs(calls.high):.2f} fewer"
@@ -68,7 +67,9 @@ def say_calls(calls: Effect) -> str:
 
     gain = calls.gain or 0.0
     direction = "fewer" if gain > 0 else "more"
-    return f"{abs(gain):.2f} calls {direction} a loop ({least:.2f} to {most:.2f})"
+    sizes = sorted((abs(calls.low), abs(calls.high)))
+    ends = " to ".join(f"{size:.2f}" for size in sizes)
+    return f"{abs(gain):.2f} calls {direction} a loop ({ends})"
 
 
 def say_net(net: float, shown: int) -> str:

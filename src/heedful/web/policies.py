@@ -124,11 +124,11 @@ def _draw(trades: Sequence[Trade], loops: int) -> Document:
 
     points = []
     for trade in drawn:
-        kept = trade.kept / trade.solved if trade.solved else 1.0
+        kept_share = trade.kept / trade.solved if trade.solved else 1.0
         point = Point(
             trade.policy,
             100 * (1 - trade.saved),
-            100 * kept,
+            100 * kept_share,
             exact=trade.loops == loops,
         )
         points.append(point)
