@@ -8,6 +8,7 @@ import pytest
 
 from heedful.lessons.proof import Case, Proof, prove_cases
 from heedful.lessons.sentence import say_proof
+from heedful.loop.share import points
 
 
 def prove(
@@ -30,19 +31,38 @@ def test_the_number_stands_first_with_interval_shares_calls_and_net():
     uplift = proof.pooled.uplift
     low = round(100 * uplift.low)
     high = round(100 * uplift.high)
+    calls = proof.pooled.calls
     assert say(proof) == (
         f"+52 points right at the first try (+{low} to +{high}): 63 % with, 11 % "
-        "without; 1.04 calls fewer a loop; 52 more right at the first try, of 100 "
-        "loops"
+        f"without; 1.04 calls fewer a loop ({calls.low:.2f} to {calls.high:.2f}); "
+        "52 more right at the first try, of 100 loops"
     )
 
 
-def test_what_is_missing_for_a_verdict_follows_the_number():
+def test_calls_whose_interval_has_0_in_it_are_not_said_to_be_fewer():
+    cases = Counter[Case]()
+    for is_shown, right, wrong in ((True, 63, 37), (False, 11, 89)):
+        cases[0.5, is_shown, True, False, 2, None] = right
+        cases[0.5, is_shown, False, True, 2, None] = wrong
+    sentence = say(prove_cases({None: cases}, 0))
+
+    assert sentence.startswith("+52 points right at the first try (")
+    assert "; calls a loop: no difference shown yet (" in sentence
+    assert "calls fewer" not in sentence
+
+
+def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     proof = prove((12, 4), (4, 8))
     missing = proof.balance.missing
     assert missing
     words = f"; missing for a verdict: about {missing} more loops in the comparison"
-    assert say(proof).startswith("+42 points right at the first try (")
+    low = points(proof.pooled.uplift.low)
+    high = points(proof.pooled.uplift.high)
+    assert say(proof).startswith(
+        f"No difference shown yet ({low} to {high} points): 75 % right at the first "
+        "try with, 33 % without; "
+    )
+    assert "more right at the first try" not in say(proof)
     assert say(proof).endswith(words)
 
 

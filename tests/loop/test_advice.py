@@ -84,6 +84,17 @@ def test_money_is_compared_where_the_loops_have_a_cost():
     assert advice.sentence.endswith("costs 20 % less than recorded")
 
 
+def test_attempts_are_compared_if_the_cost_of_a_loop_is_not_known():
+    recorded = scores(29, attempts=4) + scores(1, attempts=4, cost=0.5)
+    short = scores(29, attempts=3) + scores(1, attempts=3, cost=0.1)
+    # Of the loop with a cost, the record cannot tell how this policy would have ended.
+    blind = scores(29, attempts=3) + scores(1, attempts=4, cost=0.5, exact=False)
+    for name, policy in (("short", short), ("blind", blind)):
+        trade = trade_of(name, recorded, policy)
+        assert not trade.is_money
+        assert trade.saving == "takes 25 % fewer attempts than recorded"
+
+
 def test_few_correct_answers_allow_no_advice():
     few = scores(MIN_SOLVED_LOOPS - 1, attempts=4)
     advice = advise(few, {"short": scores(MIN_SOLVED_LOOPS - 1, attempts=1)})

@@ -65,6 +65,70 @@ def test_no_label_covers_another_or_leaves_the_drawing():
         assert label.fits(others, ())
 
 
+def test_no_label_is_crossed_by_the_line_of_the_front():
+    points = [
+        Point("reflection", 90.2, 93.1),
+        Point("default", 95.2, 97.7),
+        Point("stage", 97.7, 99.4),
+        Point("recorded", 100.0, 100.0),
+        Point("thorough", 100.0, 100.0),
+    ]
+    names = [point.name for point in points]
+    chart = frontier(points, marks=names, of_record="attempts")
+    x, y = (chart["x"], chart["y"])
+    corners = [
+        (
+            34 + 330 * (point.cost - x["low"]) / (x["high"] - x["low"]),
+            170 - 150 * (point.solved - y["low"]) / (y["high"] - y["low"]),
+        )
+        for point in chart["line"]
+    ]
+    assert len(corners) == 4
+    for label in chart["labels"]:
+        assert not label.is_crossed(corners), label.text
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "is_crossed"),
+    [
+        pytest.param(
+            60.0,
+            103.0,
+            True,
+            id="by the step to the right",
+        ),
+        pytest.param(
+            180.0,
+            70.0,
+            True,
+            id="by the step up",
+        ),
+        pytest.param(
+            60.0,
+            90.0,
+            False,
+            id="above the step",
+        ),
+        pytest.param(
+            210.0,
+            70.0,
+            False,
+            id="right of the step",
+        ),
+    ],
+)
+def test_a_line_of_steps_crosses_a_label(x, y, is_crossed):
+    assert Label(x, y, "stage").is_crossed([(50, 100), (200, 50)]) == is_crossed
+
+
+def test_a_policy_that_is_not_sure_is_on_no_front_of_a_record():
+    points = [ALL, MOST._replace(exact=False)]
+    names = ["thorough", "default"]
+    chart = frontier(points, marks=names, of_record="attempts")
+    assert [kind for kind, _ in chart["dots"]] == ["unsure", "front"]
+    assert chart["line"] == [ALL]
+
+
 def test_an_axis_that_does_not_begin_at_0_says_so():
     cut_axis = axis("solved", [0.93, 1.0])
     assert cut_axis["cut"]

@@ -66,6 +66,21 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     assert "before 0 %" in page
 
 
+def test_lessons_learnt_since_a_dream_explain_those_in_use_now(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    browser.api.run(consolidate(memory, by="ops"))
+    data = browser.data("/dreams")
+    assert data["change"] == "as many as after dream 1"
+
+    browser.api.run(memory.remember("Login", "Call login before export"))
+    data = browser.data("/dreams")
+    page = words_of(browser.get("/dreams").text)
+    (dream,) = data["dreams"]
+    assert data["in_use"] == dream["after"] + 1 == 2
+    assert "2 lessons are in use now, 1 more than after dream 1: learnt since." in page
+    assert "2 lessons in use before it, 1 right after" in page
+
+
 def test_the_lessons_of_a_merge_are_links(browser: Browser):
     memory = Memory(browser.api.setup.store, SCOPE)
     browser.api.run(consolidate(memory, by="ops"))

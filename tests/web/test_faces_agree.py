@@ -63,10 +63,16 @@ def points(gain: float) -> str:
     return signed(100 * gain)
 
 
+def may_be_0(effect: Any) -> bool:
+    """Return whether the interval of a gain has 0 in it."""
+    return bool(effect["low"] <= 0 <= effect["high"])
+
+
 @contextmanager
 def database(loops: Sequence[Compared] = ()) -> Iterator[tuple[Browser, Desk]]:
     """Give a browser and a command line on the same made-up loops."""
     with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
+        fill(browser.api)
         asyncio.run(compare_loops(browser.api.setup.store, loops))
         yield browser.open(browser.api._all), Desk(Path(folder))
 
@@ -89,6 +95,8 @@ def type_command(desk: Desk, line: str) -> Any:
 def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     with database(loops) as (browser, desk):
         page = words_of(browser.get("/proof").text)
+        home = words_of(browser.get("/home").text)
+        home_data = browser.data("/home")
         data = browser.data("/proof")
         wire = read_data(browser.api.get("/v1/proof"))
         terminal = type_command(desk, "proof").out
@@ -100,6 +108,8 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     assert data["balance"] == wire["balance"] == document["balance"]
     assert data["sentence"] == wire["sentence"] == document["sentence"]
     assert data["sentence"] in page
+    assert home_data["saved"]["sentence"] == data["sentence"]
+    assert data["sentence"] in home
     assert terminal.startswith(data["sentence"])
     uplift = data["pooled"]["uplift"]
     if uplift["gain"] is None:
@@ -112,7 +122,10 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     low = points(uplift["low"])
     high = points(uplift["high"])
     gain = f"{points(uplift['gain'])} points right at the first try ({low} to {high}): "
+    if may_be_0(uplift):
+        gain = f"No difference shown yet ({low} to {high} points): "
     assert data["sentence"].startswith(gain)
+    assert ("more right at the first try" in data["sentence"]) <= (uplift["low"] > 0)
     assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in terminal
     assert f"{points(uplift['gain'])} points, between {low} and {high}" in str(
         proven.pooled
@@ -125,6 +138,14 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         page_ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
         assert f"model calls saved {signed(saved['gain'])} {page_ends}" in page
         assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
+        doubt = ": no difference shown yet"
+        is_doubtful = may_be_0(data["pooled"]["calls"])
+        assert (f"calls a loop{doubt}" in data["sentence"]) == is_doubtful
+        assert ("model calls saved by memory" in home) == (not is_doubtful)
+        assert (
+            f"model calls saved {signed(saved['gain'])} {page_ends}{doubt}" in page
+        ) == is_doubtful
+        assert (f"between {saved_ends}{doubt}" in terminal) == is_doubtful
 
 
 @pytest.mark.both
@@ -148,9 +169,9 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
         page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
         uplift = browser.data(f"/lessons/{lesson['id']}")["effect"]["uplift"]
 
-    low = points(uplift["low"])
-    ends = f"({low} to {points(uplift['high'])})"
-    assert f"{points(uplift['gain'])} points right at the first try {ends}" in page
+    assert may_be_0(uplift)
+    ends = f"({points(uplift['low'])} to {points(uplift['high'])} points)"
+    assert f"No difference shown yet {ends}: " in page
     assert "Of the 17 loops that were shown these words" not in page
 
 

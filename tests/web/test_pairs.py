@@ -230,9 +230,7 @@ def test_two_policies_are_compared_loop_by_loop_by_loss(browser: Browser):
         "attempts": -4,
     }
     page = browser.get(f"/policies/loops{query}").text
-    assert (
-        "gains 0 correct answers, and takes 4 attempts fewer than as recorded" in page
-    )
+    assert "gains 0 correct answers, and takes 4 fewer attempts than recorded" in page
 
 
 def test_a_loop_whose_record_is_too_short_for_a_policy_comes_last(browser: Browser):

@@ -36,6 +36,24 @@ def test_the_page_advises_what_loses_nothing_and_costs_less(browser: Browser):
     assert advice["trade"]["solved"] == SOLVED_LOOPS
     assert "It may still lose up to" in page
     assert data["rows"][1]["rules"][0] == "at most 2 attempts"
+    # The table has the figure of the sentence.
+    assert data["rows"][1]["trade"]["change"] == "8 % less"
+    assert "8 % less 22 of 24" in page
+
+
+def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):
+    address = "/policies?policy=thorough%0Astage"
+    recorded, thorough, stage = browser.data(address)["rows"]
+    page = browser.get(address).text
+    drawing = page.partition("</svg>")[0]
+
+    assert recorded["dot"] == "dot"
+    assert thorough["dot"] == "unsure"
+    assert not thorough["front"]
+    assert thorough["trade"]["loops"] == SOLVED_LOOPS
+    assert stage["dot"] == "front"
+    assert drawing.count('<circle class="unsure"') == 1
+    assert "not sure: for some loops the record ends too early to tell" in page
 
 
 def test_without_enough_loops_the_page_says_how_many_are_missing(tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.proof import Comparison, Effect, Total
-from heedful.loop.share import percent, points
+from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt
 
 NO_VERDICT = "No verdict yet"
 
@@ -16,25 +16,60 @@ NO_VERDICT = "No verdict yet"
 def say_gain(uplift: Effect) -> str:
     """Return a gain at the first try, its interval, and the shares with and without.
 
+    A gain that may be 0 is not said to be one.
+
     >>> say_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63))
     '+52 points right at the first try (+35 to +63): 63 % with, 11 % without'
+    >>> say_gain(Effect(0.17, 0.13, gain=0.04, low=-0.51, high=0.44))
+    'No difference shown yet (−51 to +44 points): 17 % right at the first try with, \
+13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
+    with_it = percent(uplift.shown)
+    without = f"{percent(uplift.withheld)} without"
+    doubt = say_doubt(uplift.low, uplift.high).capitalize()
+    if doubt:
+        shares = f"{with_it} right at the first try with, {without}"
+        return f"{doubt} ({ends} points): {shares}"
+
     gain = points(uplift.gain or 0.0)
-    shares = f"{percent(uplift.shown)} with, {percent(uplift.withheld)} without"
-    return f"{gain} points right at the first try ({ends}): {shares}"
+    return f"{gain} points right at the first try ({ends}): {with_it} with, {without}"
 
 
-def say_calls(saved: float, loop: str = "loop") -> str:
-    """Return how many model calls fewer a loop makes.
+def proof_figure(sentence: str) -> str:
+    """Return the beginning of what is said of a proof that a page shows large.
 
-    >>> say_calls(0.62), say_calls(-1.2, "task"), say_calls(0.001)
-    ('0.62 calls fewer a loop', '1.20 calls more a task', 'as many calls a loop')
+    >>> proof_figure("+52 points right at the first try (+35 to +63): 63 % with")
+    '+52 points'
+    >>> proof_figure("No difference shown yet (−51 to +44 points): 17 % right")
+    'No difference shown yet'
     """
-    number = f"{abs(saved):.2f}"
-    if number == "0.00":
-        return f"as many calls a {loop}"
-    return f"{number} calls {'fewer' if saved > 0 else 'more'} a {loop}"
+    for beginning in (NO_VERDICT, NO_DIFFERENCE.capitalize()):
+        if sentence.startswith(beginning):
+            return beginning
+    return " ".join(sentence.split(" ")[:2])
+
+
+def say_calls(calls: Effect) -> str:
+    """Return how many model calls fewer a loop makes, and the interval of that.
+
+    >>> say_calls(Effect(1.6, 2.2, gain=0.62, low=0.1, high=0.9))
+    '0.62 calls fewer a loop (0.10 to 0.90)'
+    >>> say_calls(Effect(2.4, 1.2, gain=-1.2, low=-2.0, high=-0.5))
+    '1.20 calls more a loop (0.50 to 2.00)'
+    >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
+    'calls a loop: no difference shown yet (0.03 more to 0.93 fewer)'
+    """
+    doubt = say_doubt(calls.low, calls.high)
+    if doubt:
+        ends = f"{abs(calls.low):.2f} more to {abs(calls.high):.2f} fewer"
+        return f"calls a loop: {doubt} ({ends})"
+
+    gain = calls.gain or 0.0
+    direction = "fewer" if gain > 0 else "more"
+    sizes = sorted((abs(calls.low), abs(calls.high)))
+    ends = " to ".join(f"{size:.2f}" for size in sizes)
+    return f"{abs(gain):.2f} calls {direction} a loop ({ends})"
 
 
 def say_net(net: float, shown: int) -> str:
@@ -93,11 +128,12 @@ def say_proof(
     if pooled.uplift.gain is None:
         return f"{NO_VERDICT}: {_say_why(pooled, holdout, ended, pending)}"
 
-    net = Total.of(pooled.uplift, pooled.shown).gain or 0.0
     facts = [say_gain(pooled.uplift)]
     if pooled.calls.shown or pooled.calls.withheld:
-        facts.append(say_calls(pooled.calls.gain or 0.0))
-    facts.append(say_net(net, pooled.shown))
+        facts.append(say_calls(pooled.calls))
+    if not say_doubt(pooled.uplift.low, pooled.uplift.high):
+        net = Total.of(pooled.uplift, pooled.shown).gain or 0.0
+        facts.append(say_net(net, pooled.shown))
     if pooled.conclusion == "insufficient data":
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")

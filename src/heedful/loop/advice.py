@@ -24,14 +24,16 @@ class Trade:
     """What a policy saves and loses against the record, on the loops it tells of.
 
     `solved` counts the correct answers of the record, `lost` those that the policy
-    would not have found. `cost` and `recorded_cost` are money if the loops have a cost,
-    otherwise attempts.
+    would not have found. `cost` and `recorded_cost` are money if all
+    loops have a cost, otherwise `attempts` and `recorded_attempts`.
     """
 
     policy: str
     loops: int
     solved: int
     lost: int
+    attempts: int
+    recorded_attempts: int
     cost: float
     recorded_cost: float
     is_money: bool
@@ -44,11 +46,27 @@ class Trade:
         return 1 - self.cost / self.recorded_cost
 
     @property
+    def change(self) -> str:
+        """The cost beside that of the record, in words."""
+        if abs(self.saved) < MIN_SAVED_SHARE:
+            return "as much" if self.is_money else "as many"
+
+        direction = "more"
+        if self.saved > 0:
+            direction = "less" if self.is_money else "fewer"
+        return f"{percent(abs(self.saved))} {direction}"
+
+    @property
     def saving(self) -> str:
         """What the policy saves, in words."""
         if self.is_money:
-            return f"costs {percent(self.saved)} less than recorded"
-        return f"takes {percent(self.saved)} fewer attempts than recorded"
+            return f"costs {self.change} than recorded"
+        return f"takes {self.change} attempts than recorded"
+
+    @property
+    def kept(self) -> int:
+        """The number of correct answers of the record that the policy keeps."""
+        return self.solved - self.lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +92,11 @@ def trade_of(
         for old, new in zip(recorded, scores, strict=True)
         if new.exact and not new.unscored
     ]
-    is_money = sum(old.usage.cost for old, _ in pairs) > 0
-    cost: float = sum(new.attempts for _, new in pairs)
-    recorded_cost: float = sum(old.attempts for old, _ in pairs)
+    is_money = all(score.usage.cost for score in recorded)
+    attempts = sum(new.attempts for _, new in pairs)
+    recorded_attempts = sum(old.attempts for old, _ in pairs)
+    cost: float = attempts
+    recorded_cost: float = recorded_attempts
     if is_money:
         cost = sum(new.usage.cost for _, new in pairs)
         recorded_cost = sum(old.usage.cost for old, _ in pairs)
@@ -86,6 +106,8 @@ def trade_of(
         loops=len(pairs),
         solved=sum(old.quality == 1 for old, _ in pairs),
         lost=sum(old.quality == 1 and new.quality < 1 for old, new in pairs),
+        attempts=attempts,
+        recorded_attempts=recorded_attempts,
         cost=cost,
         recorded_cost=recorded_cost,
         is_money=is_money,
@@ -119,19 +141,25 @@ def advise(
         lost = f"loses {nearest.lost:,} of {nearest.solved:,}"
         return PolicyAdvice(
             sentence="None of these policies costs less without losing correct "
-            f"answers: {_name(nearest)} {nearest.saving} and {lost}",
+            f"answers: {_name(nearest)} {nearest.saving} and {lost}"
+            f"{_which_loops(nearest, len(recorded))}",
             trade=nearest,
         )
 
     best = max(lossless, key=lambda trade: trade.saved)
-    sentence = f"{_name(best)} loses no correct answer and {best.saving}"
-    if best.loops < len(recorded):
-        sentence += (
-            f", on the {best.loops:,} of {len(recorded):,} loops of which the record "
-            "can tell"
-        )
+    sentence = (
+        f"{_name(best)} loses no correct answer and {best.saving}"
+        f"{_which_loops(best, len(recorded))}"
+    )
     _, risk = Share(0, best.solved).interval
     return PolicyAdvice(sentence=sentence, policy=best.policy, trade=best, risk=risk)
+
+
+def _which_loops(trade: Trade, loops: int) -> str:
+    """Return on how many of the loops a policy was judged; "" if these are all."""
+    if trade.loops == loops:
+        return ""
+    return f", on the {trade.loops:,} of {loops:,} loops of which the record can tell"
 
 
 def _name(trade: Trade) -> str:

@@ -11,6 +11,7 @@ from math import lgamma, log
 from typing import Any
 
 SHARE_ERROR_LEVEL = 0.05
+NO_DIFFERENCE = "no difference shown yet"
 
 
 def percent(share: float | None) -> str:
@@ -38,6 +39,15 @@ def signed(value: float, digits: int = 0) -> str:
     ('+0', '−1.2')
     """
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
+
+
+def say_doubt(low: float, high: float) -> str:
+    """Return that no difference is shown if the interval of a gain has 0 in it, or "".
+
+    >>> say_doubt(-0.03, 0.93), say_doubt(0.17, 0.54)
+    ('no difference shown yet', '')
+    """
+    return NO_DIFFERENCE if low <= 0.0 <= high else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import unified_diff
 from functools import cache, partial
-from itertools import count
+from itertools import count, pairwise
 from math import ceil, floor, log10
 from pathlib import Path
 from secrets import token_hex
@@ -30,7 +30,7 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
-from heedful.loop.share import percent, points, signed
+from heedful.loop.share import percent, points, say_doubt, signed
 from heedful.pages.difference import Part, difference, marked
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
@@ -295,6 +295,7 @@ def environment(escape: bool) -> Environment:
         lasted,
         marked,
         output,
+        say_doubt,
         shown_details,
         unjudged,
         verdict,
@@ -713,21 +714,45 @@ class Label(NamedTuple):
             for other in others
         )
 
+    def is_crossed(self, corners: Sequence[tuple[float, float]]) -> bool:
+        """Return whether a line of steps goes through the label.
+
+        From each of its `corners` it goes to the right, and then up to the next one.
+        """
+        for (left, low), (right, high) in pairwise(corners):
+            is_through = left < self.end + 2 and self.x - 2 < right
+            if is_through and self.y - 10 < low < self.y + 4:
+                return True
+            is_beside = self.x - 2 < right < self.end + 2
+            if is_beside and high < self.y + 4 and self.y - 10 < low:
+                return True
+        return False
+
+
+def _drawn_at(cost: float, solved: float, x: Axis, y: Axis) -> tuple[float, float]:
+    """Return where a policy is drawn."""
+    return (
+        34 + 330 * (cost - x["low"]) / (x["high"] - x["low"]),
+        170 - 150 * (solved - y["low"]) / (y["high"] - y["low"]),
+    )
+
 
 def _place_labels(
-    groups: Iterable[tuple[tuple[float, float], Sequence[str]]], x: Axis, y: Axis
+    groups: Iterable[tuple[tuple[float, float], Sequence[str]]],
+    line: Iterable[Point],
+    x: Axis,
+    y: Axis,
 ) -> list[Label]:
-    """Return labels beside their dots, so that none covers another.
+    """Return labels beside their dots, so that none covers another or the line.
 
     A label stands above its dot, beside it, below it, or farther away, right or left of
     it; if all of these places are taken, it stands above it, to the right.
     """
-    places_of_names = list(groups)
-    dots = []
-    for (cost, solved), _ in places_of_names:
-        dot_x = 34 + 330 * (cost - x["low"]) / (x["high"] - x["low"])
-        dot_y = 170 - 150 * (solved - y["low"]) / (y["high"] - y["low"])
-        dots.append((dot_x, dot_y))
+    # A long label has the fewest places.
+    places_of_names = sorted(groups, key=lambda group: -len("; ".join(group[1])))
+    dots = [_drawn_at(cost, solved, x, y) for (cost, solved), _ in places_of_names]
+    corners = [_drawn_at(point.cost, point.solved, x, y) for point in line]
+    title = Label(2, 11, y["label"])
 
     labels: list[Label] = []
     for (_, names), (dot_x, dot_y) in zip(places_of_names, dots, strict=True):
@@ -737,8 +762,9 @@ def _place_labels(
         for dy in LABEL_LINES:
             places.append(Label(dot_x + 7, dot_y + dy, text))
             places.append(Label(dot_x - width - 7, dot_y + dy, text, "end"))
-        free = [label for label in places if label.fits(labels, dots)]
-        labels.append((free or places)[0])
+        free = [label for label in places if label.fits([title, *labels], dots)]
+        clear = [label for label in free if not label.is_crossed(corners)]
+        labels.append((clear or free or places)[0])
     return labels
 
 
@@ -747,16 +773,18 @@ def frontier(
     others: Sequence[Point] = (),
     marks: Iterable[str] = (),
     *,
-    of_record: bool = False,
+    of_record: str = "",
 ) -> dict[str, Any]:
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
     at the same place share a label. The dots are those of the `others`, the oracle's,
-    and those of the named points, in this order. With `of_record`, costs and shares are
-    percentages of what was recorded, and there is no oracle.
+    and those of the named points, in this order. With `of_record`, the name of the
+    cost, costs and shares are percentages of what was recorded, there is no oracle, and
+    a policy of which the record cannot tell for all loops is on no front.
     """
-    line = front([*named, *others])
+    certain = [point for point in named if point.exact or not of_record]
+    line = front([*certain, *others])
     best = {(point.cost, point.solved) for point in line}
 
     dots = [("other", point) for point in others]
@@ -766,12 +794,16 @@ def frontier(
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         is_best = point.judged and (point.cost, point.solved) in best
         kind = "front" if is_best else "dot"
+        if of_record and not point.exact:
+            kind = "unsure"
         dots.append((kind, point))
         marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
     texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
     if of_record:
-        texts = ("attempts, % of recorded", "correct answers kept, %", 100)
+        texts = (f"{of_record}, % of recorded", "correct answers kept, %", 100)
+    # A dot that is sure is drawn over one that is not.
+    dots.sort(key=lambda dot: dot[0] != "unsure")
     x = axis(texts[0], [point.cost for _, point in dots])
     shares = [point.solved for _, point in dots]
     # No share is above the whole: if all are, the axis ends there.
@@ -782,7 +814,7 @@ def frontier(
         "x": x,
         "y": y,
         "dots": dots,
-        "labels": _place_labels(sorted(marks_by_place.items()), x, y),
+        "labels": _place_labels(sorted(marks_by_place.items()), line, x, y),
         "line": line,
         "of_record": of_record,
     }

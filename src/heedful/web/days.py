@@ -20,7 +20,7 @@ from heedful.store.connection import Db, Row, bulk, holds, key_of, resumable
 from heedful.store.store import Store
 from heedful.web import figures as newest_figures
 from heedful.web.figures import rows
-from heedful.web.weeks import WEEK_DAYS, count_weeks
+from heedful.web.weeks import count_weeks
 
 WHOLE_DAYS = 30  # whole days before today that a page has
 # A transaction that began before midnight may commit after it, and clocks differ.
@@ -161,8 +161,6 @@ async def read_home(store: Store, scope: Scope) -> Plain:
     if not total["loops"]:
         return await store.read(scope, newest_figures.home)
 
-    week_ago = time.time() - WEEK_DAYS * DAY_SECONDS
-    (stopped,) = await store.read(scope, rows, "stopped_since", since=week_ago)
     return {
         "loops": total["loops"],
         "more": False,
@@ -183,5 +181,4 @@ async def read_home(store: Store, scope: Scope) -> Plain:
         ],
         "by": "day",
         "weeks": count_weeks(days.figures, days.first, days.today),
-        "stopped_week": stopped["loops"],
     }

@@ -56,6 +56,7 @@ async def dreams(visit: Visit) -> Document:
         "dreams": json.loads(json.dumps(documents)),
         "lessons": {str(id): lesson["state"] for id, lesson in lessons.items()},
         "in_use": counts["lessons"],
+        "change": describe_change(page, counts["lessons"], is_newest=not before),
         "sentence": describe_dreams(page),
         **page_links(visit, cursor),
     }
@@ -87,6 +88,22 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
     undone = len(dreams) - len(lasting)
     ending = f"; {counted(undone, 'dream')} undone" if undone else ""
     return f"{counted(len(dreams), 'dream')} {done}{ending}"
+
+
+def describe_change(dreams: Sequence[Dream], in_use: int, *, is_newest: bool) -> str:
+    """Return how many lessons more are in use than after the newest dream.
+
+    Returns "" on a page of older dreams, and if the newest one was undone.
+    """
+    if not dreams or not is_newest or dreams[0].undone is not None:
+        return ""
+    newest = dreams[0]
+    difference = in_use - newest.after
+    if difference > 0:
+        return f"{difference:,} more than after dream {newest.id}: learnt since"
+    if difference < 0:
+        return f"{-difference:,} fewer than after dream {newest.id}: retired since"
+    return f"as many as after dream {newest.id}"
 
 
 async def _effects(

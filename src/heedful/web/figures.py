@@ -33,14 +33,14 @@ from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.sentence import describe_end
-from heedful.loop.share import Share
+from heedful.loop.share import Share, say_doubt
 from heedful.store import editions, exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.steps import steps_of
-from heedful.web.weeks import WEEK_DAYS, count_weeks
+from heedful.web.weeks import count_weeks
 
 
 class Period(NamedTuple):
@@ -138,12 +138,9 @@ def home(db: Db, scope: Scope) -> Plain:
     are beyond `MAX_REPLAY_BYTES`.
     """
     loops = rows(db, scope, "ended", limit=MAX_FIGURE_LOOPS, bytes=MAX_REPLAY_BYTES)
-    now = time.time()
-    today = int(now // FIGURE_DAY_SECONDS)
-    week_ago = now - WEEK_DAYS * FIGURE_DAY_SECONDS
+    today = int(time.time() // FIGURE_DAY_SECONDS)
     limited = len(loops) == MAX_FIGURE_LOOPS
     total = _total(loops)
-    (stopped,) = rows(db, scope, "stopped_since", since=week_ago)
 
     by_day = defaultdict[int, list[Row]](list)
     for loop in loops:
@@ -169,7 +166,6 @@ def home(db: Db, scope: Scope) -> Plain:
         "weeks": count_weeks(
             {day: _total(group) for day, group in by_day.items()}, first_day, today
         ),
-        "stopped_week": stopped["loops"],
         "whole_days": 0,
         "uncounted": 0,
     }
@@ -269,8 +265,8 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
 
     `missing` says what that needs if it is not known, else it is "". `sentence` is what
     the proof says, and `missing_loops` how many loops a verdict needs: None if unknown.
-    `cost` is what was saved, None without costs; it has no interval. `is_sure` says
-    whether the interval of the calls leaves 0 out.
+    `cost` is what was saved, which has no interval: None without costs, and if the
+    interval of the calls has 0 in it; then the saving is not `is_sure`.
     """
     ended = exposures.past(db, scope, "").ended
     evidence = exposures.evidence(db, scope)
@@ -287,7 +283,8 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
 
     cost = None
     means = mean_cost(evidence.costs_of())
-    if means and means.shown is not None and means.withheld is not None:
+    is_sure = saved.gain is not None and not say_doubt(saved.low, saved.high)
+    if is_sure and means and means.shown is not None and means.withheld is not None:
         cost = pooled.shown * (means.withheld - means.shown)
 
     missing_loops = pooled.missing
@@ -301,7 +298,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     )
     return {
         **asdict(saved),
-        "is_sure": saved.gain is not None and not saved.low <= 0.0 <= saved.high,
+        "is_sure": is_sure,
         "uplift": asdict(pooled.uplift),
         "sentence": sentence,
         "conclusion": pooled.conclusion,

@@ -168,10 +168,6 @@ select count(*) as number, coalesce(max(created), 0.0) as last from (
   order by n desc limit :limit
 ) as loop;
 
--- name: stopped_since
-select count(*) as loops from loop
-where tenant = :tenant and project = :project and state = 'stopped' and kind <> 'run' and practises = '' and updated > :since;
-
 -- name: days
 select * from day_figure where tenant = :tenant and project = :project and day between :first and :last;
 

@@ -125,7 +125,7 @@ async def home(visit: Visit) -> Document:
     stopping = await read(figures.stopping)
     overrides = await read(figures.overrides)
     stopped, _ = await read(figures.listed, MAX_HOME_ROWS, state="stopped")
-    unsolved = await read(summaries, stopped)
+    stopped_loops = await read(summaries, stopped)
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     episodes = await read(episode_store.counts)
     jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
@@ -133,6 +133,8 @@ async def home(visit: Visit) -> Document:
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)
     facts = await read_home(visit.caller.setup.store, visit.caller.scope)
+    week = facts["weeks"]["week"]
+    unsolved = [loop for loop in stopped_loops if loop["created"] >= week["from"]]
     # Shares of few loops say nothing: their numbers and the loops themselves do.
     few = facts["loops"] < FIRST_LOOPS_WITHOUT_HOLDOUT
     first_loops: list[Document] = []
@@ -141,7 +143,7 @@ async def home(visit: Visit) -> Document:
         first_loops = await read(summaries, numbers)
     needs = {
         "texts": waiting.total,
-        "stopped": facts["stopped_week"],
+        "stopped": week["passed"]["of"] - week["passed"]["number"],
         "reflections": episodes.get("failed", 0),
         "lessons": len(reviews),
         "jobs": sum(queue["number"] or 1 for queue in jobs),

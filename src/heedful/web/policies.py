@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from heedful.errors import HeedfulError, UsageError
-from heedful.loop.advice import PolicyAdvice, advise
+from heedful.loop.advice import PolicyAdvice, Trade, advise, trade_of
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.reach import reach
@@ -53,9 +53,13 @@ class Differences(NamedTuple):
 
 
 class ReplayedPolicies(NamedTuple):
-    """The figures of loops as recorded, then under each policy, and the advice."""
+    """The figures of loops as recorded, then under each policy, and the advice.
+
+    `trades` are what each saves and loses on the loops of which the record can tell.
+    """
 
     figures: list[Figures]
+    trades: list[Trade]
     advice: PolicyAdvice
 
 
@@ -77,22 +81,21 @@ async def policies(visit: Visit) -> Document:
 
     names = notations or [preset.name for preset in compared.policies]
     replayed = await offload(_replay_policies, compared, names)
-    points = [_point(result, replayed.figures[0]) for result in replayed.figures]
-    marks = ["recorded", *map(_mark, names)]
-    chart: Document = {"dots": []}
-    if points:
-        chart = frontier(points, marks=marks, of_record=True)
+    chart = _draw(replayed.trades, loops=len(compared.loops))
+    kinds = {point.name: kind for kind, point in chart["dots"]}
 
     rules = [[], *map(describe_policy, compared.policies)]
     rows = []
     # The first row is what was recorded, which has no notation.
-    for result, dot, notation, words in zip(
-        replayed.figures, chart["dots"], ["", *names], rules, strict=False
+    for result, trade, notation, words in zip(
+        replayed.figures, replayed.trades, ["", *names], rules, strict=False
     ):
         row = result.plain()
         row["notation"] = notation
         row["rules"] = words
-        row["front"] = dot[0] == "front"
+        row["trade"] = {**asdict(trade), "change": trade.change, "kept": trade.kept}
+        row["dot"] = kinds.get(trade.policy, "")
+        row["front"] = row["dot"] == "front"
         row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
         rows.append(row)
 
@@ -110,11 +113,28 @@ async def policies(visit: Visit) -> Document:
     }
 
 
-def _point(result: Figures, recorded: Figures) -> Point:
-    """Return where the figures of a policy are drawn, in percent of the record."""
-    attempts = result.attempts / recorded.attempts if recorded.attempts else 1.0
-    point = Point.of(result)
-    return point._replace(cost=100 * attempts, solved=100 * point.solved)
+def _draw(trades: Sequence[Trade], loops: int) -> Document:
+    """Return the drawing of policies on so many loops, in percent of the record.
+
+    A policy is drawn where it stands on the loops of which the record can tell.
+    """
+    drawn = [trade for trade in trades if trade.loops]
+    if not drawn:
+        return {"dots": []}
+
+    points = []
+    for trade in drawn:
+        kept_share = trade.kept / trade.solved if trade.solved else 1.0
+        point = Point(
+            trade.policy,
+            100 * (1 - trade.saved),
+            100 * kept_share,
+            exact=trade.loops == loops,
+        )
+        points.append(point)
+    marks = ["recorded", *(_mark(trade.policy) for trade in drawn[1:])]
+    measure = "cost" if drawn[0].is_money else "attempts"
+    return frontier(points, marks=marks, of_record=measure)
 
 
 def _mark(name: str) -> str:
@@ -144,16 +164,20 @@ async def _read_recorded(visit: Visit) -> figures.Replayable:
 def _replay_policies(compared: Comparable, names: Sequence[str]) -> ReplayedPolicies:
     """Replay the policies, each by its name, and advise one; nothing without loops."""
     if not compared.loops:
-        return ReplayedPolicies([], NO_SAVING)
+        return ReplayedPolicies([], [], NO_SAVING)
 
     recorded = _scores(compared.loops, RECORDED_POLICY)
     rows = [figures_of(RECORDED_POLICY, recorded)]
+    # What was recorded is what happened, however a loop ended.
+    happened = [replace(score, exact=True) for score in recorded]
+    trades = [trade_of(RECORDED_POLICY.name, happened, happened)]
     scores_by_name: dict[str, Sequence[LoopScore]] = {}
     for name, rules in zip(names, compared.policies, strict=True):
         scores = _scores(compared.loops, rules)
         scores_by_name[name] = scores
         rows.append(replace(figures_of(rules, scores), policy=name))
-    return ReplayedPolicies(rows, advise(recorded, scores_by_name))
+        trades.append(trade_of(name, recorded, scores))
+    return ReplayedPolicies(rows, trades, advise(recorded, scores_by_name))
 
 
 def _scores(loops: Sequence[RecordedLoop], rules: Policy) -> list[LoopScore]:
@@ -296,11 +320,14 @@ def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
     if totals["same"] + totals["unknown"] == loops:
         return _describe_same(totals, loops)
 
+    if first == RECORDED_POLICY.name:
+        first = "recorded"
     attempts = totals["attempts"]
     spent = f"as many attempts as {first}"
     if attempts:
         direction = "more" if attempts > 0 else "fewer"
-        spent = f"{counted(abs(attempts), 'attempt')} {direction} than {first}"
+        noun = "attempt" if abs(attempts) == 1 else "attempts"
+        spent = f"{abs(attempts):,} {direction} {noun} than {first}"
 
     cost = totals["cost"]
     if round(abs(cost), 4):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from heedful.display import ago
+from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name
 from heedful.pages.report import environment
 from heedful.store.loop_names import short_id
@@ -45,7 +46,7 @@ def _pages() -> Environment:
         "rule_words": describe_rule_name,
         "short": short_id,
     }
-    pages.globals |= {"address": address, "MENU": MENU}
+    pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
 
 

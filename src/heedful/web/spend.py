@@ -7,7 +7,7 @@ day, a project with more loops has the figures of `days.py`.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import date
 from math import ceil
@@ -33,6 +33,7 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
+INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
@@ -68,10 +69,12 @@ async def spend(visit: Visit) -> Document:
     else:
         rows = _day_rows(days)
 
+    names = name_keys([row["value"] for row in rows])
     total = _total(rows)
     measure = _measure(total)
     for row in rows:
         row["part"] = (row[measure] or 0) / (total[measure] or 1)
+        row["name"] = names[row["value"]]
         row["link"] = _link(visit, by, row["value"], since)
 
     return {
@@ -87,6 +90,25 @@ async def spend(visit: Visit) -> Document:
         "more_loops": newest.more,
         "counted": None if days is None else len(days.figures),
         "uncounted": 0 if days is None else len(days.uncounted),
+    }
+
+
+def name_keys(values: Sequence[str]) -> dict[str, str]:
+    """Return what is shown of each value: of a function in a function, its name.
+
+    Two functions of one name have their whole names.
+
+    >>> name_keys(["app.main.<locals>.count", "app.count"])
+    {'app.main.<locals>.count': 'count', 'app.count': 'app.count'}
+    """
+    short = {}
+    for value in values:
+        _, is_inner, rest = value.rpartition(INNER_FUNCTION)
+        short[value] = rest if is_inner and rest else value
+
+    counts = Counter(short.values())
+    return {
+        value: name if counts[name] == 1 else value for value, name in short.items()
     }
 
 

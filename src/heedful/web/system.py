@@ -86,6 +86,7 @@ async def health(visit: Visit) -> Document:
         "sentence": describe_health(troubles),
         "well": not troubles,
         "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
+        "steps": _next_steps(troubles),
         "jobs": jobs,
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "waiting": dict(waiting),
@@ -178,13 +179,22 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
     return f"{', '.join(parts)}."
 
 
+def _next_steps(troubles: Sequence[Trouble]) -> list[Document]:
+    """Return each command that is next, once, with what it is for."""
+    names: dict[str, list[str]] = {}
+    for trouble in troubles:
+        if trouble.command:
+            names.setdefault(trouble.command, []).append(trouble.name)
+    return [{"command": command, "names": names[command]} for command in names]
+
+
 def _describe_setup(
     visit: Visit, space: str, vectors: Document, *, waits: int
 ) -> list[Document]:
     """Return how this service is set up: name, value, and whether that is well.
 
-    What is not well has the command that changes it, if there is one. Only the person
-    at this machine sees where the database is. `waits` counts the traces that wait.
+    Only the person at this machine sees where the database is. `waits` counts the
+    traces that wait.
     """
     setup = visit.caller.setup
     is_postgres = setup.store.url.startswith(POSTGRES_PREFIXES)
@@ -203,17 +213,15 @@ def _describe_setup(
         rows.append(_setup_row("worker", "jobs are queued for heedful worker"))
     elif waits:
         worker = f"none in this process, and {counted(waits, 'trace')} not reflected on"
-        rows.append(_setup_row("worker", worker, well=False, command=RETRY_COMMAND))
+        rows.append(_setup_row("worker", worker, well=False))
     else:
         rows.append(_setup_row("worker", "none in this process; nothing needs one"))
     return rows
 
 
-def _setup_row(
-    name: str, value: str, *, well: bool = True, command: str = ""
-) -> Document:
+def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
     """Return a row of how this service is set up."""
-    return {"name": name, "value": value, "well": well, "command": command}
+    return {"name": name, "value": value, "well": well}
 
 
 def _describe_recall(space: str, vectors: Document) -> Document:
@@ -233,7 +241,7 @@ def _describe_recall(space: str, vectors: Document) -> Document:
         f"compares the meaning of {vectors['here']:,} of {texts}, by {space}; the "
         "others are found by their words alone"
     )
-    return _setup_row("recall", value, well=False, command=RETRY_COMMAND)
+    return _setup_row("recall", value, well=False)
 
 
 async def projects(visit: Visit) -> Document:
