@@ -58,9 +58,14 @@ def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
     if subject is None and not unread:  # as many newer lessons are compared
         [subject] = read_words_of(db, scope, [id])
     if subject is None:
-        no_words = dict.fromkeys(("text", "error", "signature", "pattern"), "")
-        bare_row = {**row, **no_words, "meta": "{}"}
-        subject = _lesson_words(bare_row, ())
+        subject = LessonWords(
+            id=id,
+            kind=row["kind"],
+            text="",
+            seen=row["seen"],
+            state=row["state"],
+            trust=row["trust"],
+        )
     return ScopeWords(subject=subject, lessons=lessons, unread=unread)
 
 
@@ -91,13 +96,11 @@ def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords
 
 
 def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
-    """Return the words of the lesson in a row."""
-    meta = json.loads(row["meta"])
-    is_drafted = (
-        row["kind"] in EPISODE_LESSON_KINDS
-        and not meta.get("correction")
-        and meta.get("by") in _RULES
-    )
+    """Return the words of the lesson in a row of `linked_lessons`."""
+    is_drafted = False
+    if row["kind"] in EPISODE_LESSON_KINDS:
+        meta = json.loads(row["meta"])
+        is_drafted = not meta.get("correction") and meta.get("by") in _RULES
     return LessonWords(
         id=row["id"],
         kind=row["kind"],

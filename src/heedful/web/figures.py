@@ -34,7 +34,7 @@ from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share
-from heedful.store import editions, exposures
+from heedful.store import exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
@@ -383,11 +383,6 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
                 text = ""
             lessons[name] = {"id": row["id"], "text": text}
     return lessons
-
-
-def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
-    """Return the lessons with these ids, in this order, as `list_lessons` does."""
-    return [editions.one(db, scope, id) for id in ids]
 
 
 class ShownLoops(NamedTuple):

@@ -100,10 +100,29 @@ where tenant = :tenant and project = :project and id < :before
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
+-- name: lessons_of
+select * from lesson where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
+
 -- name: linkable
 -- What may be known of a lesson before anybody has reviewed it; its words are read only while it is in use.
-select id, kind, '' as error_type, seen, state, trust, author from lesson
+select kind, seen, state, trust, author from lesson
 where tenant = :tenant and project = :project and id = :id;
+
+-- name: projects
+-- The projects in which anything is stored, each found in the indexes after the one before.
+with recursive stored (project) as (
+  select ''
+  union all
+  select (select min(project) from (
+    select min(project) as project from loop where tenant = :tenant and project > stored.project
+    union all select min(project) from lesson where tenant = :tenant and project > stored.project
+    union all select min(project) from exposure where tenant = :tenant and project > stored.project
+    union all select min(project) from trial where tenant = :tenant and project > stored.project
+    union all select min(project) from episode where tenant = :tenant and project > stored.project
+    union all select min(project) from trace where tenant = :tenant and project > stored.project
+  ) as following) from stored where project is not null
+)
+select project from stored where project <> '';
 
 -- name: linked_ids
 -- The newest lessons in use that somebody trusts, newest first.
@@ -375,8 +394,8 @@ select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as les
            and c.kind = l.kind and c.signature = l.signature
          order by c.loops desc limit 1
        ), '[]') as taught_by
-from hardened h join lesson l on l.id = h.lesson_id
-where h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
+from hardened h cross join lesson l
+where l.id = h.lesson_id and h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
 order by h.decided desc, h.lesson_id desc limit :limit;
 
 -- name: active_checks
