@@ -176,9 +176,9 @@ class Clusters:
     silence: str = ""
 
 
-# Each answer links all lessons of a scope, and few have changed since the one before. The
-# lessons of several scopes have room, and the one that was asked for, if it is an older
-# one: with too little room, the links of all would be read anew each time.
+# Each answer links all lessons of a scope, and few have changed since the one before.
+# There is room for those of several scopes, and for an older lesson that is asked for:
+# with too little, the links of all lessons would be read anew each time.
 @lru_cache(4 * MAX_LINKED_LESSONS)
 def link_lesson(words: LessonWords) -> LinkedLesson:
     """Return a lesson with what its words are about, in the order of kinds and names.

@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope, release_command
@@ -40,8 +41,13 @@ class ScopeWords:
 @bulk
 def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
     """Return the words of the newest lessons in use, newest first."""
-    rows = db.all("linked_ids", scope, limit=MAX_LINKED_LESSONS)
-    return read_words_of(db, scope, [row["id"] for row in rows])
+    rows = db.all(
+        "newest_linked", scope, chars=MAX_LINKED_CHARS, limit=MAX_LINKED_LESSONS
+    )
+    if not rows:
+        return ()
+    oldest = rows[-1]["id"]
+    return _with_tasks(db, scope, rows, "newest_linked_tasks", oldest=oldest)
 
 
 @bulk
@@ -83,14 +89,23 @@ def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords
     """Return the words of the lessons with these ids that are in use, newest first."""
     id_list = json.dumps(ids)
     rows = db.all("linked_lessons", scope, ids=id_list, chars=MAX_LINKED_CHARS)
+    return _with_tasks(db, scope, rows, "linked_tasks", ids=id_list)
+
+
+def _with_tasks(
+    db: Db, scope: Scope, rows: Sequence[Row], statement: str, **values: Any
+) -> tuple[LessonWords, ...]:
+    """Return the words of the lessons in rows, with the tasks that a statement reads."""
+    task_rows = db.all(
+        statement,
+        scope,
+        scope=token(scope),
+        chars=MAX_LINKED_CHARS,
+        limit=MAX_LINKED_TASKS,
+        **values,
+    )
     tasks: dict[int, list[str]] = defaultdict(list)
-    values = {
-        "scope": token(scope),
-        "ids": id_list,
-        "chars": MAX_LINKED_CHARS,
-        "limit": MAX_LINKED_TASKS,
-    }
-    for row in db.run("linked_tasks", values):
+    for row in task_rows:
         tasks[row["lesson_id"]].append(row["task"])
     return tuple(_lesson_words(row, tuple(tasks[row["id"]])) for row in rows)
 

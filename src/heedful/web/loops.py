@@ -34,7 +34,7 @@ from heedful.pages.report import counted
 from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
-from heedful.store.connection import MAX_ROWS, Row
+from heedful.store.connection import Row
 from heedful.store.loop_names import find_loop
 from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
@@ -242,11 +242,10 @@ async def loops(visit: Visit) -> Document:
     if sort:
         rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
     else:
-        numbers_of_page, cursor = _full_page(visit, filters, newest, narrowed.loops)
-        if not numbers_of_page:
-            numbers_of_page, cursor = await _search_page(visit, filters, matches)
-        usage = {loop.n: loop.used for loop in newest.loops}
-        rows = await visit.caller.read(summaries, numbers_of_page, usage)
+        before = visit.number("cursor")
+        if before and matches is not None:
+            matches = await _matches(visit, filters["text"], before)
+        rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
 
     return {
         "loops": rows,
@@ -289,36 +288,15 @@ async def _matches(visit: Visit, text: str, before: int = 0) -> LoopMatches | No
     return await search_loops(caller.setup.store, caller.scope, text, before)
 
 
-def _full_page(
+async def _list_page(
     visit: Visit,
     filters: Mapping[str, str],
-    newest: recent.Recent,
-    fitting: Sequence[RecentLoop],
-) -> tuple[list[int], int]:
-    """Return a page of those of the newest loops that fit, and where the next begins.
-
-    The page is empty if older loops may have a place on it.
-    """
-    limit = visit.most(MAX_LIST_ROWS)
-    before = visit.number("cursor") or MAX_ROWS
-    numbers = [loop.n for loop in fitting if loop.n < before]
-    are_checks_known = not (filters["check"] and newest.unchecked)
-    if len(numbers) <= limit or not are_checks_known:
-        return [], 0
-    return numbers[:limit], numbers[limit - 1]
-
-
-async def _search_page(
-    visit: Visit, filters: Mapping[str, str], matches: LoopMatches | None
-) -> tuple[list[int], int]:
-    """Return the numbers of the newest loops that fit, and where the next begin.
-
-    `matches` are the newest ones with the searched text.
-    """
-    before = visit.number("cursor")
-    if before and matches is not None:
-        matches = await _matches(visit, filters["text"], before)
-    return await visit.caller.read(
+    recent_ones: Sequence[RecentLoop],
+    *,
+    matches: LoopMatches | None,
+) -> tuple[list[Document], int]:
+    """Return a page of the newest loops that fit, and where the next begins."""
+    numbers, cursor = await visit.caller.read(
         figures.listed,
         visit.most(MAX_LIST_ROWS),
         state=filters["state"],
@@ -329,10 +307,12 @@ async def _search_page(
         noted=bool(filters["notes"]),
         matches=matches,
         tag=filters["check"],
-        before=before,
+        before=visit.number("cursor"),
         since=since(visit),
         period=period_of(visit),
     )
+    usage = {loop.n: loop.used for loop in recent_ones}
+    return await visit.caller.read(summaries, numbers, usage), cursor
 
 
 def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:
