@@ -95,7 +95,7 @@ def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords
 def _with_tasks(
     db: Db, scope: Scope, rows: Sequence[Row], statement: str, **values: Any
 ) -> tuple[LessonWords, ...]:
-    """Return the words of the lessons in rows, with the tasks that a statement reads."""
+    """Return the words of the lessons in `rows`, with the tasks of a statement."""
     task_rows = db.all(
         statement,
         scope,
