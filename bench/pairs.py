@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
     cpu: float
 
 
-class Service(NamedTuple):
+class Measured(NamedTuple):
     """A service that is measured, by its address and its process."""
 
     url: str
@@ -47,13 +47,15 @@ def figures(folder: str, before: str) -> Iterable[Figure]:
 
 def compare(folder: str, site: str) -> Iterable[Figure]:
     """Measure this commit and the packages in `site` in pairs."""
-    now_folder = tempfile.mkdtemp(dir=folder)
-    before_folder = tempfile.mkdtemp(dir=folder)
+    present_folder = tempfile.mkdtemp(dir=folder)
+    former_folder = tempfile.mkdtemp(dir=folder)
     with (
-        serve(now_folder, HEEDFUL_EMBEDDER="none") as now,
-        serve(before_folder, site, HEEDFUL_EMBEDDER="none") as then,
+        serve(present_folder, HEEDFUL_EMBEDDER="none") as present,
+        serve(former_folder, site, HEEDFUL_EMBEDDER="none") as former,
     ):
-        pairs = asyncio.run(_measure_pairs(Service(*now), Service(*then)))
+        services = (present, former)
+        measured = [Measured(url, pid) for url, pid in services]
+        pairs = asyncio.run(_measure_pairs(measured))
 
     for name in Cost._fields:
         ours = [getattr(mine, name) for mine, _ in pairs]
@@ -76,38 +78,39 @@ def compare(folder: str, site: str) -> Iterable[Figure]:
         )
 
 
-async def _measure_pairs(now: Service, then: Service) -> list[tuple[Cost, Cost]]:
+async def _measure_pairs(measured: Sequence[Measured]) -> list[list[Cost]]:
     """Return what a report took in each pair, of which the first ones warm up."""
+    present, former = measured
     pairs = []
-    async with connect(now.url) as ask_now, connect(then.url) as ask_then:
-        asked = {now: ask_now, then: ask_then}
+    async with connect(present.url) as ask_present, connect(former.url) as ask_former:
+        clients = {present: ask_present, former: ask_former}
         for number in range(WARM_PAIRS + PAIRS):
-            mine, other = await _measure_pair(asked, number)
-            pairs.append((mine, other))
+            costs = await _measure_pair(clients, number)
+            pairs.append(costs)
     return pairs[WARM_PAIRS:]
 
 
-async def _measure_pair(asked: Mapping[Service, Ask], pair: int) -> list[Cost]:
+async def _measure_pair(clients: Mapping[Measured, Ask], pair: int) -> list[Cost]:
     """Return what a report took of each service, on average over new loops.
 
     The services have their turns loop by loop, and another one begins each time.
     """
-    walls = dict.fromkeys(asked, 0.0)
-    cpus = dict.fromkeys(asked, 0.0)
+    walls = dict.fromkeys(clients, 0.0)
+    cpus = dict.fromkeys(clients, 0.0)
     for number in range(LOOPS):
-        turns = list(asked)
+        turns = list(clients)
         if number % 2:
             turns.reverse()
         for service in turns:
             path = f"/v1/loops/pair{pair}loop{number}"
-            wall, cpu = await _report(service, asked[service], path)
+            wall, cpu = await _report(service, clients[service], path)
             walls[service] += wall
             cpus[service] += cpu
     reports = LOOPS * len(BODIES)
-    return [Cost(walls[each] / reports, cpus[each] / reports) for each in asked]
+    return [Cost(walls[key] / reports, cpus[key] / reports) for key in clients]
 
 
-async def _report(service: Service, ask: Ask, path: str) -> Cost:
+async def _report(service: Measured, ask: Ask, path: str) -> Cost:
     """Open a loop and report its attempts; return what the reports took together."""
     assert await ask(path, b'{"task": "task"}') == 201
 

@@ -249,17 +249,15 @@ def relate(
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
-    own_links = frozenset(lesson.links)
     # Only links of the lesson relate others to it, so no others are counted.
-    shared_links = [
-        [link for link in other.links if link in own_links] for other in lessons
-    ]
-    counts = Counter(chain.from_iterable(shared_links))
+    own_links = frozenset(lesson.links)
+    links = chain.from_iterable(other.links for other in lessons)
+    counts = Counter(filter(own_links.__contains__, links))
     weights = _weigh_counts(counts, len(lessons))
 
     related = []
-    for other, common in zip(lessons, shared_links, strict=True):
-        shared = [link for link in common if weights[link]]
+    for other in lessons:
+        shared = [link for link in other.links if weights.get(link)]
         if shared and other.id != lesson.id:
             shared.sort(key=lambda link: -weights[link])
             weight = sum(weights[link] for link in shared)

@@ -63,18 +63,7 @@ def list_lessons(
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return the lesson with this id as plain data. Raises NotFound."""
-    # The newest lesson up to this id; an id above the largest integer is not found.
-    before = min(id, MAX_INTEGER - 1) + 1
-    for lesson in list_lessons(db, scope, limit=1, before=before):
-        if lesson["id"] == id:
-            return lesson
-    raise _not_found(scope, id)
-
-
-def _not_found(scope: Scope, id: int) -> NotFound:
-    """Return the error for an id that no lesson of the scope has."""
-    where = f"the memory of {scope.tenant}/{scope.project}"
-    return NotFound("lesson", str(id), where)
+    return some(db, scope, [id])[0]
 
 
 def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
@@ -83,7 +72,8 @@ def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
         if id not in lesson_of:
-            raise _not_found(scope, id)
+            where = f"the memory of {scope.tenant}/{scope.project}"
+            raise NotFound("lesson", str(id), where)
     return [lesson_of[id] for id in ids]
 
 
