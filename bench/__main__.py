@@ -25,6 +25,7 @@ from bench import (
     hostile,
     http,
     lookups,
+    pairs,
     postgres,
     recall,
     ui,
@@ -47,6 +48,7 @@ def main() -> int:
         "hostile": hostile.figures,
         "http": partial(http.figures, before=options.before),
         "lookups": lookups.figures,
+        "pairs": partial(pairs.figures, before=options.before),
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
         "ui": ui.figures,
@@ -75,8 +77,8 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
-        "core durable frames grounding growth hooks hostile http lookups postgres "
-        "recall ui"
+        "core durable frames grounding growth hooks hostile http lookups pairs "
+        "postgres recall ui"
     ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"
@@ -90,7 +92,9 @@ def parse_arguments() -> argparse.Namespace:
         "recall among a million vectors, too (15 minutes, 8 GB of memory, 5 GB of disk)"
     )
     parser.add_argument("--million", action="store_true", help=million)
-    before = "measure an earlier commit, too, in turns with this one (durable, http)"
+    before = (
+        "measure an earlier commit, too, in turns with this one (durable, http, pairs)"
+    )
     parser.add_argument("--before", default="", metavar="REF", help=before)
     return parser.parse_args()
 

@@ -2,7 +2,8 @@
 both engines.
 
 Pages are asked in this process, as `heedful ui` serves them, so the figures are server
-time alone.
+time alone. The machine may do other work, which slows all pages alike: so each page is
+also compared with Home, which is asked before each of its requests.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
 import httpx
+from rich.console import Console
+from rich.table import Table
 
 from bench.rows import Figure
 from heedful.lessons.lesson import Scope
@@ -32,9 +36,44 @@ from heedful.web import add_pages
 LOOPS = 100_000
 LESSONS = 100_000
 ATTEMPTS = 10_000
-TIMES = 20  # requests for each page
+TIMES = 20  # requests for each page, after those that warm up
+WARM_TIMES = 2
 MOST = 200.0  # milliseconds, 95 of 100 requests
 AT = "heedful_template"
+PAGES = (
+    "",
+    "/loops",
+    "/loops?sort=-cost",
+    "/loops?key=triage&check=severity",
+    "/loops?from=2026-11-10&to=2026-11-10",
+    "/spend",
+    "/spend?by=day",
+    "/lessons?sort=-hurt",
+    "/loops?text=nothing+like+it",
+    "/loops?text=bug+77:",
+    "/loops?text=login+hangs",
+    "/loops?text=P1",
+    "/loops?check=severity",
+    "/loops?rule=fatigue",
+    "/loops/long",
+    "/loops/long?from=5000",
+    "/loops/loop%2099999",
+    "/lessons",
+    "/lessons?text=login+hangs",
+    "/lessons/{lesson}",
+    "/quarantine",
+    "/quarantine/{waiting}",
+    "/proof",
+    "/policies",
+    "/policies/loops?second=orchestrator",
+    "/runs",
+    "/traces",
+    "/dreams",
+    "/health",
+    "/recall?text=login+hangs",
+    "/recall?text=pattern+12&kind=error",
+    "/projects",
+)
 FINDING = (
     '{"check":"severity","message":"no severity","fix":"answer with '
     'P0","key":"severity"}'
@@ -69,6 +108,26 @@ from example where indexed group by scope
 """
 # The words of a lesson; twelve of them make many lessons alike, as they are.
 WORDS = "'word' || i % 997 || ' login hangs case' || i % 12"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCost:
+    """What a page took, in milliseconds, and its `p50` as a multiple of Home's.
+
+    `cpu` is that of this process, so without PostgreSQL's.
+    """
+
+    p50: float
+    p95: float
+    cpu: float
+    ratio: float
+
+    def figures(self, page: str) -> Iterable[Figure]:
+        """Return the figures of a page."""
+        yield Figure(name=f"{page}, p50", value=self.p50, unit="ms")
+        yield Figure(name=f"{page}, p95", value=self.p95, unit="ms", most=MOST)
+        yield Figure(name=f"{page}, CPU", value=self.cpu, unit="ms")
+        yield Figure(name=f"{page} ÷ Home", value=self.ratio, unit="×")
 
 
 def fill_statements() -> list[str]:
@@ -196,61 +255,53 @@ async def _measure(engine: str, store: Store) -> list[Figure]:
         )
         lesson = (await data("/lessons.json"))["lessons"][0]["id"]
         waiting_lesson = (await data("/quarantine.json"))["waiting"][0]["id"]
-        for page in (
-            "",
-            "/loops",
-            "/loops?sort=-cost",
-            "/loops?key=triage&check=severity",
-            "/loops?from=2026-11-10&to=2026-11-10",
-            "/spend",
-            "/spend?by=day",
-            "/lessons?sort=-hurt",
-            "/loops?text=nothing+like+it",
-            "/loops?text=bug+77:",
-            "/loops?text=login+hangs",
-            "/loops?text=P1",
-            "/loops?check=severity",
-            "/loops?rule=fatigue",
-            "/loops/long",
-            "/loops/long?from=5000",
-            "/loops/loop%2099999",
-            "/lessons",
-            "/lessons?text=login+hangs",
-            f"/lessons/{lesson}",
-            "/quarantine",
-            f"/quarantine/{waiting_lesson}",
-            "/proof",
-            "/policies",
-            "/policies/loops?second=orchestrator",
-            "/runs",
-            "/traces",
-            "/dreams",
-            "/health",
-            "/recall?text=login+hangs",
-            "/recall?text=pattern+12&kind=error",
-            "/projects",
-        ):
-            path = f"{page}{'&' if '?' in page else '?'}project=default"
-            times = []
-            for _ in range(TIMES + 2):
-                began = time.perf_counter()
-                answer = await client.get(f"/ui{path}")
-                times.append((time.perf_counter() - began) * 1e3)
-                if answer.status_code != 200:
-                    raise SystemExit(
-                        f"{path}: {answer.status_code} {answer.text[-400:]}"
-                    )
-            name = re.sub(r"\d{2,}", "N", page) or "/"
-            results.append(
-                Figure(
-                    name=f"{engine} /ui{name}, p50", value=median(times[2:]), unit="ms"
-                )
+        table = Table("page", "p50", "p95", "CPU", "÷ Home", title=f"{engine}, in ms")
+        for page in PAGES:
+            path = page.format(lesson=lesson, waiting=waiting_lesson)
+            cost = await _measure_page(client, path)
+            name = re.sub(r"\d{2,}", "N", path) or "/"
+            table.add_row(
+                f"/ui{name}",
+                f"{cost.p50:.0f}",
+                f"{cost.p95:.0f}",
+                f"{cost.cpu:.0f}",
+                f"{cost.ratio:.2f}",
             )
-            high = quantiles(times[2:], n=20)[-1]
-            results.append(
-                Figure(
-                    name=f"{engine} /ui{name}, p95", value=high, unit="ms", most=MOST
-                )
-            )
+            results += cost.figures(f"{engine} /ui{name}")
+    Console(stderr=True).print(table)
     await store.close()
     return results
+
+
+async def _measure_page(client: httpx.AsyncClient, page: str) -> PageCost:
+    """Ask for a page some times, each time after Home; the first ones warm up."""
+    times = list[float]()
+    home_times = list[float]()
+    cpu_times = list[float]()
+    for _ in range(WARM_TIMES + TIMES):
+        home_times.append((await _ask(client, ""))[0])
+        milliseconds, cpu = await _ask(client, page)
+        times.append(milliseconds)
+        cpu_times.append(cpu)
+
+    times = times[WARM_TIMES:]
+    middle = median(times)
+    return PageCost(
+        p50=middle,
+        p95=quantiles(times, n=20)[-1],
+        cpu=median(cpu_times[WARM_TIMES:]),
+        ratio=middle / median(home_times[WARM_TIMES:]),
+    )
+
+
+async def _ask(client: httpx.AsyncClient, page: str) -> tuple[float, float]:
+    """Return the milliseconds until a page has come, and those of CPU."""
+    path = f"/ui{page}{'&' if '?' in page else '?'}project=default"
+    began = time.perf_counter()
+    cpu = time.process_time()
+    answer = await client.get(path)
+    cpu_seconds = time.process_time() - cpu
+    seconds = time.perf_counter() - began
+    if answer.status_code != 200:
+        raise SystemExit(f"{path}: {answer.status_code} {answer.text[-400:]}")
+    return seconds * 1e3, cpu_seconds * 1e3

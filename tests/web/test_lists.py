@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from heedful import Pipeline
-from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.store import exposures
+from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope
+from heedful.lessons.signature import signature
+from heedful.store import exposures, lessons
 from heedful.web import figures
 from heedful.web.table import Table
 from tests.service.support import read_data
@@ -208,6 +209,73 @@ def test_a_loop_that_changed_is_counted_again(browser):
     after = read(browser)["totals"]
     assert after["passed"] == before["passed"] + 1
     assert after["cost"] == pytest.approx(before["cost"] + 0.5)
+
+
+@both
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param("", id="all loops"),
+        pytest.param("?check=columns", id="a check of old loops"),
+        pytest.param("?rule=echo", id="a rule of an old loop"),
+        pytest.param("?check=polite", id="a check of the newest loop"),
+        pytest.param("?key=sql&check=runs", id="a key and a check"),
+        pytest.param("?text=sql&check=columns", id="a text and a check"),
+    ],
+)
+def test_a_search_that_looks_at_few_loops_first_finds_the_same(
+    browser, monkeypatch, query
+):
+    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 2)
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (figures.MAX_SEARCHED_LOOPS,))
+    pages = read_pages(browser, query)
+
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1, figures.MAX_SEARCHED_LOOPS))
+    assert read_pages(browser, query) == pages
+
+
+def read_pages(browser: Browser, query: str) -> list[list[str]]:
+    """Return the ids on each page of a list, to its end."""
+    page = read(browser, query=query)
+    pages = [ids_of(page)]
+    while page["cursor"]:
+        separator = "&" if query else "?"
+        page = read(browser, query=f"{query}{separator}cursor={page['cursor']}")
+        pages.append(ids_of(page))
+    return pages
+
+
+@both
+def test_a_loop_of_a_period_that_changed_is_counted_again(browser):
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    query = f"?from={day}"
+    before = read(browser, query=query)["totals"]
+    assert read(browser, query=query)["totals"] == before
+
+    report(browser, "ticket", 2, [], 0.5)
+    totals = read(browser, query=query)["totals"]
+    assert totals["passed"] == before["passed"] + 1
+    assert totals["cost"] == pytest.approx(before["cost"] + 0.5)
+    assert read(browser)["totals"] == totals
+
+
+@both
+def test_all_projects_are_listed_in_order(browser):
+    setup = browser.api.setup
+    lesson = Lesson(
+        "error",
+        signature("E", "no unit"),
+        error_type="E",
+        text="Name the unit.",
+        sighting="no unit",
+    )
+    places = [Scope("acme", name) for name in ("zebra", "Alpha", "beta", "\u00e9mile")]
+    for scope in [*places, Scope("other", "hidden")]:
+        browser.api.run(setup.store.write(scope, lessons.upsert, [lesson], time.time()))
+
+    scopes = browser.api.run(setup.store.read(SCOPE, lessons.projects))
+    names = [scope.project for scope in scopes]
+    assert names == ["Alpha", "beta", "main", "zebra", "\u00e9mile"]
 
 
 @both

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from math import log
 from mimetypes import MimeTypes
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heedful.lessons.action import QUOTED_TEXT_PATTERN
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, State, Trust
@@ -82,8 +82,9 @@ class Link:
         return f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LessonWords:
+# A tuple is made and hashed several times as fast as a dataclass, and an answer needs
+# those of 10,000 lessons.
+class LessonWords(NamedTuple):
     """The words of a lesson in use: its text, the text of its error, its tasks.
 
     A `drafted` text was written by heedful, which names the tool before each call.
@@ -176,7 +177,9 @@ class Clusters:
 
 
 # Each answer links all lessons of a scope, and few have changed since the one before.
-@lru_cache(MAX_LINKED_LESSONS)
+# There is room for those of several scopes, and for an older lesson that is asked for:
+# with too little, the links of all lessons would be read anew each time.
+@lru_cache(4 * MAX_LINKED_LESSONS)
 def link_lesson(words: LessonWords) -> LinkedLesson:
     """Return a lesson with what its words are about, in the order of kinds and names.
 
@@ -212,11 +215,11 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     packages = _quoted_names(texts) & {_bare_name(word) for word in command_words}
 
     links = [
-        *(Link("error", name) for name in errors - tools),
-        *(Link("file", name) for name in files - tools),
-        *(Link("package", name) for name in packages - tools - files - {""}),
-        *(Link("task", _task_name(task)) for task in words.tasks if task.strip()),
-        *(Link("tool", name) for name in tools),
+        *(_link("error", name) for name in errors - tools),
+        *(_link("file", name) for name in files - tools),
+        *(_link("package", name) for name in packages - tools - files - {""}),
+        *(_link("task", _task_name(task)) for task in words.tasks if task.strip()),
+        *(_link("tool", name) for name in tools),
     ]
     return LinkedLesson(
         words.id,
@@ -229,6 +232,13 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     )
 
 
+# Equal links are one object, so that dictionaries find them without a comparison.
+@lru_cache(4 * MAX_LINKED_LESSONS)
+def _link(kind: LinkKind, name: str) -> Link:
+    """Return the link of a kind with this name."""
+    return Link(kind, name)
+
+
 def relate(
     subject: LessonWords, words: Iterable[LessonWords], limit: int, unread: str = ""
 ) -> Related:
@@ -239,15 +249,18 @@ def relate(
     """
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
-    weights = weigh_links(lessons)
-    own_weights = {link: weights.get(link, 0.0) for link in lesson.links}
+    # Only links of the lesson relate others to it, so no others are counted.
+    own_links = frozenset(lesson.links)
+    links = chain.from_iterable(other.links for other in lessons)
+    counts = Counter(filter(own_links.__contains__, links))
+    weights = _weigh_counts(counts, len(lessons))
 
     related = []
     for other in lessons:
-        shared = [link for link in other.links if own_weights.get(link)]
+        shared = [link for link in other.links if weights.get(link)]
         if shared and other.id != lesson.id:
-            shared.sort(key=lambda link: -own_weights[link])
-            weight = sum(own_weights[link] for link in shared)
+            shared.sort(key=lambda link: -weights[link])
+            weight = sum(weights[link] for link in shared)
             related.append(RelatedLesson(other, tuple(shared), round(weight, 3)))
     related.sort(key=_nearness)
 
@@ -255,7 +268,7 @@ def relate(
     if not (unread or lesson.links):
         silence = "the lesson names no tool, file, package, error or task"
     elif not (unread or related):
-        silence = _no_common_link(lesson.links, lessons)
+        silence = _no_common_link(lesson.links, counts, len(lessons))
     return Related(
         lesson, tuple(related[:limit]), compared=len(lessons), silence=silence
     )
@@ -296,7 +309,8 @@ def cluster(words: Iterable[LessonWords], limit: int) -> Clusters:
     if not lessons:
         silence = "no lesson is in use"
     elif not clusters:
-        silence = _no_common_link(sorted(_count_links(accounts)), accounts)
+        counts = _count_links(accounts)
+        silence = _no_common_link(sorted(counts), counts, len(accounts))
     return Clusters(tuple(clusters[:limit]), compared=len(lessons), silence=silence)
 
 
@@ -311,14 +325,18 @@ def _most_seen_first(lesson: LinkedLesson) -> tuple[int, int]:
     return -lesson.seen, lesson.id
 
 
-def _no_common_link(links: Sequence[Link], lessons: Sequence[LinkedLesson]) -> str:
-    """Return why none of these links relates lessons."""
-    counts = _count_links(lessons)
-    too_common = [link for link in links if counts[link] > 1]
+def _no_common_link(
+    links: Sequence[Link], counts: Mapping[Link, int], lessons: int
+) -> str:
+    """Return why none of these links relates lessons.
+
+    `counts` says how many of the `lessons` have each link.
+    """
+    too_common = [link for link in links if counts.get(link, 0) > 1]
     if not too_common:
         return "no other lesson in use names the same"
     commonest = max(too_common, key=lambda link: counts[link])
-    share = f"{counts[commonest]} of {len(lessons)} name the {commonest}"
+    share = f"{counts[commonest]} of {lessons} name the {commonest}"
     return f"what lessons have in common is too common to relate them: {share}"
 
 
@@ -327,10 +345,14 @@ def weigh_links(lessons: Sequence[LinkedLesson]) -> Mapping[Link, float]:
 
     A link relates lessons if at least two have it, and not more than `MAX_LINK_SHARE`.
     """
-    counts = _count_links(lessons)
-    max_count = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * len(lessons))
+    return _weigh_counts(_count_links(lessons), len(lessons))
+
+
+def _weigh_counts(counts: Mapping[Link, int], lessons: int) -> Mapping[Link, float]:
+    """Return the weight of each link by how many of the `lessons` have it."""
+    max_count = max(MIN_COMMON_LESSONS, MAX_LINK_SHARE * lessons)
     return {
-        link: log(1 + len(lessons) / count) if 1 < count <= max_count else 0.0
+        link: log(1 + lessons / count) if 1 < count <= max_count else 0.0
         for link, count in counts.items()
     }
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
 from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.consolidate import LOOKBACK_SECONDS, DreamLesson, Mode
@@ -150,7 +150,7 @@ def _failing_words(lesson: LessonWords) -> LessonWords:
     account = lesson.text.partition(MEND_HEADING)[0]
     if lesson.kind == "strategy":
         account = account.partition(STRATEGY_FAILURE_MARK)[0]
-    return replace(lesson, text=account, error_type="", tasks=())
+    return lesson._replace(text=account, error_type="", tasks=())
 
 
 def _failure_of(lesson: DreamLesson, runs: Collection[str]) -> Failure:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import Changed, NotFound
@@ -63,12 +63,18 @@ def list_lessons(
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     """Return the lesson with this id as plain data. Raises NotFound."""
-    # The newest lesson up to this id; an id above the largest integer is not found.
-    before = min(id, MAX_INTEGER - 1) + 1
-    for lesson in list_lessons(db, scope, limit=1, before=before):
-        if lesson["id"] == id:
-            return lesson
-    raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
+    return some(db, scope, [id])[0]
+
+
+def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
+    """Return the lessons with these ids, in this order. Raises NotFound."""
+    rows = db.all("lessons_of", scope, ids=json.dumps(list(ids)))
+    lesson_of = {row["id"]: _with_edition(row) for row in rows}
+    for id in ids:
+        if id not in lesson_of:
+            where = f"the memory of {scope.tenant}/{scope.project}"
+            raise NotFound("lesson", str(id), where)
+    return [lesson_of[id] for id in ids]
 
 
 @resumable(result=Mapping[str, Any])

@@ -700,12 +700,8 @@ def projects(db: Db, scope: Scope) -> list[Scope]:
 
     That is, loops, lessons, exposures, trials, episodes or traces.
     """
-    names = set[str]()
-    for table in ("loop", "lesson", "exposure", "trial", "episode", "trace"):
-        rows = db.select("distinct project", table, {"tenant": scope.tenant})
-        names.update(row["project"] for row in rows)
-
-    return [Scope(scope.tenant, name) for name in sorted(names)]
+    rows = db.all("projects", scope)
+    return [Scope(scope.tenant, row["project"]) for row in rows]
 
 
 # The columns of a lesson that are of no use outside the store.

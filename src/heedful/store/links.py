@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from heedful.errors import NotFound
 from heedful.lessons.lesson import EPISODE_LESSON_KINDS, Scope, release_command
@@ -40,8 +41,13 @@ class ScopeWords:
 @bulk
 def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
     """Return the words of the newest lessons in use, newest first."""
-    rows = db.all("linked_ids", scope, limit=MAX_LINKED_LESSONS)
-    return read_words_of(db, scope, [row["id"] for row in rows])
+    rows = db.all(
+        "newest_linked", scope, chars=MAX_LINKED_CHARS, limit=MAX_LINKED_LESSONS
+    )
+    if not rows:
+        return ()
+    oldest = rows[-1]["id"]
+    return _with_tasks(db, scope, rows, "newest_linked_tasks", oldest=oldest)
 
 
 @bulk
@@ -58,9 +64,14 @@ def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
     if subject is None and not unread:  # as many newer lessons are compared
         [subject] = read_words_of(db, scope, [id])
     if subject is None:
-        no_words = dict.fromkeys(("text", "error", "signature", "pattern"), "")
-        bare_row = {**row, **no_words, "meta": "{}"}
-        subject = _lesson_words(bare_row, ())
+        subject = LessonWords(
+            id=id,
+            kind=row["kind"],
+            text="",
+            seen=row["seen"],
+            state=row["state"],
+            trust=row["trust"],
+        )
     return ScopeWords(subject=subject, lessons=lessons, unread=unread)
 
 
@@ -78,26 +89,33 @@ def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords
     """Return the words of the lessons with these ids that are in use, newest first."""
     id_list = json.dumps(ids)
     rows = db.all("linked_lessons", scope, ids=id_list, chars=MAX_LINKED_CHARS)
+    return _with_tasks(db, scope, rows, "linked_tasks", ids=id_list)
+
+
+def _with_tasks(
+    db: Db, scope: Scope, rows: Sequence[Row], statement: str, **values: Any
+) -> tuple[LessonWords, ...]:
+    """Return the words of the lessons in `rows`, with the tasks of a statement."""
+    task_rows = db.all(
+        statement,
+        scope,
+        scope=token(scope),
+        chars=MAX_LINKED_CHARS,
+        limit=MAX_LINKED_TASKS,
+        **values,
+    )
     tasks: dict[int, list[str]] = defaultdict(list)
-    values = {
-        "scope": token(scope),
-        "ids": id_list,
-        "chars": MAX_LINKED_CHARS,
-        "limit": MAX_LINKED_TASKS,
-    }
-    for row in db.run("linked_tasks", values):
+    for row in task_rows:
         tasks[row["lesson_id"]].append(row["task"])
     return tuple(_lesson_words(row, tuple(tasks[row["id"]])) for row in rows)
 
 
 def _lesson_words(row: Row, tasks: tuple[str, ...]) -> LessonWords:
-    """Return the words of the lesson in a row."""
-    meta = json.loads(row["meta"])
-    is_drafted = (
-        row["kind"] in EPISODE_LESSON_KINDS
-        and not meta.get("correction")
-        and meta.get("by") in _RULES
-    )
+    """Return the words of the lesson in a row of `linked_lessons`."""
+    is_drafted = False
+    if row["kind"] in EPISODE_LESSON_KINDS:
+        meta = json.loads(row["meta"])
+        is_drafted = not meta.get("correction") and meta.get("by") in _RULES
     return LessonWords(
         id=row["id"],
         kind=row["kind"],

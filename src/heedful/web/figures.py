@@ -34,7 +34,7 @@ from heedful.loop.record import Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
-from heedful.store import editions, exposures
+from heedful.store import exposures
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
@@ -60,8 +60,10 @@ SHORT_COURSE_GROUPS = 20
 MAX_FIGURE_LOOPS = 2_000  # the newest loops that a figure looks at
 MAX_JUDGED_LOOPS = 500  # the newest loops whose findings are read
 MAX_JUDGED_ATTEMPTS = 20  # the first attempts of a loop whose findings are read
-# Loops that one search looks at; the page then offers to search older ones.
+# Loops that one search looks at; the page then offers to search older ones. Most pages
+# are full after the first window.
 MAX_SEARCHED_LOOPS = 10_000
+SEARCH_WINDOWS = (1_000, MAX_SEARCHED_LOOPS)
 MAX_SEARCHED_BYTES = 32 * 2**20  # of their records, in which it searches
 # Attempts of a loop that is decided again while somebody waits for its page.
 MAX_REDECIDED_ATTEMPTS = 200
@@ -382,11 +384,6 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     return lessons
 
 
-def lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
-    """Return the lessons with these ids, in this order, as `list_lessons` does."""
-    return [editions.one(db, scope, id) for id in ids]
-
-
 class ShownLoops(NamedTuple):
     """How many loops were shown a lesson, were right at the first try, and repeated its
     error.
@@ -533,54 +530,51 @@ def listed(
         if matches.loops:
             before = matches.loops[0] + 1
             oldest_match = matches.loops[-1]
-    if rule or tag or matches is None:
-        oldest_read = _oldest_searched(
-            db, scope, before, rule=rule, tag=tag, numbers=matching
-        )
-        oldest = max(oldest, oldest_read)
-
-    newest = rows(
-        db,
-        scope,
-        "listed",
-        state=state,
-        key=key,
-        model=model,
-        matches=matching,
-        rule=rule,
-        tag=tag,
-        stop=stop,
-        check=check,
-        policy=policy,
-        noted=int(noted),
-        before=before or MAX_ROWS,
-        since=since,
-        limit=limit + 1,
-        oldest=max(oldest, oldest_match),
+    values: Plain = {
+        "state": state,
+        "key": key,
+        "model": model,
+        "matches": matching,
+        "rule": rule,
+        "tag": tag,
+        "stop": stop,
+        "check": check,
+        "policy": policy,
+        "noted": int(noted),
+        "since": since,
+        "limit": limit + 1,
         **period._asdict(),
-    )
+    }
 
-    numbers = [row["n"] for row in newest]
-    if len(numbers) > limit:
-        return numbers[:limit], numbers[limit - 1]
+    numbers: list[int] = []
+    for window in SEARCH_WINDOWS:
+        end = oldest
+        if rule or tag or matches is None:
+            end = max(end, _oldest_searched(db, scope, before, window, values=values))
+        values |= {"before": before or MAX_ROWS, "oldest": max(end, oldest_match)}
+        numbers = [row["n"] for row in rows(db, scope, "listed", **values)]
+        if len(numbers) > limit:
+            return numbers[:limit], numbers[limit - 1]
+        if end == oldest:
+            break
 
     # All loops that were looked at are shown; there may be older ones.
-    return numbers, oldest
+    return numbers, end
 
 
 def _oldest_searched(
-    db: Db, scope: Scope, before: int, rule: str, tag: str, numbers: str
+    db: Db, scope: Scope, before: int, window: int, *, values: Mapping[str, Any]
 ) -> int:
     """Return the number of the oldest loop that a search looks at; 0 if it is all.
 
-    `numbers` is the JSON of those among which it searches, "" for all.
+    The search looks at `window` loops at most. `values` are the parameters of its
+    statement.
     """
-    values: Plain = {"before": before, "window": MAX_SEARCHED_LOOPS}
-    if not (rule or tag):
-        past = rows(db, scope, "past", **values)
+    values = {**key_of(scope), **values, "before": before, "window": window}
+    if not (values["rule"] or values["tag"]):
+        past = db.execute(statements(db.dialect)["past"], values).fetchall()
         return past[0]["n"] if past else 0
 
-    values |= {**key_of(scope), "rule": rule, "tag": tag, "matches": numbers}
     free_bytes = MAX_SEARCHED_BYTES
     oldest = 0
     looked_at = 0
@@ -590,7 +584,7 @@ def _oldest_searched(
             return oldest
         oldest = row["n"]
         looked_at += 1
-    return oldest if looked_at == MAX_SEARCHED_LOOPS else 0
+    return oldest if looked_at == window else 0
 
 
 def rung_name(ladder: str, rung: int) -> str:

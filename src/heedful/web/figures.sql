@@ -273,8 +273,8 @@ group by error order by count(*) desc, error limit :limit;
 
 -- name: overrides
 select loop.id, override.rule, override.by, override.why, override.until, override.used, override.decisions
-from override join loop on loop.n = override.loop
-where loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
+from override cross join loop
+where loop.n = override.loop and loop.tenant = :tenant and loop.project = :project and override.until > :now and override.used < override.decisions
 order by override.until limit :limit;
 
 -- name: examples_of

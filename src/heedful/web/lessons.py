@@ -23,6 +23,7 @@ from heedful.lessons.sentence import say_gain, say_missing
 from heedful.memory.memory import Memory
 from heedful.service import review
 from heedful.service.wire import split_page
+from heedful.store import editions
 from heedful.store import links as link_store
 from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
@@ -140,7 +141,7 @@ async def _sorted_lessons(
     end = begin + visit.most(MAX_PAGE_LESSONS)
     ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
     ids = [row["id"] for row in ordered[begin:end]]
-    rows = await visit.caller.read(figures.lessons, ids)
+    rows = await visit.caller.read(editions.some, ids)
     lessons = [review.visible(visit.caller, row) for row in rows]
     cursor = end if end < len(ordered) else 0
     return lessons, cursor, len(ordered)
@@ -229,7 +230,7 @@ async def rows_of_matches(
     """Return the lessons of matches that are in a state; "" is any."""
     # Several matches may be of one lesson.
     ids = list(dict.fromkeys(match.lesson_id for match in matches))
-    rows = await visit.caller.read(figures.lessons, ids)
+    rows = await visit.caller.read(editions.some, ids)
     return [
         review.visible(visit.caller, row) for row in rows if state in ("", row["state"])
     ]

@@ -70,8 +70,11 @@ MAX_SAVED_AGE_SECONDS = 600.0
 MIN_CACHED_LOOPS = 2_000
 # When the calls saved were counted, and their figures, by the memory of a scope.
 _saved_calls = WeakKeyDictionary[Memory, tuple[float, Document]]()
-# The newest loops as they were read last, by number, by the memory of a scope.
-_recent_loops = WeakKeyDictionary[Memory, dict[int, RecentLoop]]()
+# The newest loops as they were read last, of all times and of the last other period, by
+# number, by the memory of a scope.
+_recent_loops = WeakKeyDictionary[
+    Memory, dict[figures.Period, Mapping[int, RecentLoop]]
+]()
 
 
 async def queues(visit: Visit) -> list[Document]:
@@ -211,10 +214,14 @@ async def recent_loops(
     Those that have not changed since they were read last are not read again.
     """
     memory = visit.caller.memory
-    seen_loops = _recent_loops.get(memory, {})
+    seen_periods = _recent_loops.get(memory, {})
+    newest_of_all = seen_periods.get(figures.ALL_TIME, {})
+    seen_loops = {**newest_of_all, **seen_periods.get(period, {})}
     newest = await visit.caller.read(recent.read_recent, seen_loops, period)
-    if period == figures.ALL_TIME:
-        _recent_loops[memory] = {loop.n: loop for loop in newest.loops}
+    _recent_loops[memory] = {
+        figures.ALL_TIME: newest_of_all,
+        period: {loop.n: loop for loop in newest.loops},
+    }
     return newest
 
 

@@ -100,16 +100,48 @@ where tenant = :tenant and project = :project and id < :before
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
+-- name: lessons_of
+select * from lesson where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
+
 -- name: linkable
 -- What may be known of a lesson before anybody has reviewed it; its words are read only while it is in use.
-select id, kind, '' as error_type, seen, state, trust, author from lesson
+select kind, seen, state, trust, author from lesson
 where tenant = :tenant and project = :project and id = :id;
 
--- name: linked_ids
--- The newest lessons in use that somebody trusts, newest first.
-select id from lesson
-where tenant = :tenant and project = :project and state in ('unverified', 'verified') and trust not in ('tool', 'external')
-order by id desc limit :limit;
+-- name: projects
+-- The projects in which anything is stored, each found in the indexes after the one before.
+with recursive stored (project) as (
+  select '' /*postgres collate "C" */
+  union all
+  select (select min(project) from (
+    select min(project) as project from loop where tenant = :tenant and project > stored.project
+    union all select min(project) from lesson where tenant = :tenant and project > stored.project
+    union all select min(project) from exposure where tenant = :tenant and project > stored.project
+    union all select min(project) from trial where tenant = :tenant and project > stored.project
+    union all select min(project) from episode where tenant = :tenant and project > stored.project
+    union all select min(project) from trace where tenant = :tenant and project > stored.project
+  ) as following) from stored where project is not null
+)
+select project from stored where project <> '';
+
+-- name: newest_linked
+-- The words of the newest lessons in use that somebody trusts, newest first; the columns are those of `linked_lessons`.
+select l.id, l.kind, l.signature, l.pattern, l.error_type, substr(l.text, 1, cast(:chars as integer)) as text, l.seen, l.state, l.trust,
+       case when length(l.meta) <= :chars then l.meta else '{}' end as meta,
+       (select substr(o.text, 1, cast(:chars as integer)) from occurrence o
+        where o.lesson_id = l.id and o.trust not in ('tool', 'external') order by o.at desc limit 1) as error
+from lesson l
+where l.tenant = :tenant and l.project = :project and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+order by l.id desc limit :limit;
+
+-- name: newest_linked_tasks
+-- The tasks of the lessons of `newest_linked`, whose ids begin with :oldest, as `linked_tasks` has them.
+select e.lesson_id, substr(e.task, 1, cast(:chars as integer)) as task from lesson l cross join example e
+where e.lesson_id = l.id and l.tenant = :tenant and l.project = :project and l.id >= :oldest
+  and l.state in ('unverified', 'verified') and l.trust not in ('tool', 'external')
+  and e.scope = :scope and e.lesson_id >= :oldest and e.indexed and e.trust not in ('tool', 'external')
+  and not (e.digest like 'lesson%' and e.lesson = e.task)
+order by e.at desc, e.id desc limit :limit;
 
 -- name: linked_lessons
 -- The words of these lessons, if they are in use, each with the text of its newest sighting; newest first.
@@ -375,8 +407,8 @@ select h.lesson_id as lesson, h.*, l.text, l.error_type, l.trust, l.state as les
            and c.kind = l.kind and c.signature = l.signature
          order by c.loops desc limit 1
        ), '[]') as taught_by
-from hardened h join lesson l on l.id = h.lesson_id
-where h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
+from hardened h cross join lesson l
+where l.id = h.lesson_id and h.tenant = :tenant and h.project = :project and (:lesson = 0 or h.lesson_id = :lesson)
 order by h.decided desc, h.lesson_id desc limit :limit;
 
 -- name: active_checks

@@ -12,6 +12,7 @@ create table loop_text (
 );
 create index loop_text_newest on loop_text (tenant, project, loop);
 create index loop_updated on loop (tenant, project, updated);
+create index loop_runs on loop (tenant, project, n) where kind = 'run';
 -- A search reads all texts, and compressed ones take several times as long.
 alter table loop_text alter text set storage external;
 alter table loop_text enable row level security;

@@ -28,9 +28,9 @@ where e.id = i.atom and l.id = e.lesson_id
   and l.tenant = :tenant and l.project = :project and (e.indexed or e.state = :waiting or :waiting = 'retired' and l.state = 'retired');
 
 -- name: retired
--- The newest examples of retired lessons, by the index lesson_useful.
+-- The newest examples of retired lessons, by the index lesson_useful: `state = 'retired'` would keep SQLite from its expression.
 select e.id from lesson l join example e on e.lesson_id = l.id
-where l.tenant = :tenant and l.project = :project and l.pinned = false and l.state = 'retired'
+where l.tenant = :tenant and l.project = :project and l.pinned = false and l.state <> 'superseded'
   and case l.state when 'quarantined' then 0 when 'unverified' then 2 when 'verified' then 2 else 1 end = 1
   and e.state in ('unverified', 'verified')
 order by e.id desc limit :most;

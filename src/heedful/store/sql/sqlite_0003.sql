@@ -12,6 +12,7 @@ create table loop_text (
 );
 create index loop_text_newest on loop_text (tenant, project, loop);
 create index loop_updated on loop (tenant, project, updated);
+create index loop_runs on loop (tenant, project, n) where kind = 'run';
 
 -- The three-letter parts of the texts of loops. A text is deleted and inserted, never updated.
 create virtual table loop_fts using fts5 (

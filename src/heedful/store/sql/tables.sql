@@ -746,6 +746,7 @@ create index loop_updated on loop (tenant, project, updated);
 
 create index loop_newest on loop (tenant, project, n);
 create index loop_practises on loop (tenant, project, practises, n) where practises <> '';
+create index loop_runs on loop (tenant, project, n) where kind = 'run';
 create index loop_created on loop (tenant, project, created);
 create index loop_stopped on loop (tenant, project, updated) where state = 'stopped';
 create index key_newest on key (tenant, at desc, id desc);
