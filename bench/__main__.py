@@ -27,6 +27,7 @@ from bench import (
     lookups,
     postgres,
     recall,
+    starts,
     ui,
 )
 from bench.rows import Figure
@@ -49,6 +50,7 @@ def main() -> int:
         "lookups": lookups.figures,
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
+        "starts": starts.figures,
         "ui": ui.figures,
     }
     figures: list[Figure] = []
@@ -76,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
         "core durable frames grounding growth hooks hostile http lookups postgres "
-        "recall ui"
+        "recall starts ui"
     ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"
