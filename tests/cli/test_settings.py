@@ -1,6 +1,7 @@
 """Settings: which source wins, and what is said of a wrong value."""
 
 import json
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from heedful.errors import UsageError
 @pytest.fixture(autouse=True)
 def no_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in Settings.model_fields:
-        monkeypatch.delenv(f"HEEDFUL_{name.upper()}", raising=False)
+    for field in fields(Settings):
+        monkeypatch.delenv(f"HEEDFUL_{field.name.upper()}", raising=False)
 
 
 def test_options_before_environment_before_files(monkeypatch):
@@ -76,11 +77,11 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
             "every": "2h",
         },
     }
-    assert values.keys() == Settings.model_fields.keys()
+    assert values.keys() == {field.name for field in fields(Settings)}
     for name, value in values.items():
         text = json.dumps(value) if isinstance(value, dict) else str(value)
         monkeypatch.setenv(f"HEEDFUL_{name.upper()}", text)
-    assert settings().model_dump() == values
+    assert asdict(settings()) == values
 
 
 def test_older_names_of_variables_come_after_the_new_ones(monkeypatch):

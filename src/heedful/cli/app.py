@@ -337,6 +337,7 @@ class Commands(TyperGroup):
         """Return the command `cmd_name`, or None if there is no such command."""
         if cmd_name in COMMAND_TABLE and self.commands[cmd_name] is None:
             self.commands[cmd_name] = _import_command(cmd_name)
+            gc.freeze()  # what was imported stays, so no collection has to look at it
             gc.enable()  # `heedful.cli.main` disables it until here
         return self.commands.get(cmd_name)
 

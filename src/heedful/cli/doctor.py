@@ -21,19 +21,18 @@ from typer import Argument, Option, Typer
 from heedful.checks.critique import calibrate
 from heedful.cli import output
 from heedful.cli.app import group
+from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.exits import drive
 from heedful.cli.output import TextTable, answer, progress
 from heedful.cli.resources import (
-    ask_store,
     compares_meanings,
-    db_exists,
     embedder_of,
     judge_doubt,
     judge_results,
     judging,
     opened_model,
 )
-from heedful.cli.settings import Settings, scope_of, settings
+from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
@@ -195,7 +194,7 @@ def _check_stored_judge(values: Settings) -> Sign:
 def _check_weights(values: Settings) -> Iterator[Sign]:
     """Check the weights; those that no setting needs may be absent."""
     # The default model needs none before somebody asks for it.
-    is_asked_for = "model" in values.model_fields_set
+    is_asked_for = is_stated("model")
     needed_by_models = [weights.needed(name) for name in values.models if is_asked_for]
     for file in weights.known():
         is_needed = file in needed_by_models

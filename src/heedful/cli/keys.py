@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
+from heedful.cli.databases import ask_store
 from heedful.cli.output import answer, columns, counted, emit, following, when
-from heedful.cli.resources import ask_store
 from heedful.cli.settings import MAX_OPTION_INTEGER, Limit, Texts, settings, time_after
 from heedful.lessons.lesson import Scope
 from heedful.store import keys

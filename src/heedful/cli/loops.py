@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from heedful.cli.databases import ask_scope
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -25,10 +26,10 @@ from heedful.cli.output import (
     following,
     page,
 )
-from heedful.cli.resources import ask as ask_memory
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, time_after, where
 from heedful.display import ago
 from heedful.errors import NotFound, UsageError
+from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import (
     Again,
@@ -39,9 +40,7 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.record import format_score
-from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import Report
-from heedful.memory.memory import Memory
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, short_id
@@ -49,6 +48,7 @@ from heedful.store.loop_notes import LoopNote, notes_of
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import report_of
+from heedful.store.store import Store
 
 LAST = "last"  # the name of the newest loop or run
 LOOPS_PER_RUN = 8  # a guess at how many loops to read for each run that is wanted
@@ -78,43 +78,41 @@ def why(
     practices: list[str] = []
     notes: list[LoopNote] = []
 
-    async def read(memory: Memory) -> Report | StoredLoop:
-        stored_loop = await _newest_or_named(memory, loop)
+    async def read(store: Store, scope: Scope) -> Report | StoredLoop:
+        stored_loop = await _newest_or_named(store, scope, loop)
         if stored_loop.is_run:
-            return await report_of(memory.store, memory.scope, stored_loop.id)
+            return await report_of(store, scope, stored_loop.id)
 
         if stage is not None:
             raise UsageError(
                 f"loop {stored_loop.id!r} is not a run of a pipeline: it has no stages"
             )
-        practices.extend(
-            await memory.store.read(memory.scope, practices_of, stored_loop.id)
-        )
-        notes.extend(await memory.store.read(memory.scope, notes_of, stored_loop.id))
+        practices.extend(await store.read(scope, practices_of, stored_loop.id))
+        notes.extend(await store.read(scope, notes_of, stored_loop.id))
         return stored_loop
 
-    loop_or_run = ask_memory(read)
+    loop_or_run = ask_scope(read)
     if isinstance(loop_or_run, Report):
         return _explain_run(loop_or_run, stage, full=full)
     return _explain_loop(loop_or_run, practices, notes)
 
 
-async def _newest_or_named(memory: Memory, name: str) -> StoredLoop:
+async def _newest_or_named(store: Store, scope: Scope, name: str) -> StoredLoop:
     """Return the loop called `name`.
 
     `last` is the newest loop; if that is a stage of a run, the run.
     """
     if name != LAST:
-        return await loop_of(memory, name)
+        return await loop_of(store, scope, name)
 
-    newest, _ = await memory.store.read(memory.scope, loops.newest, limit=1)
+    newest, _ = await store.read(scope, loops.newest, limit=1)
     if not newest:
         raise NotFound("loop", name, f"{where()}, which has no loop yet")
 
-    stored_loop = await loop_of(memory, newest[0].id)
+    stored_loop = await loop_of(store, scope, newest[0].id)
     if stored_loop.head.stage is None:
         return stored_loop
-    return await loop_of(memory, stored_loop.head.stage.run)
+    return await loop_of(store, scope, stored_loop.head.stage.run)
 
 
 def _explain_loop(
@@ -124,6 +122,8 @@ def _explain_loop(
 
     `practices` are the loops that practised its task, `notes` are of persons.
     """
+    from heedful.loop.rungs import figure_loop  # slow to import
+
     explanation = stored_loop.explain()
     feedback_by_attempt = {}
     for decision in stored_loop.decisions:
@@ -180,28 +180,27 @@ def _shorten_value(value: Any) -> str:
     return clean(text, MAX_CANDIDATE_CHARS)
 
 
-async def loop_of(memory: Memory, name: str) -> StoredLoop:
+async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
     """Return the loop with the id `name`, or the only loop whose id begins with `name`.
 
     `last` is the newest run; a run comes before its own stages. Raises NotFound,
     UsageError.
     """
-    store = memory.store
     try:
-        id = await store.read(memory.scope, find_loop, name)
+        id = await store.read(scope, find_loop, name)
     except NotFound as error:
         if name != LAST:
             place = f"{error.where}; heedful loops and heedful runs list them"
             raise NotFound("loop", name, place) from error
-        runs = await newest_runs(memory, 1)
+        runs = await newest_runs(store, scope, 1)
         if runs:
             return runs[0]
         raise NotFound("run of a pipeline", name, where()) from error
-    return await store.read(memory.scope, loops.read, id)
+    return await store.read(scope, loops.read, id)
 
 
 async def newest_runs(
-    memory: Memory, limit: int, pipeline: str = ""
+    store: Store, scope: Scope, limit: int, pipeline: str = ""
 ) -> list[StoredLoop]:
     """Return the newest runs, newest first, of the named pipeline or of all pipelines.
 
@@ -210,7 +209,7 @@ async def newest_runs(
     """
     loop_limit = LOOPS_PER_RUN * limit
     while True:
-        newest, _ = await memory.store.read(memory.scope, loops.newest, loop_limit)
+        newest, _ = await store.read(scope, loops.newest, loop_limit)
         runs = [loop for loop in newest if _is_run_of(loop, pipeline)]
 
         has_all_loops = len(newest) < loop_limit
@@ -236,16 +235,16 @@ def ask(
     """
     from heedful.pages import questions  # slow to import
 
-    async def read(memory: Memory) -> Report:
-        stored_loop = await loop_of(memory, run)
+    async def read(store: Store, scope: Scope) -> Report:
+        stored_loop = await loop_of(store, scope, run)
         if not stored_loop.is_run:
             hint = f"heedful why {stored_loop.id} explains it, heedful runs lists runs"
             raise UsageError(
                 f"loop {stored_loop.id!r} is not the run of a pipeline; {hint}"
             )
-        return await report_of(memory.store, memory.scope, stored_loop.id)
+        return await report_of(store, scope, stored_loop.id)
 
-    report = ask_memory(read)
+    report = ask_scope(read)
     run_answer = questions.answer(report, question)
 
     then = following("why", report.run)
@@ -277,11 +276,11 @@ def runs(
     """
     from heedful.pages import questions  # slow to import
 
-    async def read(memory: Memory) -> list[Report]:
-        newest = await newest_runs(memory, limit, pipeline)
-        return [await report_of(memory.store, memory.scope, run.id) for run in newest]
+    async def read(store: Store, scope: Scope) -> list[Report]:
+        newest = await newest_runs(store, scope, limit, pipeline)
+        return [await report_of(store, scope, run.id) for run in newest]
 
-    reports = ask_memory(read)
+    reports = ask_scope(read)
     rows = list(map(_run_row, reports))
 
     pipeline_name = f" {pipeline!r}" if pipeline else ""
@@ -367,15 +366,13 @@ def list_loops(
     begins so. Of loops with several generators it shows the rung that answered.
     """
 
-    async def read(memory: Memory) -> list[StoredLoop]:
-        newest, _ = await memory.store.read(
-            memory.scope, loops.newest, limit, practices=practice
-        )
+    async def read(store: Store, scope: Scope) -> list[StoredLoop]:
+        newest, _ = await store.read(scope, loops.newest, limit, practices=practice)
         return newest
 
     rows = []
     has_ladder = False
-    for stored_loop in ask_memory(read):
+    for stored_loop in ask_scope(read):
         head = stored_loop.head
         last = stored_loop.loop.attempts[-1:]
         facts = {
@@ -445,15 +442,15 @@ def log(
 ) -> int:
     """List decisions: why a loop continued or stopped, and who overrode which rule."""
 
-    async def read(memory: Memory) -> list[StoredLoop]:
-        newest, _ = await memory.store.read(memory.scope, loops.newest, limit, loop)
+    async def read(store: Store, scope: Scope) -> list[StoredLoop]:
+        newest, _ = await store.read(scope, loops.newest, limit, loop)
         if loop and not newest:
-            raise NotFound("loop that begins with", loop, memory.store.url)
+            raise NotFound("loop that begins with", loop, store.url)
         return newest
 
     decisions: list[Reasoning] = []
     briefing_by_loop = {}  # what memory showed
-    for stored_loop in ask_memory(read):
+    for stored_loop in ask_scope(read):
         decisions += reasoning(stored_loop.loop, stored_loop.decisions)
         if stored_loop.briefing:
             briefing_by_loop[stored_loop.id] = stored_loop.briefing
@@ -512,9 +509,9 @@ def override(
     from heedful.drive.report import override as override_loop
 
     until = time_after("--expires", expires)
-    stored_loop = ask_memory(lambda memory: loop_of(memory, loop))
+    stored_loop = ask_scope(lambda store, scope: loop_of(store, scope, loop))
 
-    async def suspend(memory: Memory) -> Verdict:
+    async def suspend(store: Store, scope: Scope) -> Verdict:
         return await override_loop(
             stored_loop.id,
             rule,
@@ -522,11 +519,11 @@ def override(
             why=why,
             decisions=decisions,
             until=until,
-            store=memory.store,
-            scope=memory.scope,
+            store=store,
+            scope=scope,
         )
 
-    verdict = ask_memory(suspend)
+    verdict = ask_scope(suspend)
     document = {
         "loop": stored_loop.id,
         "rule": rule,

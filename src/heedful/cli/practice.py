@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from heedful.cli.databases import db_exists
 from heedful.cli.exits import drive
 from heedful.cli.output import columns, emit, following, progress, say
-from heedful.cli.resources import db_exists, look_here
+from heedful.cli.resources import look_here
 from heedful.cli.settings import MAX_OPTION_INTEGER, Settings, seconds
 from heedful.errors import NotFound, UsageError
 from heedful.memory.memory import Memory

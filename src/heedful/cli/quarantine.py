@@ -16,8 +16,9 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
+from heedful.cli.databases import read
 from heedful.cli.output import answer, columns, counted, emit, following, page
-from heedful.cli.resources import ask, read
+from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust

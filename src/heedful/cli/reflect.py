@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from heedful.cli.databases import ask_store
 from heedful.cli.output import (
     answer,
     counted,
@@ -28,7 +29,7 @@ from heedful.cli.output import (
     progress,
     say,
 )
-from heedful.cli.resources import ask_store, memory_of, opened_model
+from heedful.cli.resources import memory_of, opened_model
 from heedful.cli.settings import NO_MODEL, settings
 from heedful.errors import ModelError, ModelUnavailable, TraceFileError
 from heedful.lessons.trust import is_statable, own_trust

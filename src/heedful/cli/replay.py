@@ -14,8 +14,8 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import output
 from heedful.cli.app import group
+from heedful.cli.databases import ask_store
 from heedful.cli.output import TextTable, answer, columns, counted
-from heedful.cli.resources import ask_store
 from heedful.cli.settings import Texts, scope_of, settings
 from heedful.cli.tasks import EntryShape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, LineError, NotFound, UsageError

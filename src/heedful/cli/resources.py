@@ -1,4 +1,4 @@
-"""The store, the memory, the models and the judge that the settings of a command name.
+"""The memory, the models and the judge that the settings of a command name.
 
 Each is opened for one command and closed after it. Weights are downloaded before
 anything else begins, so that no attempt waits for them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from getpass import getuser
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,22 +17,21 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from heedful.cli.exits import drive
+from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import fetched
 from heedful.cli.settings import (
     NO_MODEL,
     Settings,
     approved_settings,
+    is_stated,
     scope_of,
     settings,
-    states_db,
 )
-from heedful.errors import NotFound, UsageError
+from heedful.errors import UsageError
 from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES_PREFIXES, open_store
 from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import own_db
@@ -66,14 +66,14 @@ def ask_all(question: Callable[[Memory], Awaitable[T]]) -> list[tuple[str, T]]:
     values = settings()
     dbs = [values.db]
 
-    if has_own_memory() and not states_db():
+    if has_own_memory() and not is_stated("db"):
         dbs.append(str(own_db()))
 
     # If none exists, the first is asked all the same, for its error.
     existing = [db for db in dbs if db_exists(db)] or dbs[:1]
     answers = []
     for db in existing:
-        values_of_db = values.model_copy(update={"db": db})
+        values_of_db = replace(values, db=db)
         answers.append((db, _ask_memory(values_of_db, question)))
     return answers
 
@@ -86,8 +86,8 @@ def ask_own(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) ->
     db = str(own_db())
     if new:
         prepare_database(db, is_followed=True)
-    own_settings = {"db": db, "project": Scope().project}
-    return _ask_memory(settings().model_copy(update=own_settings), question)
+    values = replace(settings(), db=db, project=Scope().project)
+    return _ask_memory(values, question)
 
 
 def has_own_memory() -> bool:
@@ -111,26 +111,6 @@ def _ask_memory(
     return ask_store(values, ask_about, new=new, stopped=stopped)
 
 
-def ask_store(
-    values: Settings,
-    question: Callable[[Store], Awaitable[T]],
-    *,
-    new: bool = False,
-    stopped: str = "interrupted",
-) -> T:
-    """Open the store and return the result of `question` about it.
-
-    `new` allows a database file that does not exist. After Ctrl-C, `stopped` is
-    printed. Raises NotFound, StoreError.
-    """
-
-    async def work() -> T:
-        async with opened_store(values, new=new) as store:
-            return await question(store)
-
-    return drive(work(), lambda: stopped)
-
-
 async def state_trust(
     memory: Memory, trust_by_source: Mapping[str, Trust], *, why: str, release: bool
 ) -> int:
@@ -145,41 +125,6 @@ async def state_trust(
         )
         released += len(released_ids)
     return released
-
-
-def read(function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of a function of the store, in the scope of the settings.
-
-    Raises NotFound, StoreError.
-    """
-    values = settings()
-    scope = scope_of(values)
-    return ask_store(values, lambda store: store.read(scope, function, *arguments))
-
-
-def db_exists(db: str) -> bool:
-    """Return True if `db` is a file that exists, or a server."""
-    return db.startswith(POSTGRES_PREFIXES) or Path(db).exists()
-
-
-@asynccontextmanager
-async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
-    """Open the store, and close it after the block.
-
-    Raises NotFound if its file does not exist, unless `new` is True.
-    """
-    if not (new or db_exists(values.db)):
-        hint = (
-            "pass --db with the file that your program names, or let heedful run "
-            "create one"
-        )
-        raise NotFound("database", values.db, f"reach; {hint}")
-
-    store = open_store(prepare_database(values.db))
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 def memory_of(values: Settings, store: Store) -> Memory:
@@ -225,7 +170,7 @@ async def opened_models(values: Settings) -> AsyncIterator[list[Model]]:
     async with AsyncExitStack() as stack:
         models = []
         for name in values.models:
-            values_of_model = values.model_copy(update={"model": name})
+            values_of_model = replace(values, model=name)
             models.append(
                 await stack.enter_async_context(opened_model(values_of_model))
             )
@@ -241,7 +186,7 @@ def model_here(values: Settings) -> Model | None:
     from heedful.models import weights
 
     needed = weights.needed(values.model)
-    is_default = values.model == Settings.model_fields["model"].default
+    is_default = values.model == Settings.model
     if needed is not None and is_default:
         has_weights = needed.cached(values.cache).is_file()
         if not has_weights or find_spec("xllamacpp") is None:
@@ -288,7 +233,7 @@ def compares_meanings(values: Settings) -> bool:
 
 def judging(values: Settings) -> Settings:
     """Return the settings with the judge as the model."""
-    return values.model_copy(update={"model": values.judge})
+    return replace(values, model=values.judge)
 
 
 def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:

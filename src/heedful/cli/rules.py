@@ -14,14 +14,15 @@ from typing import Annotated, TypeVar
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import group_with_default
+from heedful.cli.databases import db_exists
 from heedful.cli.output import answer, columns, emit, following, when
-from heedful.cli.resources import ask, ask_own, db_exists, has_own_memory
+from heedful.cli.resources import ask, ask_own, has_own_memory
 from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
     By,
     Why,
+    is_stated,
     settings,
-    states_db,
     where,
 )
 from heedful.lessons.lesson import Remembered
@@ -76,7 +77,7 @@ rules: Typer = group_with_default()
 def _is_outside_projects() -> bool:
     """Return True in a folder without a project, where hooks use the user's memory."""
     has_repository = find_repository(Path.cwd()) is not None
-    return not (has_repository or states_db() or db_exists(settings().db))
+    return not (has_repository or is_stated("db") or db_exists(settings().db))
 
 
 def _ask_project(question: Callable[[Memory], Awaitable[T]], *, new: bool = False) -> T:

@@ -26,6 +26,7 @@ from typer import Argument, Option
 
 import heedful
 from heedful import errors
+from heedful.cli.databases import opened_store
 from heedful.cli.exits import drive, report_error
 from heedful.cli.ladders import rung_table
 from heedful.cli.output import (
@@ -39,7 +40,7 @@ from heedful.cli.output import (
     progress,
     say,
 )
-from heedful.cli.resources import memory_of, opened_models, opened_store
+from heedful.cli.resources import memory_of, opened_models
 from heedful.cli.settings import Settings, scope_of, settings, shown_model
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run

@@ -20,17 +20,16 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.checks.loading import load
+from heedful.cli.databases import db_exists, opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import following, page, say, show
 from heedful.cli.practice import practice_plan
 from heedful.cli.resources import (
-    db_exists,
     embedder_of,
     judge_doubt,
     judging,
     model_here,
     open_here,
-    opened_store,
 )
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import ModelError, PackageMissing, UsageError
@@ -102,7 +101,7 @@ def ui(
 
 def show_pages_of(db: str) -> int:
     """Show the pages of a database in the browser, as `heedful ui --db` does."""
-    values = settings().with_one_model().model_copy(update={"db": db})
+    values = replace(settings().with_one_model(), db=db)
     return _until_stopped(_show_pages(values, read_only=False, browser=True))
 
 
@@ -274,7 +273,7 @@ async def _mcp(values: Settings) -> None:
 
 def _without_workers(values: Settings) -> Settings:
     """Return the settings with which no job runs in this process."""
-    return values.model_copy(update={"workers": 0})
+    return replace(values, workers=0)
 
 
 def setup_of(values: Settings, store: Store) -> Setup:

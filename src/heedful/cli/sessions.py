@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 from typer import Argument, confirm, prompt
 
+from heedful.cli.databases import ask_store
 from heedful.cli.exits import drive
 from heedful.cli.output import (
     answer,
@@ -33,13 +34,13 @@ from heedful.cli.output import (
     say,
     shorten,
 )
-from heedful.cli.resources import ask_store, memory_of, state_trust
+from heedful.cli.resources import memory_of, state_trust
 from heedful.cli.settings import (
     Settings,
     approved_settings,
+    is_stated,
     seconds,
     settings,
-    states_db,
 )
 from heedful.errors import TraceFileError, UsageError
 from heedful.integrations.hook import read_settings
@@ -243,7 +244,7 @@ def learn_from(folders: Sequence[Path], approved_only: bool = False) -> int:
             )
 
     stated = None
-    if states_db(files=False) and not approved_only:
+    if is_stated("db", files=False) and not approved_only:
         stated = settings()
     elif not approved_only:
         for item in read_settings(Path.cwd())["ignored"]:

@@ -11,28 +11,28 @@ import os
 import re
 import time
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import (
-    BaseModel,
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     Json,
+    TypeAdapter,
     ValidationError,
-    field_validator,
 )
 from typer import Option
 
 from heedful.cli.output import current_command
 from heedful.errors import InvalidInput, UsageError
 from heedful.faults import fault_text
-from heedful.integrations.hook import read_settings
-from heedful.lessons.lesson import Scope, Trust
+from heedful.lessons.scope import Scope, Trust
 from heedful.loop.ladder import MAX_RUNGS
-from heedful.models.contract import MAX_MODEL_NAME_CHARS
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.workspace import find_repository, folder_db, read_table
 from heedful.validation import MAX_SCORE
@@ -49,6 +49,8 @@ POLICY_SETTING_FORMS = (
     f"it must be a policy as text of 1 to {MAX_POLICY_CHARS} characters, or a table"
 )
 SETTINGS_MIB_BYTES = 1024 * 1024
+# The variable that pydantic reads before it looks for plugins.
+PLUGIN_SWITCH = "PYDANTIC_DISABLE_PLUGINS"
 MAX_WRONG_VALUE_CHARS = 120
 NO_MODEL = "none"  # as the name of a model: there is none
 
@@ -78,25 +80,71 @@ DryRun = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 ANY_CASE = BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text)
 Written = Annotated[str, Field(min_length=1, max_length=MAX_POLICY_CHARS)]
+BytesLimit = Annotated[int, Field(ge=1024, le=1024 * SETTINGS_MIB_BYTES)]
 
 
-class PracticeSettings(BaseModel):
+def _check_models(text: str) -> str:
+    """Raise ValueError unless each part of the text can name another model."""
+    from heedful.models.contract import MAX_MODEL_NAME_CHARS  # slow to import
+
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError("it must have a name on each side of a comma")
+    if max(map(len, names)) > MAX_MODEL_NAME_CHARS:
+        longest = f"it must have at most {MAX_MODEL_NAME_CHARS} characters a name"
+        raise ValueError(longest)
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            model = shown_model(name)
+            message = f"it names {model} twice; the same model fails again"
+            raise ValueError(message)
+    if NO_MODEL in names and len(names) > 1:
+        raise ValueError(f"{NO_MODEL} is no model; remove it or the others")
+    if len(names) > MAX_RUNGS:
+        raise ValueError(f"it must be at most {MAX_RUNGS} models")
+    return text
+
+
+def _check_prices(text: str | None) -> str | None:
+    """Raise ValueError unless each part of the text is a price."""
+    for part in (text or "0").split(","):
+        try:
+            is_price = 0 <= float(part) <= MAX_SCORE
+        except ValueError:
+            is_price = False
+        if not is_price:
+            allowed = "the cost of a token for each model, such as 0,0.00001"
+            raise ValueError(f"{part.strip()!r} must be {allowed}")
+    return text
+
+
+def _check_judge(name: str) -> str:
+    """Raise ValueError if the judge is a list of models."""
+    first, comma, _ = name.partition(",")
+    if comma:
+        raise ValueError(f"one model judges; name it, for instance {first}")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class PracticeSettings:
     """What workers practise: functions, as module:function, and what that may cost.
 
     They do it once in each period `every`, a time such as 1d.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    functions: list[Name] = Field(min_length=1)
-    calls: int = Field(200, ge=1)
-    tokens: int | None = Field(None, ge=1)
-    cost: float | None = Field(None, gt=0, allow_inf_nan=False)
+    functions: Annotated[list[Name], Field(min_length=1)]
+    calls: Annotated[int, Field(ge=1)] = 200
+    tokens: Annotated[int | None, Field(ge=1)] = None
+    cost: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
     next_rung: bool = False
     every: Name = "1d"
 
 
-class Settings(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Settings:
     """The settings of the command line.
 
     `cache` is the folder for weights. `threads` and `context` (in tokens) are for
@@ -122,11 +170,9 @@ class Settings(BaseModel):
     `reflection_mode` "lite" they dream only on request.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
-    model: Written = "embedded"
-    prices: Written | None = None
-    judge: Name = NO_MODEL
+    model: Annotated[Written, AfterValidator(_check_models)] = "embedded"
+    prices: Annotated[Written | None, AfterValidator(_check_prices)] = None
+    judge: Annotated[Name, AfterValidator(_check_judge)] = NO_MODEL
     embedder: Literal["auto", "minilm", "none"] = "auto"
     db: Written = DEFAULT_DATABASE_FILE
     cache: Path | None = None
@@ -135,32 +181,36 @@ class Settings(BaseModel):
 
     policy: Written | dict[str, Any] = "default"
     memory: bool = True
-    holdout: float = Field(0.1, ge=0, lt=1, allow_inf_nan=False)
-    threads: int | None = Field(None, ge=1, le=1024)
-    context: int = Field(4096, ge=64, le=10_000_000)
-    jobs: int = Field(1, ge=1, le=256)
-    timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
-    max_tokens: int = Field(256, ge=1, le=1_000_000)
-    max_entries: int | None = Field(None, ge=1)
+    holdout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.1
+    threads: Annotated[int | None, Field(ge=1, le=1024)] = None
+    context: Annotated[int, Field(ge=64, le=10_000_000)] = 4096
+    jobs: Annotated[int, Field(ge=1, le=256)] = 1
+    timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 120.0
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    max_entries: Annotated[int | None, Field(ge=1)] = None
     forget: Written | None = None
 
     # A table is JSON in a variable of the environment.
-    trust: dict[Name, Trust] | Json[dict[Name, Trust]] = {}
-    hook: dict[str, Any] | Json[dict[str, Any]] = {}
+    trust: dict[Name, Trust] | Json[dict[Name, Trust]] = field(default_factory=dict)
+    hook: dict[str, Any] | Json[dict[str, Any]] = field(default_factory=dict)
     practice: PracticeSettings | Json[PracticeSettings] | None = None
-    checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = {}
-    pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = {}
+    checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = field(
+        default_factory=dict
+    )
+    pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = field(
+        default_factory=dict
+    )
 
     host: Name = "127.0.0.1"
-    port: int = Field(8765, ge=0, le=65_535)
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8765
     key_required: bool = False
-    workers: int | None = Field(None, ge=0, le=256)
-    outcomes: int = Field(1_000, ge=0)
-    rate: float = Field(0.0, ge=0, le=1_000_000, allow_inf_nan=False)
-    body: int = Field(4 * SETTINGS_MIB_BYTES, ge=1024, le=1024 * SETTINGS_MIB_BYTES)
-    settled: float = Field(15.0, gt=0, le=3600, allow_inf_nan=False)
-    traces: int = Field(16 * SETTINGS_MIB_BYTES, ge=1024, le=1024 * SETTINGS_MIB_BYTES)
-    drain: float = Field(30.0, ge=1, le=3600, allow_inf_nan=False)
+    workers: Annotated[int | None, Field(ge=0, le=256)] = None
+    outcomes: Annotated[int, Field(ge=0)] = 1_000
+    rate: Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)] = 0.0
+    body: BytesLimit = 4 * SETTINGS_MIB_BYTES
+    settled: Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)] = 15.0
+    traces: BytesLimit = 16 * SETTINGS_MIB_BYTES
+    drain: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 30.0
     reflection_enabled: bool = True
     reflection_mode: Annotated[Literal["lite", "full"], ANY_CASE] = "full"
 
@@ -185,50 +235,6 @@ class Settings(BaseModel):
             raise InvalidInput("prices", self.prices, allowed)
         return costs
 
-    @field_validator("model")
-    @classmethod
-    def _check_models(cls, text: str) -> str:
-        """Raise ValueError unless each part of the text can name another model."""
-        names = [name.strip() for name in text.split(",")]
-        if not all(names):
-            raise ValueError("it must have a name on each side of a comma")
-        if max(map(len, names)) > MAX_MODEL_NAME_CHARS:
-            longest = f"it must have at most {MAX_MODEL_NAME_CHARS} characters a name"
-            raise ValueError(longest)
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                model = shown_model(name)
-                message = f"it names {model} twice; the same model fails again"
-                raise ValueError(message)
-        if NO_MODEL in names and len(names) > 1:
-            raise ValueError(f"{NO_MODEL} is no model; remove it or the others")
-        if len(names) > MAX_RUNGS:
-            raise ValueError(f"it must be at most {MAX_RUNGS} models")
-        return text
-
-    @field_validator("prices")
-    @classmethod
-    def _check_prices(cls, text: str | None) -> str | None:
-        """Raise ValueError unless each part of the text is a price."""
-        for part in (text or "0").split(","):
-            try:
-                is_price = 0 <= float(part) <= MAX_SCORE
-            except ValueError:
-                is_price = False
-            if not is_price:
-                allowed = "the cost of a token for each model, such as 0,0.00001"
-                raise ValueError(f"{part.strip()!r} must be {allowed}")
-        return text
-
-    @field_validator("judge")
-    @classmethod
-    def _check_judge(cls, name: str) -> str:
-        """Raise ValueError if the judge is a list of models."""
-        first, comma, _ = name.partition(",")
-        if comma:
-            raise ValueError(f"one model judges; name it, for instance {first}")
-        return name
-
     def with_one_model(self) -> Settings:
         """Return the settings of a command that asks one model: the first of several.
 
@@ -241,7 +247,7 @@ class Settings(BaseModel):
                 f"--model is {names!r}, but this command asks one model; give one: "
                 f"--model {shown_model(first)}"
             )
-        return self.model_copy(update={"model": first})
+        return replace(self, model=first)
 
 
 def settings(**options: Any) -> Settings:
@@ -254,14 +260,16 @@ def settings(**options: Any) -> Settings:
     if running.approved_only:
         return approved_settings(Path.cwd(), **options)
 
-    values = _valid_settings(_values_by_origin({**running.options, **options}))
-    if "db" in values.model_fields_set or Path(DEFAULT_DATABASE_FILE).exists():
+    origins = _values_by_origin({**running.options, **options})
+    values = _valid_settings(origins)
+    states_db = any("db" in stated for stated in origins.values())
+    if states_db or Path(DEFAULT_DATABASE_FILE).exists():
         return values
 
     # The memory of a repository is at its root, or in the folder of git.
     if find_repository(Path.cwd()) is None:
         return values
-    return values.model_copy(update={"db": str(folder_db(Path.cwd()))})
+    return replace(values, db=str(folder_db(Path.cwd())))
 
 
 def approved_settings(folder: Path, **options: Any) -> Settings:
@@ -270,6 +278,8 @@ def approved_settings(folder: Path, **options: Any) -> Settings:
     The folder may be a clone of a stranger's repository: its files count as far as the
     user has approved them. Options take precedence. Raises UsageError.
     """
+    from heedful.integrations.hook import read_settings  # slow to import
+
     approved = read_settings(folder)
     names = ("db", "tenant", "project", "holdout", "forget", "trust")
     values = {name: approved[name] for name in names}
@@ -279,53 +289,77 @@ def approved_settings(folder: Path, **options: Any) -> Settings:
 
 
 def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
-    """Return the settings of these origins. Raises UsageError."""
-    try:
-        # A ChainMap returns the value of the first mapping that has a name.
-        return Settings(**ChainMap(*reversed(origins.values())))
-    except ValidationError as error:
-        raise UsageError("; ".join(_describe_problems(error, origins))) from error
+    """Return the settings of these origins. Raises UsageError.
 
-
-def _describe_problems(
-    error: ValidationError, origins: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
-    """Return the first problem of each wrong setting, with the setting's origin."""
+    pydantic checks the values that are stated: a model of all settings would take 40 ms
+    to build.
+    """
+    # A ChainMap returns the value of the first mapping that has a name.
+    stated = ChainMap(*reversed(origins.values()))
+    types = get_type_hints(Settings, include_extras=True)
+    values: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    for detail in error.errors():
-        name = str(detail["loc"][0])
-        if name in problems:
-            continue
+    with _without_plugins():
+        for name in filter(stated.__contains__, types):
+            try:
+                values[name] = TypeAdapter(types[name]).validate_python(stated[name])
+            except ValidationError as error:
+                problems[name] = _describe_problem(name, error.errors()[0])
 
-        if detail["type"] == "extra_forbidden":
-            names = ", ".join(Settings.model_fields)
-            message = f": there is no such setting; there are: {names}"
-        else:
-            # The second part of the place is pydantic's name of a type, not a key.
-            keys_inside = "".join(f": {key!r}" for key in detail["loc"][2:])
-            allowed = POLICY_SETTING_FORMS if name == "policy" else ""
-            message = f"{keys_inside} is {wrong_value(detail, allowed)}"
-
-        origins_of_name = [
-            origin for origin, values in origins.items() if name in values
-        ]
-        place = origins_of_name[-1].format(
-            option=name.replace("_", "-"),
-            field=name,
-            FIELD=name.upper(),
-            older=OLDER_VARIABLES.get(name),
-        )
-        problems[name] = f"{place}{message}"
-    return list(problems.values())
+    for name in stated:
+        if name not in types:
+            problems[name] = (
+                f": there is no such setting; there are: {', '.join(types)}"
+            )
+    if problems:
+        places = {name: _place_of(name, origins) for name in problems}
+        texts = [f"{places[name]}{problem}" for name, problem in problems.items()]
+        raise UsageError("; ".join(texts))
+    return Settings(**values)
 
 
-def states_db(files: bool = True) -> bool:
-    """Return True if an option, the environment or a file states the database.
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Let no plugin of pydantic see what is checked: settings may have secrets.
+
+    To look for plugins, pydantic would read the files of every installed package.
+    """
+    before = os.environ.get(PLUGIN_SWITCH)
+    os.environ[PLUGIN_SWITCH] = "__all__"
+    try:
+        yield
+    finally:
+        del os.environ[PLUGIN_SWITCH]
+        if before is not None:
+            os.environ[PLUGIN_SWITCH] = before
+
+
+def _describe_problem(name: str, detail: Any) -> str:
+    """Return the first problem of a wrong setting in words, to follow its place."""
+    # The first part of the place is pydantic's name of a type, not a key.
+    keys_inside = "".join(f": {key!r}" for key in detail["loc"][1:])
+    allowed = POLICY_SETTING_FORMS if name == "policy" else ""
+    return f"{keys_inside} is {wrong_value(detail, allowed)}"
+
+
+def _place_of(name: str, origins: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return where a setting is stated: an option, a variable or a file."""
+    templates = [template for template, values in origins.items() if name in values]
+    return templates[-1].format(
+        option=name.replace("_", "-"),
+        field=name,
+        FIELD=name.upper(),
+        older=OLDER_VARIABLES.get(name),
+    )
+
+
+def is_stated(name: str, *, files: bool = True) -> bool:
+    """Return True if an option, the environment or a file states the setting.
 
     Without `files`, a file does not count.
     """
     origins = _values_by_origin(current_command().options, files)
-    return any("db" in values for values in origins.values())
+    return any(name in values for values in origins.values())
 
 
 def _values_by_origin(
@@ -336,7 +370,8 @@ def _values_by_origin(
     An origin is written as the template of a place: `{field}` is the name of a setting.
     """
     variables = {
-        name: f"{VARIABLE_PREFIX}{name.upper()}" for name in Settings.model_fields
+        field.name: f"{VARIABLE_PREFIX}{field.name.upper()}"
+        for field in fields(Settings)
     }
     stated_options = {
         name: value for name, value in options.items() if value is not None

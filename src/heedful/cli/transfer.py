@@ -6,13 +6,14 @@ copy of a database has everything, of every tenant.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
+from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import (
     TextTable,
     answer,
@@ -21,7 +22,7 @@ from heedful.cli.output import (
     page,
     repeated,
 )
-from heedful.cli.resources import ask, ask_store, db_exists, memory_of
+from heedful.cli.resources import ask, memory_of
 from heedful.cli.settings import By, DryRun, Why, settings
 from heedful.errors import UsageError
 from heedful.memory.transfer import Imported
@@ -60,7 +61,7 @@ def import_(
     checked_later: Any = trust  # Memory refuses another word
     values = settings()
     if dry_run and not db_exists(values.db):
-        values = values.model_copy(update={"db": ":memory:"})
+        values = replace(values, db=":memory:")
 
     async def read(store: Store) -> Imported:
         return await memory_of(values, store).import_(

@@ -19,16 +19,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from heedful.cli.databases import opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, limit_logs
 from heedful.cli.output import counted, current_command, say
 from heedful.cli.practice import practice_plan
-from heedful.cli.resources import (
-    embedder_of,
-    look_here,
-    model_here,
-    opened_model,
-    opened_store,
-)
+from heedful.cli.resources import embedder_of, look_here, model_here, opened_model
 from heedful.cli.settings import (
     NO_MODEL,
     Keep,

@@ -28,15 +28,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.errors import StoreUnavailable
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY
-from heedful.loop.replay import Figures
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed
 from heedful.pages.difference import Part, difference, marked
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # most pages have no figures of a replay
     from jinja2 import Environment
+
+    from heedful.loop.replay import Figures
 
 # The look of every page, which the pages of `web/` have, too.
 STYLE_FILE = Path(__file__).parent / "templates/ui.css"

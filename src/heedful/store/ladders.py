@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from heedful.errors import HeedfulError
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.loop.climb import ClimbRecord
 from heedful.loop.codec import from_document, to_document
 from heedful.loop.ladder import Allowance, Climb, Overhead, RungAttempt, Spending

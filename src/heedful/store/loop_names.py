@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from heedful.errors import NotFound, UsageError
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, key_of
 
 SHORT_ID_CHARS = 8

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, from_row, resumable, storable
 
 MAX_LOOP_NOTES = 200

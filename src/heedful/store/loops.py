@@ -20,20 +20,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
-from heedful.lessons.briefing import Briefing
-from heedful.lessons.lesson import Scope
-from heedful.lessons.lesson_check import LessonCheck
+from heedful.lessons.scope import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Policy, Verdict, state_after
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
-from heedful.loop.replay import RecordedLoop
 from heedful.loop.runs import StageHead
 from heedful.redact import redact, redact_data
-from heedful.store import exposures, ladders, lessons
+from heedful.store import exposures
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
     MAX_ROWS,
@@ -47,6 +44,11 @@ from heedful.store.connection import (
     storable,
 )
 from heedful.store.records import EntryTexts, Head, JournalEntry, LoopState, StoredLoop
+
+if TYPE_CHECKING:  # a process that only reads loops needs no lessons
+    from heedful.lessons.briefing import Briefing
+    from heedful.lessons.lesson_check import LessonCheck
+    from heedful.loop.replay import RecordedLoop
 
 LOOP_LEASE_SECONDS = 30.0
 # How many bytes of JSON are read at most, to list loops or count what they have, and to
@@ -284,10 +286,14 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
     _write_changes(db, scope, loop, entry=entry, texts=texts, now=now)
 
     if entry.spending is not None:
+        from heedful.store import ladders
+
         rung, usage, reserved_at = entry.spending
         ladders.settle(db, scope, rung, usage, reserved_at)
 
     if entry.practised is not None:
+        from heedful.store import ladders
+
         ladders.settle_practice(db, scope, entry.practised)
 
     if entry.briefing is not None:
@@ -305,6 +311,8 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> int:
         hardened.count(db, scope, entry.alarms)
 
     if entry.lessons:
+        from heedful.store import lessons
+
         answers = lessons.upsert(
             db,
             scope,
@@ -360,6 +368,8 @@ def _write_changes(
         db.update("loop", {"n": loop.n}, {"ladder": _ladder_column(entry.ladder)})
 
     if entry.climb is not None:
+        from heedful.store import ladders
+
         ladders.end(db, scope, entry.climb, now)
 
     if entry.override is not None:
@@ -918,6 +928,8 @@ def _stored_loop(
 
     briefing = None
     if row["briefing"]:
+        from heedful.lessons.briefing import Briefing
+
         briefing = Briefing.of(json.loads(row["briefing"]))
         briefing = briefing.of_model(head.model or loop.model)
 
@@ -982,6 +994,8 @@ def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
     So the newest loops first become the oldest first. The run of a pipeline is left
     out: its stages are loops with their own attempts.
     """
+    from heedful.loop.replay import RecordedLoop
+
     return [
         RecordedLoop(recorded.loop)
         for recorded in reversed(stored)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.store.connection import Db, Row, holds, key_of, storable, token
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from heedful.lessons.briefing import Briefing
-from heedful.lessons.lesson import Lesson, Outcome
-from heedful.lessons.lesson_check import Alarm, LessonCheck
-from heedful.loop import codec, explain
 from heedful.loop.decide import (
     Again,
     Decision,
@@ -23,6 +19,12 @@ from heedful.loop.decide import (
 from heedful.loop.ladder import Climb, Ladder
 from heedful.loop.record import Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
+
+if TYPE_CHECKING:  # a process that only reads loops needs no lessons
+    from heedful.lessons.briefing import Briefing
+    from heedful.lessons.lesson import Lesson, Outcome
+    from heedful.lessons.lesson_check import Alarm, LessonCheck
+    from heedful.loop.explain import Explanation
 
 Kind = Literal["loop", "run", "stage"]
 
@@ -101,8 +103,10 @@ class StoredLoop:
         """True if the last decision ended the loop."""
         return isinstance(self.verdict, Done)
 
-    def explain(self) -> explain.Explanation:
+    def explain(self) -> Explanation:
         """Explain, from the recorded decisions, why the loop continued or stopped."""
+        from heedful.loop import codec, explain
+
         policy = codec.policy_from(self.head.policy)
         return explain.explain_recorded(self.loop, policy, self.decisions)
 

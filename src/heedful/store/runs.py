@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope
 from heedful.loop.runs import Report, StageReport, loop_id
 from heedful.store import loops
 from heedful.store.records import StoredLoop

@@ -1,0 +1,81 @@
+"""The database that the settings of a command name, opened for one command."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from heedful.cli.exits import drive
+from heedful.cli.settings import Settings, scope_of, settings
+from heedful.errors import NotFound
+from heedful.lessons.scope import Scope
+from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store.ownership import prepare_database
+from heedful.store.store import Store
+
+T = TypeVar("T")
+
+
+def ask_store(
+    values: Settings,
+    question: Callable[[Store], Awaitable[T]],
+    *,
+    new: bool = False,
+    stopped: str = "interrupted",
+) -> T:
+    """Open the store and return the result of `question` about it.
+
+    `new` allows a database file that does not exist. After Ctrl-C, `stopped` is
+    printed. Raises NotFound, StoreError.
+    """
+
+    async def work() -> T:
+        async with opened_store(values, new=new) as store:
+            return await question(store)
+
+    return drive(work(), lambda: stopped)
+
+
+def ask_scope(question: Callable[[Store, Scope], Awaitable[T]]) -> T:
+    """Open the store, and return the result of `question` in the scope of the settings.
+
+    Raises NotFound, StoreError.
+    """
+    values = settings()
+    scope = scope_of(values)
+    return ask_store(values, lambda store: question(store, scope))
+
+
+def read(function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a function of the store, in the scope of the settings.
+
+    Raises NotFound, StoreError.
+    """
+    return ask_scope(lambda store, scope: store.read(scope, function, *arguments))
+
+
+def db_exists(db: str) -> bool:
+    """Return True if `db` is a file that exists, or a server."""
+    return db.startswith(POSTGRES_PREFIXES) or Path(db).exists()
+
+
+@asynccontextmanager
+async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
+    """Open the store, and close it after the block.
+
+    Raises NotFound if its file does not exist, unless `new` is True.
+    """
+    if not (new or db_exists(values.db)):
+        hint = (
+            "pass --db with the file that your program names, or let heedful run "
+            "create one"
+        )
+        raise NotFound("database", values.db, f"reach; {hint}")
+
+    store = open_store(prepare_database(values.db))
+    try:
+        yield store
+    finally:
+        await store.close()
