@@ -31,7 +31,7 @@ from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store import open_store
 from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import own_db
@@ -158,8 +158,8 @@ def read(function: Callable[..., T], *arguments: object) -> T:
 
 
 def db_exists(db: str) -> bool:
-    """Return True if `db` is a file that exists, or a server."""
-    return db.startswith(POSTGRES_PREFIXES) or Path(db).exists()
+    """Return True if `db` is a file that exists, or a URL, such as that of a server."""
+    return "://" in db or Path(db).exists()
 
 
 @asynccontextmanager
