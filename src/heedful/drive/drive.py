@@ -343,8 +343,8 @@ class Run(Generic[C]):
                     self._state = await work(self._state)
                     await self._end_trial(self._state)
                 except BaseException:
-                    # A write that raised may still have succeeded: only the journal
-                    # knows.
+                    # Not handled, only noted, also of a cancellation: a write that
+                    # raised may still have succeeded, and only the journal knows.
                     self._lease.may_exist = True
                     if self._lease.durable:
                         self._state = None

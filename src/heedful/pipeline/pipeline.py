@@ -509,7 +509,7 @@ class PipelineRun:
         """Run a stage to its end; undo its changes if it does not end."""
         try:
             report = await StageRunner(self, place, attempts).finish()
-        except BaseException:
+        except BaseException:  # also a cancellation; nothing is handled here
             attempts.close()
             attempts.undo()
             raise
