@@ -161,6 +161,10 @@ BAD = {
     ),
     "loops --limit x": (2, "--limit is 'x'; it must be an integer"),
     "loops --limit 0": (2, "--limit is '0'; it must be at least 1"),
+    "db copy heedful.db nowhere/x.db": (
+        4,
+        "nowhere/x.db: No such file or directory; check the path",
+    ),
     "loops --db .": (4, "is a folder; name a file in it"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
     "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "no server listens at 127."),

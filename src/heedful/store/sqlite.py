@@ -370,7 +370,13 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
-    if not isinstance(error, sqlite3.Error | OSError):
+    if isinstance(error, OSError):
+        place = error.filename or path or "the file"
+        reason = error.strerror or str(error)
+        unavailable = errors.StoreUnavailable(f"{place}: {reason}; check the path")
+        unavailable.__cause__ = error
+        return unavailable
+    if not isinstance(error, sqlite3.Error):
         return error
 
     # The lowest byte of an extended result code is the primary one.
@@ -385,8 +391,8 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         translated = errors.StoreCorrupt(
             f"{path or 'the file'} is damaged, {error}; {DAMAGED_FILE_FIX}"
         )
-    elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
-        remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")
+    elif code in _RESULT_CODE_REMEDIES:
+        remedy = _RESULT_CODE_REMEDIES[code]
         translated = errors.StoreUnavailable(f"{place}{error}: {remedy}")
     elif "no such " in str(error) or "has no column" in str(error):
         remedy = (
