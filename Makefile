@@ -46,8 +46,8 @@ check: setup ## style, types, imports, docs, coverage, budgets; ARGS='name …' 
 wheels: setup ## build sdist and wheel, and try them in empty environments
 	@$(PY) -m scripts.strangers $(ARGS)
 
-docs: setup ## the docs as a site, with every name and command, in build/docs; a broken link fails
-	@$(PY) -m scripts.docs_site
+docs: setup ## the docs as a site in build/docs; a broken link fails; ARGS='--version 0.1.0' for a folder of it
+	@$(PY) -m scripts.docs_site $(ARGS)
 
 bench: setup ## the benchmarks; PEERS=1 beside other libraries, each in an environment in .venv-peers
 	@$(PY) -m bench$(if $(filter-out 0,$(PEERS)),.peers) $(ARGS)

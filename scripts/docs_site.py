@@ -9,12 +9,13 @@ are made from the same pages, for readers that are models.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ from heedful.cli.app import COMMAND_TABLE, app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "pages"
+SITE = ROOT / "build" / "site"  # as in zensical.toml
 BUILT = ROOT / "build" / "docs"
 CONFIG = ROOT / "zensical.toml"
 # What pages are, or link to.
@@ -277,8 +279,57 @@ def for_models() -> tuple[str, str]:
     return "\n".join(index) + "\n", "\n".join(full)
 
 
-def main() -> int:
+def versions(changelog: str) -> list[str]:
+    """Return the versions in the headings of a changelog, newest first."""
+    return re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
+
+
+def index_of_versions(listed: Sequence[str]) -> str:
+    """Return the page that leads to the site of each version."""
+    links = [f'<li><a href="{version}/">{version}</a></li>' for version in listed]
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><meta charset="utf-8">',
+            "<title>heedful: versions of the docs</title>",
+            "<h1>heedful: versions of the docs</h1>",
+            "<ul>",
+            *links,
+            "</ul></html>\n",
+        ]
+    )
+
+
+def place(version: str) -> Path:
+    """Move the built site to its folder, which is returned.
+
+    Without a version that is `BUILT`. The site of a version is in a folder of it,
+    beside those of other versions and a page that lists all in the changelog.
+    """
+    if not version:
+        shutil.rmtree(BUILT, ignore_errors=True)
+        return Path(shutil.move(SITE, BUILT))
+
+    listed = versions((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    for path in list(BUILT.glob("*")):
+        if path.is_file():
+            path.unlink()
+        elif path.name == version or path.name not in listed:
+            shutil.rmtree(path)
+    BUILT.mkdir(parents=True, exist_ok=True)
+    (BUILT / "index.html").write_text(index_of_versions(listed), encoding="utf-8")
+    return Path(shutil.move(SITE, BUILT / version))
+
+
+def main(arguments: Sequence[str]) -> int:
     """Build the site; return 1 if Zensical finds a broken link or anchor."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--version", default="", help="build into a folder of its own")
+    version = parser.parse_args(arguments).version
+    listed = versions((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    if version and version not in listed:
+        print(f"CHANGELOG.md has no version {version}; it has {', '.join(listed)}")
+        return 1
+
     assemble()
     zensical = Path(sys.executable).parent / "zensical"
     command = [str(zensical), "build", "--clean", "--strict", "-f", str(CONFIG)]
@@ -294,15 +345,15 @@ def main() -> int:
         print(done.stdout)
         return 1
     index, full = for_models()
-    (BUILT / "llms.txt").write_text(index, encoding="utf-8")
-    (BUILT / "llms-full.txt").write_text(full, encoding="utf-8")
+    (SITE / "llms.txt").write_text(index, encoding="utf-8")
+    (SITE / "llms-full.txt").write_text(full, encoding="utf-8")
     for page in PAGES.rglob("*.md"):
-        copy = BUILT / page.relative_to(PAGES)
+        copy = SITE / page.relative_to(PAGES)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, copy)
-    print(BUILT.relative_to(ROOT) / "index.html")
+    print(place(version).relative_to(ROOT) / "index.html")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -116,6 +116,31 @@ def steps(body: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
+def capture(
+    command: Sequence[str | Path] | str,
+    *,
+    folder: Path | str | None = None,
+    environment: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program, or a command line of a shell, without input.
+
+    Its errors are in its output. Raises TimeoutExpired.
+    """
+    return subprocess.run(
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
 def run_console(block: Block) -> None:
     """Run the known commands of a block, and compare their output with the output
     shown.
@@ -125,15 +150,7 @@ def run_console(block: Block) -> None:
             continue
         exits = re.search(r"# exits (\d+)$", command)
         expected = int(exits[1]) if exits else 0
-        done = subprocess.run(
-            command,
-            shell=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        done = capture(command)
         if done.returncode != expected:
             raise Wrong(
                 f"$ {command}\nexited {done.returncode} and said:\n{done.stdout}"
@@ -190,16 +207,11 @@ def start(path: Path, variables: Mapping[str, str]) -> tuple[bool, str]:
         link.symlink_to(weights)
         command = [sys.executable, __file__, "--in-this-folder", str(path)]
         try:
-            done = subprocess.run(
+            done = capture(
                 command,
-                cwd=folder,
-                env=environment | {"HOME": home},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=MAX_PAGE_SECONDS,
-                check=False,
+                folder=folder,
+                environment=environment | {"HOME": home},
+                seconds=MAX_PAGE_SECONDS,
             )
         except subprocess.TimeoutExpired:
             seconds = MAX_PAGE_SECONDS

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.install import uv_environment
+from scripts.run_docs import capture
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
@@ -88,16 +89,11 @@ class Installed:
 
 def run(command: Sequence[str | Path], folder: Path) -> str:
     """Run a command in a folder; return its output. Raises Refused."""
-    done = subprocess.run(
+    done = capture(
         command,
-        cwd=folder,
-        env=uv_environment() | {"PYTHONPATH": "", "COLUMNS": "100"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=MAX_COMMAND_SECONDS,
-        check=False,
+        folder=folder,
+        environment=uv_environment() | {"PYTHONPATH": "", "COLUMNS": "100"},
+        seconds=MAX_COMMAND_SECONDS,
     )
     if done.returncode:
         words = " ".join(map(str, command))

@@ -34,6 +34,18 @@ OTHERS = [
 RULES = (*stop.STOP_RULES.values(), stop.All)
 
 
+def test_the_docs_of_each_version_are_listed_newest_first():
+    listed = docs_site.versions("## [0.2.0] - unreleased\n\n## [0.1.0] - 2026\n")
+    assert listed == ["0.2.0", "0.1.0"]
+    page = docs_site.index_of_versions(listed)
+    assert re.findall(r'href="(.*?)"', page) == ["0.2.0/", "0.1.0/"]
+
+
+def test_docs_of_a_version_that_the_changelog_lacks_are_not_built(capsys):
+    assert docs_site.main(["--version", "9.9.9"]) == 1
+    assert "CHANGELOG.md has no version 9.9.9" in capsys.readouterr().out
+
+
 def read_reference(subject: str) -> str:
     """The page of the reference about a subject."""
     page = ROOT / "docs" / "reference" / f"{subject}.md"

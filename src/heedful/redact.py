@@ -36,6 +36,7 @@ from heedful.redact_rules import (
     Rule,
 )
 
+MARK_START = "[redacted: "  # the kind of the secret and a bracket follow
 MIN_SECRET_CHARS = 8  # a shorter text has no room for a secret
 
 # Short texts in which no secret was found. One attempt redacts its findings and names
@@ -45,6 +46,11 @@ MAX_REMEMBERED_CHARS = 200  # of one text
 MAX_REMEMBERED_TEXTS = 2_000
 # A word without blanks that is long enough for a token.
 _LONG_WORD_PATTERN = rf"\S{{{MIN_LONG_WORD_CHARS},}}+"
+
+
+def has_mark(text: str) -> bool:
+    """Return True if a secret was replaced in the text, as `redact` does it."""
+    return MARK_START in text
 
 
 def redact(text: str) -> str:
@@ -137,7 +143,7 @@ def _mark(rule: Rule, text: str) -> str:
     A secret begins after the last group of a match. A match without a group is only
     there to be passed over.
     """
-    mark = f"[redacted: {rule.kind}]"
+    mark = f"{MARK_START}{rule.kind}]"
 
     def replacement(match: re.Match[str]) -> str:
         if match.lastindex is None:
@@ -158,7 +164,7 @@ def _mark_tokens(text: str) -> str:
     def replacement(match: re.Match[str]) -> str:
         assert match.lastindex is not None
         rule = _rules_by_letter()[match.lastindex - 1]
-        return f"[redacted: {rule.kind}]"
+        return f"{MARK_START}{rule.kind}]"
 
     return _token_pattern().sub(replacement, text)
 
@@ -390,7 +396,7 @@ def _redact_value(value: str, key: str, meaning: KeyMeaning) -> str:
     elif meaning == "below":
         pattern = _NESTED_SECRET_PATTERN
     if pattern and pattern.match(value):
-        return "[redacted: assigned]"
+        return f"{MARK_START}assigned]"
 
     is_header = key.lower() in SECRET_HEADER_WORDS
     is_short = len(value) < MIN_NAMED_VALUE_CHARS and not value.isdigit()

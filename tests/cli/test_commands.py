@@ -94,7 +94,8 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
 
 NO_ID = "0" * 16
 BAD = {
-    "why": (2, "Missing argument 'LOOP'"),
+    "why": (2, "LOOP is missing: the id of a loop or run, its beginning, or `last`"),
+    "recall x --why=1": (2, "--why has a value; write --why alone"),
     "looops": (2, "did you mean 'loops'?"),
     "quarantine lst": (2, "did you mean 'list'?"),
     "loops --limt 3": (2, "'--limt' (did you mean '--limit'?); "),
@@ -103,8 +104,8 @@ BAD = {
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
-    "prune": (2, "Missing option '--by'"),
-    "before": (2, "Missing argument 'COMMAND"),
+    "prune": (2, "--by is missing: "),
+    "before": (2, "COMMAND is missing: the command, after --. With --tool, the"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (
         2,
@@ -117,13 +118,17 @@ BAD = {
         2,
         "attempts.limit is 0; it must be an integer",
     ),
-    "replay heedful.db other.db": (2, "unexpected extra argument"),
+    "replay heedful.db other.db": (
+        2,
+        "no argument takes 'other.db'; put a text with blanks into quotes",
+    ),
     "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
     "override r/stopped attempts --by ' '": (2, "by is ' '; it must name the act"),
     "override r/passed attempts --by a": (2, "the loop passed; there is n"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
     "quarantine revoke page --yes": (2, "by is ''"),
-    "run": (2, "Missing argument"),
+    "run": (2, "TASKS is missing: "),
+    "loops --db mysql://host/db": (2, "no store is called 'mysql://'; there are: a pa"),
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
     "run tasks.jsonl --jobs 0": (
         2,
@@ -156,9 +161,13 @@ BAD = {
     ),
     "loops --limit x": (2, "--limit is 'x'; it must be an integer"),
     "loops --limit 0": (2, "--limit is '0'; it must be at least 1"),
+    "db copy heedful.db nowhere/x.db": (
+        4,
+        "nowhere/x.db: No such file or directory; check the path",
+    ),
     "loops --db .": (4, "is a folder; name a file in it"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
-    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "Connection refused"),
+    "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "no server listens at 127."),
 }
 
 
@@ -174,6 +183,12 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, form)
     assert words.lower() in message.lower(), done
     assert "Traceback" not in done.err
     assert as_json or done.out == ""
+
+
+def test_an_option_without_its_value_says_how_to_write_it(heedful_):
+    done = heedful_("loops --limit")
+    assert done.code == 2
+    assert "--limit has no value; write --limit VALUE" in done.err
 
 
 def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):

@@ -59,6 +59,30 @@ def test_why_in_words(session_of_loops):
     )
 
 
+def test_why_says_that_heedful_wrote_the_masks(desk, session):
+    secret = "AKIAIOSFODNN7EXAMPLE"
+
+    def generate(task: str) -> str:
+        return f"key {secret}" if "secret" in task else "no key"
+
+    for id in ("secret", "plain"):
+        heedful.run_sync(
+            heedful.run(
+                id,
+                generate=generate,
+                checks=[lambda text: ""],
+                store=str(desk.folder / "heedful.db"),
+                id=id,
+            )
+        )
+
+    note = "[redacted: …] is written by heedful in place of a secret"
+    session(
+        ("why secret", 0, "key [redacted: aws_key]", note),
+        ("why plain", 0, f"!{note}"),
+    )
+
+
 def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops):
     how = "heedful run TASKS --run r --resume continues it"
     before = time.time()

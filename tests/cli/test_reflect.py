@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+import heedful
 from heedful import Episode, Event
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
@@ -356,6 +357,50 @@ def test_a_file_that_cannot_be_read_blames_no_model(desk, session):
 def test_a_file_that_is_no_database_is_named(desk, session):
     desk.write("run.json", '{"spans": []}' * 99)
     session(("lessons --db run.json", 4, "run.json is not a SQLite database"))
+
+
+def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
+    def generate(task: str, hint: str) -> str:
+        return "P1" if "P0 to P3" in hint else "high"
+
+    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
+    db = str(desk.folder / "heedful.db")
+    run = heedful.Run(
+        "Checkout answers 500",
+        generate=generate,
+        checks=[levels],
+        memory=db,
+        store=db,
+        memory_key="bugs.triage",
+    )
+    heedful.run_sync(run.finish())
+
+    session(
+        (
+            "recall 'A typo'",
+            0,
+            "!answer with P0 to P3",
+            "a function or a stage is shown: heedful recall TASK --key KEY",
+        ),
+        (
+            "recall 'A typo' --key bugs.triage",
+            0,
+            "Lessons from earlier tasks",
+            "answer with P0 to P3",
+            "!heedful recall TASK",
+        ),
+        (
+            "recall 'A typo' --key bugs.triage --json",
+            0,
+            '"memory_key": "bugs.triage"',
+            "answer with P0 to P3",
+        ),
+        (
+            "recall 'A typo' --key others",
+            0,
+            "nothing is shown under the key 'others': no rule was broken",
+        ),
+    )
 
 
 def test_recall_says_that_a_task_is_empty(session):

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 
 import heedful
 from heedful import errors
@@ -91,6 +93,14 @@ GOOGLE = Shape(
         prompt_token_count=7, candidates_token_count=2, thoughts_token_count=None
     ),
 )
+PYDANTIC_AI = Shape(
+    output=Person(name="Ada"),
+    usage=Shape(requests=3, input_tokens=7, output_tokens=2, cost=None),
+    response=Shape(model_name="large"),
+)
+AGNO = Shape(
+    content="hi", model="large", metrics=Shape(input_tokens=7, output_tokens=2)
+)
 JSON = {
     "choices": [{"message": {"content": "hi"}}],
     "usage": {"prompt_tokens": 7, "completion_tokens": 2},
@@ -108,6 +118,14 @@ SHAPES = [
     pytest.param(RESPONSES, "hi", SEVEN, id="OpenAI responses"),
     pytest.param(ANTHROPIC, "hi", SEVEN, id="Anthropic"),
     pytest.param(GOOGLE, "hi", SEVEN, id="Google"),
+    pytest.param(
+        PYDANTIC_AI,
+        Person(name="Ada"),
+        Usage(3, 7, completion_tokens=2),
+        id="pydantic-ai counts its requests",
+    ),
+    pytest.param(AGNO, "hi", SEVEN, id="Agno"),
+    pytest.param(("hi", AGNO), "hi", SEVEN, id="a text with a run of Agno"),
     pytest.param(
         JSON, JSON, Usage(1), id="JSON data is a candidate"
     ),  # JSON data is a candidate
@@ -134,6 +152,55 @@ async def test_usage_is_read_from_the_answers_of_the_common_sdks(
     result = await heedful.run("t", generate=lambda task: returned, store=store)
     assert result.candidate == candidate
     assert result.usage.lasting(0) == usage
+
+
+@pytest.mark.parametrize("result", [PYDANTIC_AI, AGNO], ids=["pydantic-ai", "Agno"])
+async def test_the_result_of_a_framework_names_its_model(result, store):
+    finished = await heedful.run("t", generate=lambda task: result, store=store)
+    assert finished.loop.attempts[0].model == "large"
+
+
+async def test_a_function_may_return_the_result_of_a_pydantic_ai_agent(store):
+    agent: Agent[None, str] = Agent(TestModel(custom_output_text="P1"))
+
+    @heedful.self_correcting(
+        checks=[heedful.checks.regex("P[0-3]")], store=store, id="a"
+    )
+    async def severity(task, hint):
+        return await agent.run(task)
+
+    assert await severity("How severe is it?") == "P1"
+    journal_copy = await store.read(heedful.Scope(), loops.read, "a")
+    assert journal_copy.values == ("P1",)
+    assert journal_copy.loop.usage.calls == 1
+    assert journal_copy.loop.usage.tokens > 0
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["store", "no store"])
+async def test_the_second_part_of_a_pair_without_usage_is_named(kept, store):
+    class RunOutput:
+        content = "hi"
+
+    with pytest.raises(errors.InvalidInput) as raised:
+        await heedful.run(
+            "t",
+            generate=lambda task: ("hi", RunOutput()),
+            store=store if kept else None,
+        )
+
+    assert "RunOutput" in str(raised.value)
+    assert "heedful.Usage" in str(raised.value)
+    assert "a list" in str(raised.value)
+
+
+async def test_a_pair_of_equal_objects_is_two_candidates():
+    class Sketch:
+        pass
+
+    sketches = Sketch(), Sketch()
+    result = await heedful.run("t", generate=lambda task: sketches, store=None)
+    assert result.candidate is sketches[0]
+    assert result.usage.calls == 2
 
 
 async def test_a_model_may_be_a_function_that_returns_an_sdks_answer() -> None:

@@ -43,6 +43,31 @@ async def solve(number: int, memory: Any, **options: Any) -> heedful.ReportedLoo
     return loop
 
 
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        pytest.param(Usage(), "calls not reported, tokens not reported", id="nothing"),
+        pytest.param(Usage(2), "calls 2, tokens not reported", id="calls"),
+        pytest.param(
+            Usage(1, 5, completion_tokens=2, cost=0.5),
+            "calls 1, tokens 7, cost 0.5",
+            id="all",
+        ),
+    ],
+)
+async def test_usage_that_nobody_reported_is_not_said_to_be_0(path, usage, text):
+    loop = await heedful.open_loop("l", "t", checks=[currency], store=str(path))
+    await loop.report("12.50 EUR", usage=usage)
+    assert loop.loop.usage_text == text
+
+
+async def test_a_draft_of_the_caller_needs_no_call():
+    result = await heedful.run(
+        "t", generate=lambda task: "", checks=[currency], initial="1 EUR", store=None
+    )
+    assert result.loop.usage_text == "calls 0, tokens 0"
+
+
 async def test_a_graph_is_told_what_was_wrong_and_what_memory_knows(path: Path) -> None:
     memory = heedful.Memory(str(path), holdout=0)
     first, second = [await solve(number, memory) for number in (7, 8)]

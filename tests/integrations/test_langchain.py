@@ -28,6 +28,7 @@ from pydantic import BaseModel
 from heedful import Done, Finding, policy
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
+from heedful.loop.record import Usage
 from heedful.store import episodes, loops
 from tests.integrations.double_langchain import agent_of, scripted
 from tests.integrations.doubles import Call, ModelDown, Say, shell_of
@@ -282,6 +283,21 @@ async def test_a_plain_graph_is_judged_by_a_node(
         assert RULE in states[1]
         assert kind is not Draft or state["verdict"]["passed"] == (best == "P1")
     assert RULE in states[0]
+
+
+async def test_a_node_counts_the_usage_of_messages(tmp_path: Path) -> None:
+    spent = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+    turns = [AIMessage("high", usage_metadata=spent), AIMessage("P1")]
+    host = host_that_judges(memory_in(tmp_path))
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("write", lambda state: {"messages": [turns.pop(0)]})
+    graph.add_node("judge", judge_node(host, again="write"))
+    graph.add_edge("write", "judge").add_edge(START, "judge")
+    await graph.compile().ainvoke(ASKED)
+
+    memory = memory_in(tmp_path)
+    (loop,), _ = await memory.store.read(memory.scope, loops.newest, 1)
+    assert loop.loop.usage == Usage(1, 7, completion_tokens=2)
 
 
 @pytest.mark.parametrize(

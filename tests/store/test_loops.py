@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import Conflict, LeaseLost, NotFound, OverrideRefused, StoreError
+from heedful.errors import (
+    Conflict,
+    LeaseLost,
+    NotFound,
+    OverrideRefused,
+    StoreError,
+    UsageError,
+)
 from heedful.lessons.lesson import Example, Lesson, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import policy_to, to_document
@@ -22,6 +29,7 @@ from heedful.loop.stop import Stop
 from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store.connection import storable
+from heedful.store.loop_names import find_loop, short_id
 from heedful.store.loops import LOOP_LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
@@ -53,6 +61,44 @@ def owner():
     enter(name)
     yield name
     leave(name)
+
+
+# As pydantic-ai makes them: those of one minute begin alike.
+RUNS = (
+    "019ab4e2-7c10-7a33-9d21-5b0c9e11f3aa",
+    "019ab4e2-7c10-7a33-9d21-5b0c9e12f3ab",
+    "019ab4e2-7c10-7a33-9d21-5b1c9e12f3ab",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        pytest.param(RUNS[0], RUNS[0], id="the whole id"),
+        pytest.param(short_id(RUNS[0]), RUNS[0], id="what lists show"),
+        pytest.param("5b1c9e12f3ab", RUNS[2], id="a longer ending"),
+    ],
+)
+async def test_a_uuid_is_found_by_its_end(store, name, id):
+    for run in RUNS:
+        await store.write(SCOPE, loop_store.begin, run, HEAD)
+    assert await store.read(SCOPE, find_loop, name) == id
+
+
+async def test_two_uuids_with_one_ending_are_both_named(store):
+    for run in RUNS:
+        await store.write(SCOPE, loop_store.begin, run, HEAD)
+    with pytest.raises(UsageError, match="several loops end with '9e12f3ab'") as raised:
+        await store.read(SCOPE, find_loop, "9e12f3ab")
+    assert RUNS[1] in str(raised.value)
+    assert RUNS[2] in str(raised.value)
+    assert RUNS[0] not in str(raised.value)
+
+
+async def test_an_id_that_is_no_uuid_is_not_found_by_its_end(store):
+    await store.write(SCOPE, loop_store.begin, "nightly-0c9e11f3", HEAD)
+    with pytest.raises(NotFound):
+        await store.read(SCOPE, find_loop, "0c9e11f3")
 
 
 async def test_a_refused_write_whose_error_is_kept_does_not_hold_up_the_next_one(

@@ -412,13 +412,40 @@ async def test_a_server_that_is_not_there_is_told_without_the_password():
     url = UNREACHABLE.format("hunter2")
     error = await refuse_to_open(url)
     assert isinstance(error, StoreUnavailable)
-    assert "refused" in str(error)
-    assert "see that the server runs" in str(error)
+    assert "no server listens at 127.0.0.1:1; see that the server runs" in str(error)
     database = Database(parse_url(url))
     texts = (
         f"{error!r} {error} {error.__cause__} {parse_url(url)!r} {open_store(url).url}"
     )
     assert "hunter2" not in f"{texts} {database!r}"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(
+            ("host=.*", "host=no-such-host.invalid"),
+            "the host no-such-host.invalid is not known; correct the host in the URL",
+            id="host",
+        ),
+        pytest.param(
+            ("/heedful_[0-9_]+", "/nothing"),
+            "has no database nothing; correct its name",
+            id="name",
+        ),
+        pytest.param(
+            ("//heedful@", "//nobody@"),
+            "refuses the user nobody; correct user and",
+            id="user",
+        ),
+    ],
+)
+async def test_an_unreachable_server_is_described_in_words_of_heedful(
+    postgres, change, words
+):
+    error = await refuse_to_open(re.sub(*change, postgres.service))
+    assert isinstance(error, StoreUnavailable)
+    assert words in str(error)
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 
 from heedful.web.told import describe_memory, list_outcomes
 from tests.web.support import Browser, browsing
-from tests.web.test_pairs import record_loop
+from tests.web.test_pairs import record_loop, words_of
 
 
 @pytest.fixture
@@ -67,3 +67,19 @@ def test_a_passed_loop_folds_its_rules_and_does_not_say_that_it_passed(
     assert "It would have passed" not in page
     tried = browser.get("/loops/one?attempts.limit=3").text
     assert "It would have passed at attempt 1" in tried
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        pytest.param({}, "1 attempt, usage not reported", id="nothing"),
+        pytest.param({"calls": 2}, "2 calls, tokens not reported", id="calls"),
+    ],
+)
+def test_usage_that_nobody_reported_is_not_0(browser: Browser, usage, text):
+    record_loop(browser.api, "one", ["a"], passes=True, usage=usage)
+    page = words_of(browser.get("/loops/one").text)
+    assert text in page
+    assert "0 calls" not in page
+    assert "0 calls" not in words_of(browser.get("/spend").text)
+    assert "0 calls" not in words_of(browser.get("/loops").text)

@@ -165,7 +165,7 @@ def attempt(
     """Call code of the program; return its value and None, or None and its error."""
     try:
         return act(*arguments), None
-    except BaseException as error:  # user code
+    except BaseException as error:  # user code; SystemExit, too, must become a record
         return None, error
 
 

@@ -11,7 +11,7 @@ from heedful.cli.exits import drive
 from heedful.cli.settings import Settings, scope_of, settings
 from heedful.errors import NotFound
 from heedful.lessons.scope import Scope
-from heedful.store import POSTGRES_PREFIXES, open_store
+from heedful.store import open_store
 from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
 
@@ -57,8 +57,8 @@ def read(function: Callable[..., T], *arguments: object) -> T:
 
 
 def db_exists(db: str) -> bool:
-    """Return True if `db` is a file that exists, or a server."""
-    return db.startswith(POSTGRES_PREFIXES) or Path(db).exists()
+    """Return True if `db` is a file that exists, or a URL, such as that of a server."""
+    return "://" in db or Path(db).exists()
 
 
 @asynccontextmanager

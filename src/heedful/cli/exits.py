@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import sys
 import threading
@@ -33,6 +34,8 @@ class Interrupted(Exception):
 
 
 USAGE_EXIT_CODE = 2
+# Typer's message about arguments after the last one of a command.
+EXTRA_ARGUMENTS_PATTERN = re.compile(r"unexpected extra arguments?.*? \((.*)\)$")
 INTERRUPTED_EXIT_CODE = 130
 # An error has the code of the first of these classes that it is an instance of, else 1.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -174,6 +177,32 @@ def _message_of_command_line(error: Any) -> str:
         return _unknown_option(error)
 
     message: str = error.format_message()
+    return _own_words(error, message)
+
+
+def _own_words(error: Any, message: str) -> str:
+    """Return what is missing or too much in a command line, in words of heedful.
+
+    `message` is Typer's own, which is returned for any other fault.
+    """
+    kind = type(error).__name__
+    if kind == "MissingParameter":
+        parameter = error.param
+        name = parameter.opts[0]
+        if parameter.param_type_name == "argument":
+            name = parameter.name.upper()
+        meaning = (parameter.help or "it has no default").rstrip(".")
+        return f"{name} is missing: {meaning[:1].lower()}{meaning[1:]}"
+
+    if kind == "BadOptionUsage":
+        name = error.option_name
+        if "does not take" in message:
+            return f"{name} has a value; write {name} alone"
+        return f"{name} has no value; write {name} VALUE"
+
+    extra = EXTRA_ARGUMENTS_PATTERN.search(message)
+    if extra is not None:
+        return f"no argument takes {extra[1]!r}; put a text with blanks into quotes"
     return message
 
 

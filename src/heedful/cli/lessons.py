@@ -49,6 +49,7 @@ from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
 from heedful.lessons.patterns import Seen
+from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
@@ -68,6 +69,10 @@ SEEN_USAGE = "make 2>&1 | heedful seen"
 QUARANTINE_NOTICE = (
     "\nNot shown: what tools or documents wrote waits in quarantine until it is "
     "released."
+)
+KEY_NOTICE = (
+    "\nWhat a function or a stage is shown: heedful recall TASK --key KEY, its memory "
+    "key"
 )
 LessonId = Annotated[
     int, Argument(min=1, max=MAX_OPTION_INTEGER, help="The id of a lesson.")
@@ -434,10 +439,18 @@ def recall(
         Option("--why", help="Show all candidates: what a prompt would have, and why."),
     ] = False,
     key: Annotated[
-        str, Option(help="The memory key whose rules count, with --why.")
+        str,
+        Option(
+            help="Show exactly what a function or a stage with this memory key is "
+            "shown before the task."
+        ),
     ] = "",
 ) -> int:
-    """Show the accepted answers that memory recalls for a task."""
+    """Show the accepted answers that memory recalls for a task.
+
+    A function or a stage is shown rules, too: those that it broke itself, which its
+    memory key finds.
+    """
     if task == STANDARD_INPUT:
         stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
         task = stdin.decode("utf-8", "replace")
@@ -445,6 +458,8 @@ def recall(
         raise UsageError("the task is empty; say in words what the task is")
     if why:
         return _explain_recall(task, key)
+    if key:
+        return _show_prompt(task, key)
 
     answers = ask_all(lambda memory: _recall_task(memory, task, limit))
     matches: list[Match] = []
@@ -462,14 +477,14 @@ def recall(
     _, first = answers[0]
     document = {"examples": matches, "spaces": first.spaces, "silence": ""}
     if matches:
-        return answer(document, page("recall", found=matches))
+        return answer(document, page("recall", found=matches), KEY_NOTICE)
 
     silences = [
         (db, name_database(recalled.matches.silence, db)) for db, recalled in answers
     ]
     document["silence"] = silences[0][1]
     lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
-    return answer(document, lines, notices)
+    return answer(document, lines, KEY_NOTICE, notices)
 
 
 async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
@@ -485,14 +500,28 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
     return Recalled(matches, waiting=bool(waiting), spaces=spaces)
 
 
+async def _brief(memory: Memory, *, task: str, key: str) -> Briefing:
+    """Return what memory shows a loop with this task and key, and why."""
+    memory.holdout = 0.0  # nothing is withheld by chance
+    return await memory.brief(task, "", memory_key=key, every=True)
+
+
+def _show_prompt(task: str, key: str) -> int:
+    """Show the text that memory adds to the prompt of a function for a task."""
+    briefing = ask(partial(_brief, task=task, key=key))
+    prompt = as_text(briefing.examples, advice=briefing.advice)
+    document = {"memory_key": key, "prompt": prompt, "silence": briefing.silence}
+    if not prompt:
+        silence = name_database(briefing.silence)
+        return answer(document, f"nothing is shown under the key {key!r}: {silence}")
+
+    lines = [clean(line, len(line)) for line in prompt.splitlines()]
+    return answer(document, lines)
+
+
 def _explain_recall(task: str, key: str) -> int:
     """Show every candidate for the prompt of a task, and why it is in it or not."""
-
-    async def brief(memory: Memory) -> Briefing:
-        memory.holdout = 0.0  # nothing is withheld by chance
-        return await memory.brief(task, "", memory_key=key, every=True)
-
-    briefings = ask_all(brief)
+    briefings = ask_all(partial(_brief, task=task, key=key))
     lines: list[str] = []
     for db, briefing in briefings:
         lines += [name_database(line, db) for line in briefing.lines]

@@ -41,6 +41,7 @@ from heedful.loop.decide import (
 )
 from heedful.loop.record import format_score
 from heedful.loop.runs import Report
+from heedful.redact import has_mark
 from heedful.sanitize import clean, sanitize
 from heedful.store import loops
 from heedful.store.loop_names import find_loop, short_id
@@ -150,7 +151,12 @@ def _explain_loop(
         practices=practices,
         notes=notes,
     )
-    return answer(document, text)
+    return answer(document, text, _mask_note(text))
+
+
+def _mask_note(text: str) -> str:
+    """Return what the masks in an explanation mean, "" if it has none."""
+    return MASK_NOTE if has_mark(text) else ""
 
 
 def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
@@ -164,14 +170,14 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
             then = following("why", report.run, full=True)
             return answer(report.plain(), lines, then)
         text = f"{lines[0]}\n\n{markdown(report, escape=False)}"
-        return answer(report.plain(), text, then)
+        return answer(report.plain(), text, _mask_note(text), then)
 
     stage = questions.find_stage(report, stage_name)
     summary = questions.describe_stage(report, stage)
     stage_only = replace(report, stages=(stage,))
     text = f"{summary}\n\n{markdown(stage_only, escape=False)}"
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
-    return answer(document, text, then)
+    return answer(document, text, _mask_note(text), then)
 
 
 def _shorten_value(value: Any) -> str:
@@ -256,6 +262,9 @@ def ask(
     return answer(document, f"{run_answer}\n", then)
 
 
+MASK_NOTE = (
+    "[redacted: …] is written by heedful in place of a secret, which it does not store"
+)
 RUN_COLUMNS = columns("run pipeline state passed attempts retries seconds began")
 CHECK_COLUMNS = columns("check runs failed stages recovered", check="name")
 CHECK_COLUMNS_LEGEND = (

@@ -57,7 +57,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.trial import RecallFunction, RecallOnTrial
 from heedful.models.call import RETRY_TEMPERATURE_STEP
 from heedful.redact import redact
-from heedful.store import ladders
+from heedful.store import DEFAULT_STORE, ladders, open_beside
 from heedful.store.records import Head, JournalEntry, PracticeUsage, StoredLoop
 from heedful.store.store import Store
 from heedful.validation import refuses_unknown_options
@@ -114,7 +114,7 @@ class Run(Generic[C]):
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
-    store: Store | str | None = "heedful.db"
+    store: Store | str | None = DEFAULT_STORE
     id: str = ""
     scope: Scope | None = None
     data: Any = None
@@ -168,14 +168,15 @@ class Run(Generic[C]):
             )
 
         memory = None
+        memory_store = None
         scope = self.scope
         if self.memory is not None:
             memory = Memory.of(self.memory, scope)
+            memory_store = memory.store
             scope = scope or memory.scope
 
-        self._lease = journal.Lease(
-            self.store, scope=scope, id=self.id, may_exist=may_exist
-        )
+        store = open_beside(self.store, memory_store)
+        self._lease = journal.Lease(store, scope=scope, id=self.id, may_exist=may_exist)
         if self.recall is not None:
             self.recall = on_trial(self.recall, self._lease.store, self._lease.scope)
         self._recalled = ""
@@ -342,8 +343,8 @@ class Run(Generic[C]):
                     self._state = await work(self._state)
                     await self._end_trial(self._state)
                 except BaseException:
-                    # A write that raised may still have succeeded: only the journal
-                    # knows.
+                    # Not handled, only noted, also of a cancellation: a write that
+                    # raised may still have succeeded, and only the journal knows.
                     self._lease.may_exist = True
                     if self._lease.durable:
                         self._state = None
@@ -868,7 +869,7 @@ async def run(
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,
-    store: Store | str | None = "heedful.db",
+    store: Store | str | None = DEFAULT_STORE,
     id: str = "",
     scope: Scope | None = None,
     data: Any = None,
@@ -891,17 +892,17 @@ async def run(
     when to stop; `max_attempts` replaces its limit of attempts. `revise(task,
     candidate, findings)` makes the next candidate from the last one. An `initial`
     candidate is attempt 1. `memory` adds lessons of earlier loops to prompts and learns
-    from this loop. `store` makes the loop durable; None stores nothing. A stored loop
-    with an `id` can be resumed. Checks and generators find `data` as `Context.data`.
-    `timeout` limits one attempt, in seconds. The first attempt has this `temperature`
-    and `seed`. `feedback(evaluation, goals)` writes the hint for the next attempt.
-    Loops with the same `memory_key` tell each other the rules that they broke; by
-    default it is the module and the name of the function `generate`. `model` names the
-    model that `generate` asks, so that lessons and proof tell models apart; a Model, a
-    Writer and the answer of an SDK name their own. `tell` is what
-    memory adds to prompts: "rules", "examples" or "both". With "rules" it never stores
-    or shows outputs, only errors and fixes. `recall(task)` returns texts of another
-    memory that prompts show; they are on trial under the function's name, or as
+    from this loop. `store` makes the loop durable, by default beside its memory; None
+    stores nothing. A stored loop with an `id` can be resumed. Checks and generators
+    find `data` as `Context.data`. `timeout` limits one attempt, in seconds. The first
+    attempt has this `temperature` and `seed`. `feedback(evaluation, goals)` writes the
+    hint for the next attempt. Loops with the same `memory_key` tell each other the
+    rules that they broke; by default it is the module and the name of the function
+    `generate`. `model` names the model that `generate` asks, so that lessons and proof
+    tell models apart; a Model, a Writer and the answer of an SDK name their own. `tell`
+    is what memory adds to prompts: "rules", "examples" or "both". With "rules" it never
+    stores or shows outputs, only errors and fixes. `recall(task)` returns texts of
+    another memory that prompts show; they are on trial under the function's name, or as
     `Trial.of` says.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Check, Context, blocking, call, takes
 from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, journalable, key_of
-from heedful.errors import GenerateFailed, InvalidInput
+from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
@@ -414,7 +414,7 @@ async def _ask_function(
     """Call the user's function, the argument `name` of a loop; return its candidates.
 
     The function may return a candidate, a list of candidates, a candidate with its
-    usage, or the answer of an SDK. Raises GenerateFailed.
+    usage, or the answer of an SDK. Raises GenerateFailed, InvalidInput.
     """
     failed = partial(_generate_failed, name)
     result = await call(failed, function, *arguments, at=context, thread=thread)
@@ -427,6 +427,7 @@ async def _ask_function(
             # A usage that counts only tokens is that of one call.
             usage = replace(usage, calls=max(1, usage.calls))
             return CandidateBatch(result[:1], usage, model_of(result[1]))
+        _check_pair(name, *result)
 
     # A pair without a usage is a list of two candidates.
     candidates = [result]
@@ -447,6 +448,25 @@ async def _ask_function(
     if any(answer.model != model for answer in answers):
         model = ""
     return CandidateBatch(values, usage, model)
+
+
+def _check_pair(name: str, first: Any, second: Any) -> None:
+    """Raise InvalidInput if the second part of a pair is neither usage nor candidate.
+
+    Objects of one class are two candidates, and so is all that can be stored.
+    """
+    if type(first) is type(second):
+        return
+    try:
+        journalable(second)
+    except NotJournalable:
+        allowed = (
+            "the answer of an SDK (OpenAI, LiteLLM, Anthropic, Google), a run of "
+            "pydantic-ai or Agno, or a heedful.Usage(calls, prompt_tokens, "
+            "completion_tokens=…); to offer two candidates, return a list"
+        )
+        field = f"second part ({type(second).__name__}) of the pair from {name}"
+        raise InvalidInput(field, second, allowed) from None
 
 
 def _generate_failed(name: str, error: BaseException) -> GenerateFailed:

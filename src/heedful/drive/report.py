@@ -32,7 +32,14 @@ from heedful.memory.memory import Memory
 from heedful.memory.vectors import embed, space_of
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, answer_of, usage_of
 from heedful.redact import redact, redact_data
-from heedful.store import ladders, loops, open_store
+from heedful.store import (
+    DEFAULT_STORE,
+    ladders,
+    loops,
+    open_beside,
+    open_store,
+    shown,
+)
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
@@ -462,7 +469,7 @@ async def open_loop(
     memory_key: str | None = None,
     model: str = "",
     rungs: Sequence[str] = (),
-    store: Store | str = "heedful.db",
+    store: Store | str = DEFAULT_STORE,
     scope: Scope | None = None,
 ) -> ReportedLoop:
     """Begin a loop whose attempts your own program makes, or continue the loop `id`.
@@ -501,7 +508,7 @@ async def open_loop(
 
     if memory is not None:
         memory = Memory.of(memory, scope)
-        store = memory.store
+        store = _store_of_memory(store, memory)
         scope = memory.scope
     if not isinstance(store, Store):
         store = open_store(store)
@@ -553,6 +560,16 @@ async def open_loop(
         await store.write(scope, loops.brief, id, loop.briefing)
 
     return loop
+
+
+def _store_of_memory(store: Store | str, memory: Memory) -> Store:
+    """Return the store of a memory. Raises InvalidInput if the caller chose another."""
+    other = open_beside(store, memory.store)
+    if other is not None and other != memory.store:
+        place = shown(memory.store.url)
+        allowed = f"left out: the loop is stored beside its memory, in {place}"
+        raise errors.InvalidInput("store", shown(other.url), allowed)
+    return memory.store
 
 
 def _ladder_of(rungs: Sequence[str]) -> Ladder | None:

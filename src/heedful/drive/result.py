@@ -51,8 +51,7 @@ class Result(Generic[C]):
         if self.briefing is not None:
             lines.append(f"memory: {self.briefing.summary}")
             lines += self.briefing.lines
-        usage = self.usage
-        lines.append(f"loop {self.id}: calls {usage.calls}, tokens {usage.tokens}")
+        lines.append(f"loop {self.id}: {self.loop.usage_text}")
         return screen_text(lines)
 
     @property

@@ -405,7 +405,10 @@ class _JudgeNode:
             if is_missing or loop is None or loop.created:
                 return Command(goto=self.again, update=self._note_update(advice.text))
 
-        verdict = await self.runs[name].verdict(output)
+        usage = None
+        if isinstance(last, AIMessage):
+            usage = usage_of(last.usage_metadata)
+        verdict = await self.runs[name].verdict(output, usage)
         if isinstance(verdict, Again):
             feedback = verdict.feedback or "Try again."
             return Command(goto=self.again, update=self._note_update(feedback))

@@ -629,6 +629,28 @@ class Loop:
         return sum((attempt.usage for attempt in self.attempts), self.extra)
 
     @property
+    def unreported(self) -> tuple[str, ...]:
+        """Which of "calls" and "tokens" nobody counted, so that they are not 0."""
+        calls = self.usage.calls
+        is_counted = calls or not any(attempt.report for attempt in self.attempts)
+        names = () if is_counted else ("calls",)
+        if not self.usage.tokens and (calls or names):
+            names = (*names, "tokens")
+        return names
+
+    @property
+    def usage_text(self) -> str:
+        """The usage in words, such as "calls 2, tokens not reported"."""
+        usage = self.usage
+        parts = []
+        for name, count in (("calls", usage.calls), ("tokens", usage.tokens)):
+            shown = "not reported" if name in self.unreported else str(count)
+            parts.append(f"{name} {shown}")
+        if usage.cost:
+            parts.append(f"cost {usage.cost:.6g}")
+        return ", ".join(parts)
+
+    @property
     def model(self) -> str:
         """The model of the first rung, as its attempts name it; "" if none does."""
         names = (attempt.model for attempt in self.attempts if attempt.rung == 1)

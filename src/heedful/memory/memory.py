@@ -390,6 +390,9 @@ class Memory:
     ) -> Matches:
         """Return examples, and lessons without examples, for a task, best first.
 
+        A function or a stage is shown rules, too; with its memory key, `brief` returns
+        them.
+
         If there are none, `silence` of the result says what keeps the nearest lesson
         back. Lessons of a run are returned if they have evidence: they say what worked,
         or are the strategy of a success, or the run failed, or the failure came back in

@@ -50,7 +50,8 @@ class UsageNames:
     completion: tuple[str, ...]
 
 
-# The SDKs of OpenAI and LiteLLM, of Anthropic, and of Google.
+# The SDKs of OpenAI and LiteLLM, of Anthropic (pydantic-ai and the OpenAI Agents SDK
+# use its names), and of Google; then Agno.
 _USAGE_NAMES = (
     UsageNames("usage", ("prompt_tokens",), ("completion_tokens",)),
     UsageNames(
@@ -63,6 +64,7 @@ _USAGE_NAMES = (
         ("prompt_token_count",),
         ("candidates_token_count", "thoughts_token_count"),
     ),
+    UsageNames("metrics", ("input_tokens",), ("output_tokens",)),
 )
 # Where their texts are, or the objects that the SDK has parsed: see `_value_at`.
 _ANSWER_TEXT_PATHS = (
@@ -72,9 +74,10 @@ _ANSWER_TEXT_PATHS = (
     "output_text",
     "parsed",
     "text",
+    "output",  # of a run of pydantic-ai
 )
 # Where they keep the name of the model that answered.
-_ANSWER_MODEL_PATHS = ("model", "model_version")
+_ANSWER_MODEL_PATHS = ("model", "model_version", "response.model_name")
 MAX_MODEL_NAME_CHARS = 200
 
 
@@ -103,7 +106,7 @@ def _sum_of(usage: Any, names: Sequence[str]) -> int:
 def usage_of(value: Any) -> Usage | None:
     """Return the usage in the answer of an SDK, or in its usage object.
 
-    None is returned for other values.
+    An agent counts its calls as requests. None is returned for other values.
     """
     if isinstance(value, Usage):
         return value
@@ -112,7 +115,7 @@ def usage_of(value: Any) -> Usage | None:
         for usage in (_value_at(value, names.path), value):
             if isinstance(_value_at(usage, names.prompt[0]), int):
                 return Usage(
-                    1,
+                    _value_at(usage, "requests") or 1,
                     _sum_of(usage, names.prompt),
                     completion_tokens=_sum_of(usage, names.completion),
                     cost=float(_value_at(usage, "cost") or 0),
@@ -122,7 +125,8 @@ def usage_of(value: Any) -> Usage | None:
 
 
 def answer_of(value: Any) -> Answer | None:
-    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google.
+    """Return the answer of an SDK of OpenAI, LiteLLM, Anthropic or Google, or the
+    result of a run of pydantic-ai or Agno.
 
     It is recognized by its attributes, so that no SDK is imported. Its text may be an
     object that the SDK has parsed. None is returned for other values, such as JSON
@@ -143,13 +147,14 @@ def answer_of(value: Any) -> Answer | None:
         if text is not None:
             return Answer(text, usage, model=model)
 
+    content = _value_at(value, "content")
+    if content is None:
+        return None
     # The answer of Anthropic is a list of blocks.
-    blocks = _value_at(value, "content")
-    if isinstance(blocks, list):
-        texts = [_value_at(block, "text") or "" for block in blocks]
-        return Answer("".join(texts), usage, model=model)
-
-    return None
+    if isinstance(content, list):
+        texts = [_value_at(block, "text") or "" for block in content]
+        content = "".join(texts)
+    return Answer(content, usage, model=model)
 
 
 def model_of(value: Any) -> str:

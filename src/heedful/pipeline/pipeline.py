@@ -36,7 +36,7 @@ from heedful.pipeline import stages, validation
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import clean, sanitize
-from heedful.store import exposures, loops, open_store, patterns
+from heedful.store import DEFAULT_STORE, exposures, loops, open_beside, patterns
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import stages_of
 from heedful.store.store import Store
@@ -164,10 +164,10 @@ class Pipeline:
     does the same for a stage that could not be judged because a check raised:
     "continue" or "halt". `rerun` is the default of the stages, see `stage`. With
     `memory`, the first attempt of a stage gets the lessons of earlier runs. `store`
-    makes runs durable; None stores nothing. `reports` is a folder for a report of each
-    attempt and each run. `progress=True` prints progress on standard error, False does
-    not, and None prints it on a terminal. `settings` limit the attempts. Raises
-    InvalidInput.
+    makes runs durable, by default beside their memory; None stores nothing. `reports`
+    is a folder for a report of each attempt and each run. `progress=True` prints
+    progress on standard error, False does not, and None prints it on a terminal.
+    `settings` limit the attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Pipeline:
         on_unvalidated: Unvalidated = "continue",
         rerun: bool = False,
         memory: Memory | Store | str | None = None,
-        store: Store | str | None = "heedful.db",
+        store: Store | str | None = DEFAULT_STORE,
         scope: Scope | None = None,
         reports: str | Path | None = None,
         progress: bool | None = None,
@@ -190,14 +190,14 @@ class Pipeline:
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.rerun: bool = rerun
 
+        memory_store = None
         if memory is not None:
             memory = Memory.of(memory, scope)
+            memory_store = memory.store
             scope = scope or memory.scope
-        if not isinstance(store, Store | None):
-            store = open_store(store)
         self.memory: Memory | None = memory
         self.scope: Scope = scope or Scope()
-        self.store: Store | None = store
+        self.store: Store | None = open_beside(store, memory_store)
 
         self.reports: Path | None = Path(reports) if reports is not None else None
         self.progress: bool | None = progress
@@ -509,7 +509,7 @@ class PipelineRun:
         """Run a stage to its end; undo its changes if it does not end."""
         try:
             report = await StageRunner(self, place, attempts).finish()
-        except BaseException:
+        except BaseException:  # also a cancellation; nothing is handled here
             attempts.close()
             attempts.undo()
             raise

@@ -15,6 +15,16 @@ if TYPE_CHECKING:  # records are imported without asyncio
 
 POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 DEFAULT_DATABASE_FILE = "heedful.db"
+
+
+class UnchosenName(str):
+    """The name of a database that the caller did not choose."""
+
+    __slots__ = ()
+
+
+# What `store` is by default. A loop with a memory is then stored beside its lessons.
+DEFAULT_STORE: str = UnchosenName(DEFAULT_DATABASE_FILE)
 # The stores that this process has opened, by URL or by the path of the file.
 _shared: dict[str, Store] = {}
 _guard = threading.Lock()
@@ -62,6 +72,21 @@ def open_store(url: str) -> Store:
         if key not in _shared:
             _shared[key] = connect(url)
         return _shared[key]
+
+
+def open_beside(store: Store | str | None, memory: Store | None) -> Store | None:
+    """Return the store of loops whose lessons are in the store `memory`.
+
+    That is the same one, unless the caller chose another. Raises the errors of
+    `open_store`.
+    """
+    from heedful.store.store import Store
+
+    if memory is not None and isinstance(store, UnchosenName):
+        return memory
+    if store is None or isinstance(store, Store):
+        return store
+    return open_store(store)
 
 
 def needs_psycopg() -> None:

@@ -1,7 +1,9 @@
-"""Find a loop by its id, or by the beginning of it that tells it from all others.
+"""Find a loop by its id, or by the part of it that tells it from all others.
 
 An id that heedful makes up has 32 hexadecimal digits. Lists show the first
-`SHORT_ID_CHARS`, and every command and page that names a loop takes them.
+`SHORT_ID_CHARS`, and every command and page that names a loop takes them. Of a UUID
+they are the last ones: those of version 7, which pydantic-ai makes for its runs, begin
+with the time, so that all of a minute begin alike.
 """
 
 from __future__ import annotations
@@ -16,30 +18,47 @@ SHORT_ID_CHARS = 8
 MAX_AMBIGUOUS_IDS = 10  # that an error lists
 # An id that a caller gave, such as "tasks-1/add", does not match.
 _MADE_UP_ID_PATTERN = re.compile(r"[0-9a-f]{32}")
+_UUID_PATTERN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ENDING_PATTERN = re.compile(r"[0-9a-f]{8,12}")
 
 
 def short_id(id: str) -> str:
-    """Return the first part of an id that heedful made up; another id stays whole.
+    """Return the first part of an id that heedful made up, and the last of a UUID.
+
+    Another id stays whole.
 
     >>> short_id("0cb7fbdbffce4d6a8a1f0d2b6f0c9e11"), short_id("tasks-1/add")
     ('0cb7fbdb', 'tasks-1/add')
+    >>> short_id("019ab4e2-7c10-7a33-9d21-5b0c9e11f3aa")
+    '9e11f3aa'
     """
     if _MADE_UP_ID_PATTERN.fullmatch(id):
         return id[:SHORT_ID_CHARS]
+    if _UUID_PATTERN.fullmatch(id):
+        return id[-SHORT_ID_CHARS:]
     return id
 
 
 def find_loop(db: Db, scope: Scope, name: str) -> str:
     """Return the id of the loop called `name`, or of the only loop that begins so.
 
+    If none does, return the only UUID that ends so.
     A run comes before its own stages. Raises NotFound, and UsageError with the ids of
-    the loops that begin so.
+    the loops that begin or end so.
     """
     if db.select("id", "loop", {**key_of(scope), "id": name}):
         return name
 
-    values = {**key_of(scope), "prefix": name, "limit": MAX_AMBIGUOUS_IDS + 1}
-    ids = [row["id"] for row in db.run("ids_of_prefix", values)] if name else []
+    limits = {**key_of(scope), "limit": MAX_AMBIGUOUS_IDS + 1}
+    place = "begin"
+    ids = []
+    if name:
+        rows = db.run("ids_of_prefix", {**limits, "prefix": name})
+        ids = [row["id"] for row in rows]
+    if not ids and _ENDING_PATTERN.fullmatch(name):
+        place = "end"
+        rows = db.run("ids_of_ending", {**limits, "ending": f"%-%{name}"})
+        ids = [row["id"] for row in rows if _UUID_PATTERN.fullmatch(row["id"])]
     if not ids:
         raise NotFound("loop", name, db.url)
     if len(ids) == 1:
@@ -48,5 +67,5 @@ def find_loop(db: Db, scope: Scope, name: str) -> str:
     listed = ", ".join(sorted(ids[:MAX_AMBIGUOUS_IDS]))
     more = ", …" if len(ids) > MAX_AMBIGUOUS_IDS else ""
     raise UsageError(
-        f"several loops begin with {name!r}: {listed}{more}; give more of the id"
+        f"several loops {place} with {name!r}: {listed}{more}; give more of the id"
     )

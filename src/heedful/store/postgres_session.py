@@ -163,7 +163,7 @@ class PostgresSession(Db):
 
     def __init__(self, conninfo: str, url: str = "") -> None:
         self.url = url
-        self._connection = psycopg.connect(
+        self._connection = _connect(
             conninfo,
             # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
@@ -405,6 +405,73 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
     return numbered_sql, tuple(names)
 
 
+# What libpq says of a server that it cannot reach, what is wrong, and what to do.
+_CONNECTION_FAULTS = (
+    (
+        r"refused|No such file",
+        "no server listens at {place}",
+        "see that the server runs, and that host and port in the URL are right",
+    ),
+    (
+        r"resolve host|translate host name|not known",
+        "the host {host} is not known",
+        "correct the host in the URL",
+    ),
+    (
+        r"timeout|timed out",
+        "{place} does not answer in time",
+        "see that the server runs, and that no firewall is before it",
+    ),
+    (
+        r"authentication failed|no password|pg_hba|role .* does not exist",
+        "the server at {place} refuses the user {user}",
+        "correct user and password in the URL",
+    ),
+    (
+        r"database .* does not exist",
+        "the server at {place} has no database {dbname}",
+        "correct its name in the URL, or create it and run heedful migrate",
+    ),
+    (
+        r"too many clients|connection slots|too many connections",
+        "the server at {place} takes no more connections",
+        "raise its max_connections, or try again later",
+    ),
+)
+
+
+class Unreachable(psycopg.OperationalError):
+    """The server did not accept a connection; the message says what to do."""
+
+
+def _connect(conninfo: str, **options: Any) -> psycopg.Connection[Any]:
+    """Connect to a server. Raises Unreachable."""
+    try:
+        return psycopg.connect(conninfo, **options)
+    except psycopg.OperationalError as error:
+        raise Unreachable(_describe_failure(str(error), conninfo)) from error
+
+
+def _describe_failure(text: str, conninfo: str) -> str:
+    """Return what keeps a server from accepting a connection, without a password."""
+    parts = {
+        "host": "localhost",
+        "port": "5432",
+        "user": "of the operating system",
+        "dbname": "of this name",
+    }
+    for name, value in conninfo_to_dict(conninfo).items():
+        if name in parts:
+            parts[name] = str(value)
+    place = f"{parts['host']}:{parts['port']}"
+
+    for pattern, fault, cure in _CONNECTION_FAULTS:
+        if re.search(pattern, text):
+            return f"{fault.format(place=place, **parts)}; {cure}"
+    line = text.splitlines()[-1]
+    return f"{place}: {line}: {_UNREACHABLE_SERVER_FIX}"
+
+
 class CommitInDoubt(psycopg.OperationalError):
     """The error for a connection that was lost during a commit."""
 
@@ -480,6 +547,8 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return InvalidInput("text", "\0", allowed)
     if isinstance(error, CommitInDoubt):
         return StoreInDoubt(line)
+    if isinstance(error, Unreachable):
+        return StoreUnavailable(str(error))
     if lost:
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

@@ -365,16 +365,23 @@ SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 def translate_error(error: BaseException, path: str = "") -> BaseException:
     """Return the HeedfulError for an error of SQLite or of the disk.
 
-    It names the file `path` if the file is damaged. Other errors are returned
+    It names the file `path`, if that is known. Other errors are returned
     unchanged.
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
-    if not isinstance(error, sqlite3.Error | OSError):
+    if isinstance(error, OSError):
+        place = error.filename or path or "the file"
+        reason = error.strerror or str(error)
+        unavailable = errors.StoreUnavailable(f"{place}: {reason}; check the path")
+        unavailable.__cause__ = error
+        return unavailable
+    if not isinstance(error, sqlite3.Error):
         return error
 
     # The lowest byte of an extended result code is the primary one.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    place = f"{path}: " if path and path not in str(error) else ""
     if code == sqlite3.SQLITE_NOTADB:
         translated: errors.StoreError = errors.StoreCorrupt(
             f"{path or 'the file'} is not a SQLite database, or is damaged; name "
@@ -384,16 +391,16 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         translated = errors.StoreCorrupt(
             f"{path or 'the file'} is damaged, {error}; {DAMAGED_FILE_FIX}"
         )
-    elif isinstance(error, OSError) or code in _RESULT_CODE_REMEDIES:
-        remedy = _RESULT_CODE_REMEDIES.get(code, "check the path")
-        translated = errors.StoreUnavailable(f"{error}: {remedy}")
+    elif code in _RESULT_CODE_REMEDIES:
+        remedy = _RESULT_CODE_REMEDIES[code]
+        translated = errors.StoreUnavailable(f"{place}{error}: {remedy}")
     elif "no such " in str(error) or "has no column" in str(error):
         remedy = (
             "run `heedful export` with that version, and import the lessons into a "
             "new file"
         )
         translated = errors.StoreOlder(
-            f"{error}: an unreleased heedful made this file; {remedy}"
+            f"{place}{error}: an unreleased heedful made this file; {remedy}"
         )
     else:
         translated = errors.StoreError(str(error))

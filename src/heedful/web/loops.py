@@ -468,6 +468,7 @@ def _decided_facts(
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
+        "unreported": loop.unreported,
         "rungs": list(map(asdict, figure_loop(climb))),
         "overhead": str(climb.overhead) if climb is not None else "",
         "overrides": [asdict(override) for override in loop.overrides],

@@ -59,6 +59,12 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (run = '' or substr(run, 1, length(:prefix)) <> :prefix)
 order by n desc limit :limit;
 
+-- name: ids_of_ending
+-- The newest loops whose id has a hyphen and the ending, as UUIDs have.
+select id from loop
+where tenant = :tenant and project = :project and id like :ending
+order by n desc limit :limit;
+
 -- name: insert_attempt
 insert into attempt (loop, number, record, text, value, via, created)
 values (:loop, :number, :record, :text, :value, :via, :created) on conflict do nothing;
