@@ -498,6 +498,8 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, also with an error as a page."""
         scope["route"] = self
+        # An error that nobody expects is answered by `Entrance`, and is a page, too.
+        scope["state"]["answer"] = self.answer
         request = Request(scope, receive)
         try:
             check_host(request)
@@ -510,20 +512,27 @@ class Site:
             await self._router(site_scope, receive, _with_page_headers(send))
 
         except (HeedfulError, Problem, HTTPException) as error:
-            # This logs an error of the service itself; its answer is not sent.
-            problems.answer(error, scope)
-            problem = problems.of(error)
+            await self.answer(error, scope)(scope, receive, send)
 
-            # The person at this machine may see what is wrong with the store.
-            visit = getattr(request.state, "visit", None)
-            is_here = visit is not None and visit.is_here
-            if is_here and isinstance(error, StoreError):
-                problem = Problem(
-                    status=problem.status, code=problem.code, detail=str(error)
-                )
+    def answer(self, error: BaseException, scope: Scope) -> Response:
+        """Return the page, or the data, that says what went wrong with a request."""
+        # This logs an error of the service itself; its answer is not sent.
+        problems.answer(error, scope)
+        problem = problems.of(error)
 
-            answer = self._problem(request, problem)
-            await answer(scope, receive, _with_page_headers(send))
+        # The person at this machine may see what is wrong with the store.
+        request = Request(scope)
+        visit = getattr(request.state, "visit", None)
+        is_here = visit is not None and visit.is_here
+        if is_here and isinstance(error, StoreError):
+            problem = Problem(
+                status=problem.status, code=problem.code, detail=str(error)
+            )
+
+        response = self._problem(request, problem)
+        for name, value in PAGE_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     async def _file(self, request: Request) -> Response:
         """Send the script, the icon or the style of the pages. Raises NotFound."""
@@ -851,7 +860,10 @@ class Site:
             "detail": problem.detail,
             "status": problem.status,
             "posted": request.method == "POST",
+            "request_id": "",
         }
+        if problem.status >= 500:
+            facts["request_id"] = request.state.request_id
         visit = getattr(request.state, "visit", None)
         page = _html(
             "ui/problem.html.j2",
