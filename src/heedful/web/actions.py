@@ -43,11 +43,11 @@ MAX_READ_TRACES = 100  # the newest ones, in which the call is looked for
 MAX_TRACE_CHARS = 50_000
 MAX_NAMED_TRACES = 3
 MIN_TRACED_CHARS = 4
-_CALL_PATTERN = re.compile(
+_ASKED_CALL_PATTERN = re.compile(
     r"(?P<tool>[A-Za-z_][\w.-]{0,99})(?::\s+|\s*\(|\s+(?=\{))(?P<arguments>.*)",
     re.DOTALL,
 )
-_WORD_PATTERN = re.compile(r"[\w.-]{2,}")
+_ASKED_WORD_PATTERN = re.compile(r"[\w.-]{2,}")
 
 
 def read_action(text: str) -> tuple[str, dict[str, Any] | str]:
@@ -58,7 +58,7 @@ def read_action(text: str) -> tuple[str, dict[str, Any] | str]:
     >>> read_action('Read {"file_path": "a.py"}')
     ('Read', {'file_path': 'a.py'})
     """
-    call = _CALL_PATTERN.fullmatch(text.strip())
+    call = _ASKED_CALL_PATTERN.fullmatch(text.strip())
     if call is None:
         return "", text
 
@@ -108,8 +108,7 @@ class NearFailure:
 
     def likeness(self, asked_words: frozenset[str]) -> int:
         """Return how many words this shares with an action."""
-        own = _words_of(self.precondition)
-        return len(own & asked_words)
+        return len(_words_of(self.precondition) & asked_words)
 
     def plain(self, asked: Sequence[Precondition]) -> Document:
         """Return what the page says: what failed, how often, and why it is not told."""
@@ -134,7 +133,7 @@ class NearFailure:
 def _words_of(*preconditions: Precondition) -> frozenset[str]:
     """Return the words of preconditions, in lower case."""
     text = " ".join(" ".join(precondition.words) for precondition in preconditions)
-    return frozenset(_WORD_PATTERN.findall(text.lower()))
+    return frozenset(_ASKED_WORD_PATTERN.findall(text.lower()))
 
 
 async def answer_action(visit: Visit, text: str) -> Document:
@@ -150,22 +149,26 @@ async def answer_action(visit: Visit, text: str) -> Document:
         )
 
     fields = arguments_of(arguments)
-    asked = preconditions_of(tool, fields, Surroundings())
-    answer["searched"] = [describe(need) for need in asked[:MAX_NAMED_PRECONDITIONS]]
+    preconditions = preconditions_of(tool, fields, Surroundings())
+    answer["searched"] = [
+        describe(need) for need in preconditions[:MAX_NAMED_PRECONDITIONS]
+    ]
     answer |= {"known": 0, "nearest": [], "example": "", "traces": []}
     # The words of other calls are those of traces.
     if warnings or not visit.may("read"):
         return answer
 
     failures = await visit.caller.read(_read_failures)
-    words = _words_of(*asked)
+    words = _words_of(*preconditions)
     near = [failure for failure in failures if failure.likeness(words)]
     near.sort(key=lambda failure: (failure.likeness(words), failure.surely))
     # A part of a command and the whole are asked for in the same words.
     nearest = {failure.spelling or failure: failure for failure in near}
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
     answer["known"] = len(failures)
-    answer["nearest"] = [failure.plain(asked) for failure in reversed(newest_last)]
+    answer["nearest"] = [
+        failure.plain(preconditions) for failure in reversed(newest_last)
+    ]
     answer["example"] = await _find_example(visit, failures)
     needle = arguments if isinstance(arguments, str) else text
     if len(needle.strip()) >= MIN_TRACED_CHARS:

@@ -122,10 +122,10 @@ def _plain(text: str) -> str:
 def _is_part(text: str, words: str) -> bool:
     """Return whether a text is the words of a lesson, or a large part of them."""
     part = _plain(text)
-    whole = _plain(words)
+    plain_words = _plain(words)
     if len(part) < MIN_PART_CHARS:
-        return bool(part) and part == whole
-    return part in whole
+        return bool(part) and part == plain_words
+    return part in plain_words
 
 
 def _names_in(text: str) -> list[str]:

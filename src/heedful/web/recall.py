@@ -237,8 +237,8 @@ async def _answer_error(visit: Visit, text: str) -> Document:
             answer["meant"] = list(map(described, meant.lessons))
             answer["sentence"] = meant.sentence
             waiting += meant.waiting
-            named = {lesson["id"] for lesson in meant.lessons}
-            similar = [lesson for lesson in similar if lesson["id"] not in named]
+            meant_ids = {lesson["id"] for lesson in meant.lessons}
+            similar = [row for row in similar if row["id"] not in meant_ids]
     answer["similar"] = list(map(described, similar))
     answer["waiting_lessons"] = waiting
     return answer
