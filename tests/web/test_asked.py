@@ -17,8 +17,17 @@ from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 
 WORDS = "Wait two seconds between two calls of the search API."
-LESSON = {"error_type": "RateLimit", "text": "429 slow down", "lesson": WORDS}
-WRONG = {"check": "unit", "message": "'12' has no unit", "key": "no unit", "fix": "kg"}
+LESSON = {
+    "error_type": "RateLimit",
+    "text": "429 slow down",
+    "lesson": WORDS,
+}
+WRONG = {
+    "check": "unit",
+    "message": "'12' has no unit",
+    "key": "no unit",
+    "fix": "kg",
+}
 
 
 @pytest.fixture
@@ -35,10 +44,17 @@ def ask(browser: Browser, kind: str, text: str) -> dict[str, Any]:
 
 def learn_unit(browser: Browser) -> None:
     """Let a loop fail with a check and then pass."""
-    body = {"task": "measure it", "policy": "default", "memory_key": "k"}
+    body = {
+        "task": "measure it",
+        "policy": "default",
+        "memory_key": "k",
+    }
     read_data(browser.api.put("/v1/loops/first", json=body), 201)
     for number, findings in enumerate(([WRONG], []), 1):
-        report = {"output": f"{number} kg", "evaluation": {"findings": findings}}
+        report = {
+            "output": f"{number} kg",
+            "evaluation": {"findings": findings},
+        }
         read_data(browser.api.put(f"/v1/loops/first/attempts/{number}", json=report))
 
 
@@ -127,7 +143,10 @@ def test_a_check_and_its_findings_lead_to_its_lesson(
 def test_a_type_of_which_all_waits_names_the_texts(browser: Browser):
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
     work = memory.remember(
-        "DriverError", "it is too old", lesson="Update it.", trust="external"
+        "DriverError",
+        "it is too old",
+        lesson="Update it.",
+        trust="external",
     )
     browser.api.run(work)
     data = browser.data("/recall?kind=error&text=DriverError")
@@ -192,8 +211,17 @@ def test_a_rule_of_a_user_is_a_warning(browser: Browser):
 
 @pytest.mark.both
 def test_a_trace_with_the_action_is_named(browser: Browser):
-    event = {"type": "tool_call", "tool": "sh", "arguments": {"command": "make zqw-0"}}
-    run = {"task": "Build", "events": [event], "outcome": "error", "id": "run 0"}
+    event = {
+        "type": "tool_call",
+        "tool": "sh",
+        "arguments": {"command": "make zqw-0"},
+    }
+    run = {
+        "task": "Build",
+        "events": [event],
+        "outcome": "error",
+        "id": "run 0",
+    }
     read_data(browser.api.post("/v1/episodes", json=run), 202)
     (trace,) = ask(browser, "action", "make zqw-0")["traces"]
     assert trace["name"] == "run 0"
