@@ -30,14 +30,14 @@ def run_saved(code: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["plain", 'it\'s a "folder" $(x) `y` \\n é'])
-def test_nine_lines_make_two_loops_in_this_file(tmp_path, name):
+def test_six_lines_make_two_loops_in_this_file(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir()
     with browsing(folder) as browser:
         browser.open()
         facts = browser.data("/home")["begin"]
         page = browser.get("").text
-        assert len(facts["code"].splitlines()) == 9
+        assert len(facts["code"].splitlines()) == 6
         assert "--recorded" in facts["recorded"]
         path = shlex.split(facts["demo"])[-1]
         assert path == str(folder / "heedful.db")

@@ -70,7 +70,7 @@ def test_missed_first_then_signs(browser):
     assert [len(row["ids"]) for row in rows] == [1, 1, 3]
     assert page["texts"] == 5
     assert page["suspect"] == 1
-    assert page["signs"] == {"ignore previous": 1}
+    assert page["signs"] == {"ignore previous": 1, "password": 1}
     html = browser.get("/quarantine").text
     assert "5 texts wait, 1 with signs of danger" in html
     assert "no verdicts" in html
@@ -262,3 +262,20 @@ def test_equal_words_with_other_examples_are_no_group(browser):
     assert [len(row["ids"]) for row in rows] == [1, 1]
     assert rows[0]["signs"][0]["kind"] == "| sh"
     assert rows[1]["signs"] == []
+
+
+def test_a_text_with_signs_is_ticked_and_released_deliberately(browser):
+    page = browser.get("/quarantine").text
+    boxes = re.findall(r'<input type="checkbox" name="id"[^>]*>', page)
+    alone = [box for box in boxes if "data-alone" in box]
+    assert len(boxes) == 3
+    assert len(alone) == 1
+    assert group_of(browser, ATTACK) in alone[0]
+    assert "all on this page without signs" in page
+    assert 'class="main" formaction="/ui/do/release"' not in page
+
+    rows = {row["lesson"]: row["id"] for row in data_of(browser)["waiting"]}
+    suspect = browser.get(f"/quarantine/{rows[ATTACK]}").text
+    honest = browser.get(f"/quarantine/{rows[MISSED]}").text
+    assert 'class="main" formaction="/ui/do/release"' not in suspect
+    assert 'class="main" formaction="/ui/do/release"' in honest

@@ -164,3 +164,19 @@ def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser)
     lesson = store_lesson(browser)
     page = browser.get(f"/lessons/{lesson['id']}").text
     assert page.index("<h2>Examples</h2>") < page.index("<aside")
+
+
+def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
+    store_lesson(browser)
+    page = browser.get("/lessons").text
+    assert "never shown" in words_of(page)
+    assert page.count("/ui/lessons.csv") == 1
+
+
+def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=2, wrong=0)
+    for path in ("/lessons", f"/lessons/{lesson['id']}"):
+        page = browser.get(path).text
+        assert "issing" in words_of(page)
+        assert 'class="interval"' not in page

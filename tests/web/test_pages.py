@@ -339,7 +339,7 @@ def test_the_list_of_lessons_shows_what_each_is_about(tmp_path):
         read_data(browser.api.post("/v1/reflections", json=waits, key=key), 201)
 
         page = browser.open(browser.api._all).get("/lessons?state=")
-        assert "about error &lt;b&gt;syntaxerror, file app.py" in page.text
+        assert "&lt;b&gt;SyntaxError · about file app.py" in page.text
         assert "<b>syntaxerror" not in page.text
         assert "evil.py" not in page.text
         [lesson] = browser.data("/lessons")["lessons"]

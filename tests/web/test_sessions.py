@@ -130,8 +130,9 @@ def test_a_used_address_of_heedful_ui_brings_one_fresh_one(tmp_path):
         remove_keys(browser)
         page = browser.get("/sign-in").text
         assert 'type="password"' not in page
-        assert "run <code>heedful ui</code> again" in page
-        assert "in the browser that opened it first" in page
+        assert page.count("<li>") == 3
+        assert "a fresh one appears in the terminal" in page
+        assert 'data-copy="heedful ui"' in page
 
         assert browser.get(f"/open?token={token}").status_code == 303
         assert printed == []

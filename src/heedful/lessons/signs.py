@@ -21,7 +21,16 @@ from heedful.lessons.trust import FETCHING_PROGRAMS
 from heedful.sanitize import CHAT_TOKEN_PATTERN, plain_text, sanitize, visible
 
 # What a sign is, gravest first.
-SignKind = Literal["ignore previous", "hidden", "| sh", "force", "command", "address"]
+SignKind = Literal[
+    "ignore previous",
+    "hidden",
+    "| sh",
+    "force",
+    "password",
+    "command",
+    "mail",
+    "address",
+]
 SIGN_KINDS: tuple[SignKind, ...] = get_args(SignKind)
 MAX_QUOTED_SIGN_CHARS = 80  # of the words that a sign quotes
 MAX_KNOWN_CHARS = 4_000  # of a text whose signs are remembered
@@ -36,6 +45,11 @@ _PIPE_PATTERN = re.compile(
 _FETCH_PATTERN = re.compile(
     rf"(?<![\w.`/-])(?:{'|'.join(sorted(FETCHING_PROGRAMS))}) "
     r"{1,8}(?:-\w|[^\s.]{0,60}\w[./]\w)\S{0,60}"
+)
+_PASSWORD_PATTERN = re.compile(r"\b(?:pass(?:words?|wd|phrases?)|credentials?)\b")
+# `react@18.2.0` is a version, not a mail address.
+_MAIL_PATTERN = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,4}[a-z]{2,24}\b"
 )
 _OPTION_PATTERN = re.compile(r"(?<![\w-])--?[a-z][\w-]{0,40}")
 _ADDRESS_WORD_PATTERN = re.compile(
@@ -139,6 +153,8 @@ _FINDERS: Mapping[SignKind, Callable[[str], str]] = {
     "ignore previous": partial(_first, _IGNORE_PATTERN),
     "| sh": _find_pipe,
     "force": _find_force,
+    "password": partial(_first, _PASSWORD_PATTERN),
     "command": _find_command,
+    "mail": partial(_first, _MAIL_PATTERN),
     "address": partial(_first, _ADDRESS_WORD_PATTERN),
 }

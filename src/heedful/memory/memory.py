@@ -397,7 +397,8 @@ class Memory:
         back. Lessons of a run are returned if they have evidence: they say what worked,
         or are the strategy of a success, or the run failed, or the failure came back in
         another run, or a person vouches for them. A filter by tag, kind or importance
-        finds the others, too.
+        finds the others, too. Rules of a memory key are left out, because only loops of
+        that key are shown them: `brief` with a `memory_key` has these.
 
         Only lessons that match the filters are returned: any of the `tags`
         (`match="all"`: all of them), the `kind`, the `error_type`, at least this

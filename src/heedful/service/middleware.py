@@ -569,7 +569,9 @@ class Entrance:
             if response.status:
                 raise
             failure = self._failure_of(error, deadline)
-            await answer(failure, scope)(scope, receive, response.send)
+            # The pages answer a browser with a page.
+            answer_error = scope["state"].get("answer", answer)
+            await answer_error(failure, scope)(scope, receive, response.send)
         finally:
             metrics.running -= 1
             response.log(metrics, time.perf_counter() - began)
@@ -686,6 +688,7 @@ class _Response:
         self._id = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
         if not _REQUEST_ID_PATTERN.fullmatch(self._id):
             self._id = random.randbytes(8).hex()
+        scope["state"]["request_id"] = self._id
         self._scope = scope
         self._send = send
         self._replayed = False

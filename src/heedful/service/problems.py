@@ -187,7 +187,7 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     if isinstance(error, errors.StoreCorrupt) and "app" in scope:
         scope["app"].state.readiness.damage = type(error).__name__
     if problem.status >= 500 and error is not problem:
-        _log_error(error, problem.code)
+        _log_error(error, problem.code, scope["state"]["request_id"])
 
     for prefix, names in COMPATIBLE_ERROR_FIELDS.items():
         if scope["path"].startswith(prefix):
@@ -209,7 +209,7 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     )
 
 
-def _log_error(error: BaseException, code: str) -> None:
+def _log_error(error: BaseException, code: str, request_id: str) -> None:
     """Log an error with its traceback; log a known one as a line, and not often.
 
     The path of the request is left out, because it may contain private data; the log
@@ -217,12 +217,12 @@ def _log_error(error: BaseException, code: str) -> None:
     """
     if not isinstance(error, KNOWN_ERRORS):
         trace = "".join(traceback.format_exception(error))
-        log.error("%s\n%s", code, redact(trace))
+        log.error("%s id=%s\n%s", code, request_id, redact(trace))
         return
 
     line = redact(" ".join(str(error).split()))
     if ERROR_THROTTLE.allows(line):
-        log.error("%s: %s", code, line)
+        log.error("%s: %s id=%s", code, line, request_id)
 
 
 def _compatible_answer(

@@ -40,7 +40,7 @@ def _is_file(visit: Visit) -> bool:
 
 
 def _code(visit: Visit) -> str:
-    """Return nine lines of Python that make two loops in the file of the page, or "".
+    """Return six lines of Python that make two loops in the file of the page, or "".
 
     Memory shows the second loop what the first one learned.
     """
@@ -53,17 +53,14 @@ def _code(visit: Visit) -> str:
     project = ""
     if scope != Scope():
         project = f", scope=heedful.Scope({scope.tenant!a}, {scope.project!a})"
-    options = f"checks=[is_red], store=store, memory=store{project}"
+    check = 'heedful.checks.contains("red")'
     lines = (
         "import heedful",
-        f"store = {path}",
-        "def is_red(answer):",
-        '    return answer == "red" or "Say red."',
-        f"@heedful.self_correcting({options})",
+        f"db = {path}",
+        f"@heedful.self_correcting(checks=[{check}], store=db, memory=db{project})",
         "def answer(task, hint):  # ask a model here",
         '    return "red" if hint else "blue"',
-        'for task in ("Say a colour", "Say a colour again"):',
-        "    print(answer(task))",
+        'print(answer("Say a colour"), answer("Say a colour again"))',
     )
     return "\n".join(lines)
 

@@ -336,6 +336,49 @@ where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order
 select max(id) as id from example where scope = :token and state = 'quarantined'
   and lesson_id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id order by max(id) desc limit :limit;
 
+-- name: lessons_of_type
+-- The newest lessons about these types of error or checks, by the index lesson_type.
+select id from lesson
+where tenant = :tenant and project = :project and error_type in (select value from json_each(:names))
+  and trust not in ('tool', 'external') and state in ('unverified', 'verified')
+order by id desc limit :limit;
+
+-- name: waiting_of_type
+-- The lessons about these types of error that the newest texts in quarantine are about.
+select distinct e.lesson_id from (
+  select id, lesson_id from example where scope = :token and state = 'quarantined' order by id desc limit :newest
+) as e join lesson l on l.id = e.lesson_id
+where l.error_type in (select value from json_each(:names)) order by e.lesson_id desc limit :limit;
+
+-- name: findings_of
+-- What was seen of the error of a lesson, newest first.
+select text from occurrence
+where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant and project = :project and id = :id)
+order by at desc limit :limit;
+
+-- name: failed_calls
+-- What made calls fail, as `precondition` says, the newest failure first.
+select p.template, p.words, p.passed, p.since,
+       (select count(*) from blame b where b.tenant = :tenant and b.project = :project and b.digest = p.digest) as failed
+from (
+  select digest, max(at) as at from (
+    select digest, at from blame where tenant = :tenant and project = :project order by at desc limit :limit
+  ) as newest group by digest
+) as n join precondition p on p.tenant = :tenant and p.project = :project and p.digest = n.digest
+where p.template <> '' order by n.at desc;
+
+-- name: traces_with
+-- Those of the newest episodes whose record has a text in one of its spellings; long records are left out.
+select digest, name, outcome, state, at from (
+  select * from episode where tenant = :tenant and project = :project order by id desc limit :window
+) as e
+where length(record) <= :most and exists (select 1 from json_each(:spellings) as spelling where instr(record, spelling.value) > 0)
+order by id desc limit :limit;
+
+-- name: newest_task
+select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars from loop
+where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit 1;
+
 -- name: lesson_of
 select lesson_id from example where scope = :token and id = :id;
 

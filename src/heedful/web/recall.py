@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
@@ -14,10 +15,15 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
+from heedful.pages.report import text as _as_text
+from heedful.service import review
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, bulk, token
+from heedful.validation import MAX_INTEGER
 from heedful.web import figures
+from heedful.web.actions import answer_action, find_known_action
 from heedful.web.lessons import rows_of_matches
+from heedful.web.meant import described, error_of, find_meant
 from heedful.web.site import READING, Document, SitePage, Visit
 
 QUESTION_KINDS = ("task", "error", "action")
@@ -25,6 +31,8 @@ MAX_NAMED_LESSONS = 3  # of those that are not shown for one reason
 MAX_SIMILAR_LESSONS = 5
 MAX_WAITING_TEXTS = 10
 MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
+MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
+ERROR_LESSON_KINDS = ("check", "error")
 SAME_KEY_WORDS = "accepted under the same memory key"  # as a choice says it
 # One example of what can be asked, for each kind.
 QUESTION_EXAMPLES = {
@@ -47,11 +55,13 @@ async def recall(visit: Visit) -> Document:
     if text and kind == "error":
         answer = await _answer_error(visit, text)
     elif text and kind == "action":
-        answer = await visit.ask("POST", "/v1/before", {"arguments": text})
-        answer["sentence"] = describe_action(answer)
+        answer = await answer_action(visit, text)
     elif text:
         answer = await _answer_task(visit, text, key)
 
+    tries: list[Document] = []
+    if not text:
+        tries = await _find_questions(visit)
     lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
     if visit.may("read"):
@@ -63,7 +73,33 @@ async def recall(visit: Visit) -> Document:
         "examples": QUESTION_EXAMPLES,
         "answer": answer,
         "waiting": waiting,
+        "tries": tries,
     }
+
+
+async def _find_questions(visit: Visit) -> list[Document]:
+    """Return a task, an error and an action of this project, to ask for."""
+    questions = []
+    if visit.may("read"):
+        newest_loops = await visit.caller.read(
+            figures.rows, "newest_task", chars=MAX_ASKED_CHARS
+        )
+        for row in newest_loops:
+            task, _ = figures.beginning(row["task"], row["chars"])
+            questions.append({"kind": "task", "text": _as_text(task)})
+
+    newest = await review.list_lessons(
+        visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="settled"
+    )
+    errors = [
+        error_of(lesson) for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS
+    ]
+    questions += [{"kind": "error", "text": error} for error in errors[:1]]
+
+    if visit.may("read"):
+        action = await find_known_action(visit)
+        questions.append({"kind": "action", "text": action})
+    return [question for question in questions if question["text"]]
 
 
 async def _answer_task(visit: Visit, text: str, key: str) -> Document:
@@ -188,16 +224,31 @@ async def _answer_error(visit: Visit, text: str) -> Document:
     )
     others = [match for match in matches if match.lesson_id not in own_ids]
     similar = await rows_of_matches(visit, others, "")
-    answer["similar"] = [dict(row) for row in similar[:MAX_SIMILAR_LESSONS]]
-    answer["sentence"] = describe_error(answer)
-    answer["waiting_lessons"] = [
+    similar = similar[:MAX_SIMILAR_LESSONS]
+    waiting = [
         lesson["id"] for lesson in answer["lessons"] if lesson["state"] == "quarantined"
     ]
+
+    answer["meant"] = []
+    answer["sentence"] = describe_error(answer, similar)
+    if not answer["count"]:
+        meant = await find_meant(visit, text, similar)
+        if meant is not None:
+            answer["meant"] = list(map(described, meant.lessons))
+            answer["sentence"] = meant.sentence
+            waiting += meant.waiting
+            meant_ids = {lesson["id"] for lesson in meant.lessons}
+            similar = [row for row in similar if row["id"] not in meant_ids]
+    answer["similar"] = list(map(described, similar))
+    answer["waiting_lessons"] = waiting
     return answer
 
 
-def describe_error(answer: Document) -> str:
-    """Return in one sentence how often an error was seen, and what is shown of it."""
+def describe_error(answer: Document, similar: Sequence[Any]) -> str:
+    """Return in one sentence how often an error was seen, and what is shown of it.
+
+    `similar` are lessons about other errors, the nearest first.
+    """
     usable = [
         lesson
         for lesson in answer["lessons"]
@@ -205,9 +256,8 @@ def describe_error(answer: Document) -> str:
     ]
     if not answer["count"]:
         sentence = "Only the exact error counts, and this one was never seen"
-        if answer["similar"]:
-            nearest = answer["similar"][0]
-            sentence += f"; nearest: {cut(nearest['text'], MAX_NEAREST_CHARS)}"
+        if similar:
+            sentence += f"; nearest: {cut(similar[0]['text'], MAX_NEAREST_CHARS)}"
         return sentence.rstrip(".")
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"
@@ -216,15 +266,6 @@ def describe_error(answer: Document) -> str:
     if answer["lessons"]:
         return f"{seen}, but nothing is shown: what is known of it waits for a review"
     return f"{seen}, and no lesson is about it"
-
-
-def describe_action(answer: Document) -> str:
-    """Return in one sentence how often an action is known to fail."""
-    failures = answer.get("failures") or answer.get("lessons") or []
-    warnings = len(failures) + len(answer.get("checks") or [])
-    if not warnings:
-        return "No known failure for this call"
-    return f"{counted(warnings, 'warning')} would be shown before this runs"
 
 
 @bulk

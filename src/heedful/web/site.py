@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
@@ -73,6 +73,7 @@ from heedful.web.addresses import (
     proxy_scheme,
     raw_path,
 )
+from heedful.web.headers import PAGE_HEADERS, with_page_headers
 from heedful.web.render import address, page_text
 from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
@@ -87,18 +88,6 @@ MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
 MAX_STREAM_SECONDS = 120.0  # until a stream ends; the browser then asks for a new one
 MAX_STREAMS = 64  # at a time; one tenant may have seven eighths of them
-# A page runs only the script and the style of this site, and sends forms only to it.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-PAGE_HEADERS = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "X-Frame-Options": "DENY",
-    # without a referrer, browsers send forms with Origin: null
-    "Referrer-Policy": "same-origin",
-}
 SITE_FILES: Mapping[str, Path] = {
     path.name: path
     for path in (*(Path(__file__).parent / "static").iterdir(), STYLE_FILE)
@@ -498,6 +487,8 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, also with an error as a page."""
         scope["route"] = self
+        # An error that nobody expects is answered by `Entrance`, and is a page, too.
+        scope["state"]["answer"] = self.answer
         request = Request(scope, receive)
         try:
             check_host(request)
@@ -507,23 +498,30 @@ class Site:
             # The router gets a scope of its own, because it sets the route, and that of
             # the request is `self`.
             site_scope = {**scope, "path": path, "root_path": "", "path_params": {}}
-            await self._router(site_scope, receive, _with_page_headers(send))
+            await self._router(site_scope, receive, with_page_headers(send))
 
         except (HeedfulError, Problem, HTTPException) as error:
-            # This logs an error of the service itself; its answer is not sent.
-            problems.answer(error, scope)
-            problem = problems.of(error)
+            await self.answer(error, scope)(scope, receive, send)
 
-            # The person at this machine may see what is wrong with the store.
-            visit = getattr(request.state, "visit", None)
-            is_here = visit is not None and visit.is_here
-            if is_here and isinstance(error, StoreError):
-                problem = Problem(
-                    status=problem.status, code=problem.code, detail=str(error)
-                )
+    def answer(self, error: BaseException, scope: Scope) -> Response:
+        """Return the page, or the data, that says what went wrong with a request."""
+        # This logs an error of the service itself; its answer is not sent.
+        problems.answer(error, scope)
+        problem = problems.of(error)
 
-            answer = self._problem(request, problem)
-            await answer(scope, receive, _with_page_headers(send))
+        # The person at this machine may see what is wrong with the store.
+        request = Request(scope)
+        visit = getattr(request.state, "visit", None)
+        is_here = visit is not None and visit.is_here
+        if is_here and isinstance(error, StoreError):
+            problem = Problem(
+                status=problem.status, code=problem.code, detail=str(error)
+            )
+
+        response = self._problem(request, problem)
+        for name, value in PAGE_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
 
     async def _file(self, request: Request) -> Response:
         """Send the script, the icon or the style of the pages. Raises NotFound."""
@@ -851,7 +849,10 @@ class Site:
             "detail": problem.detail,
             "status": problem.status,
             "posted": request.method == "POST",
+            "request_id": "",
         }
+        if problem.status >= 500:
+            facts["request_id"] = request.state.request_id
         visit = getattr(request.state, "visit", None)
         page = _html(
             "ui/problem.html.j2",
@@ -883,19 +884,6 @@ def _html(
 
     text = page_text(template, visit=visit, title=title, note=note, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
-
-
-def _with_page_headers(send: Send) -> Send:
-    """Return a function that sends what `send` does, with the headers of pages."""
-
-    async def send_with_headers(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in PAGE_HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return send_with_headers
 
 
 def _check_origin(request: Request, session: Session | None) -> None:

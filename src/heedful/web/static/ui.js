@@ -76,7 +76,8 @@ document.addEventListener("submit", (event) => {
   else $("[data-reason]", event.target).textContent = "Reason; now choose Release or Reject";
 });
 
-// How many texts are ticked; a click with Shift ticks all from the last one.
+// How many texts are ticked; a click with Shift ticks all from the last one. A row marked data-alone is ticked by itself only.
+const tick = (boxes, on) => { for (const box of boxes) if (!on || !("alone" in box.dataset)) box.checked = on; };
 let ticked;
 function count() {
   const texts = all('main input[name="id"]:checked').flatMap((box) => box.value.split(",")).length;
@@ -86,7 +87,7 @@ document.addEventListener("click", (event) => {
   if (!event.target.matches('main input[type="checkbox"][name="id"]')) return;
   const boxes = all('main input[type="checkbox"][name="id"]');
   const ends = [boxes.indexOf(ticked), boxes.indexOf(event.target)].sort((one, other) => one - other);
-  if (event.shiftKey && ends[0] >= 0) for (const box of boxes.slice(ends[0], ends[1] + 1)) box.checked = event.target.checked;
+  if (event.shiftKey && ends[0] >= 0) tick(boxes.slice(ends[0], ends[1] + 1), event.target.checked);
   ticked = event.target;
   count();
 });
@@ -94,7 +95,7 @@ addEventListener("pageshow", count);
 
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
-  if (name) for (const box of all(`main input[name="${name}"]`)) box.checked = event.target.checked;
+  if (name) tick(all(`main input[name="${name}"]`), event.target.checked);
   if (name) count();
 });
 

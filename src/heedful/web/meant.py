@@ -1,0 +1,175 @@
+"""What somebody means by a text under which no error was seen.
+
+It may be the words of a lesson, the name of a type of error or of a check, or what a
+check once found. The error of the lesson is then what to ask for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from heedful.lessons.lesson import Scope
+from heedful.pages.report import counted, cut
+from heedful.service import review
+from heedful.store.connection import Db, token
+from heedful.web import figures
+from heedful.web.site import Document, Visit
+
+MAX_MEANT_LESSONS = 5
+MAX_READ_FINDINGS = 200  # the newest sightings of a lesson
+MAX_TYPE_CHARS = 200
+MIN_PART_CHARS = 20  # of a part of a lesson's words that stands for all of them
+MAX_NAMED_CHARS = 120
+Lesson = Mapping[str, Any]
+Meaning = Literal["words", "type", "finding"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meant:
+    """What a text is, with the lessons that this leads to.
+
+    `name` is that of the type of error or of the check. `waiting` are lessons of the
+    type that wait in quarantine.
+    """
+
+    meaning: Meaning
+    name: str
+    lessons: Sequence[Lesson] = ()
+    waiting: Sequence[int] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What the text is, in words."""
+        if not self.lessons:
+            return (
+                f"{self.name} is a type of error; what is known of it waits for a "
+                "review"
+            )
+
+        lesson = self.lessons[0]
+        if self.meaning == "words":
+            error = cut(error_of(lesson), MAX_NAMED_CHARS)
+            return (
+                f"These are the words of lesson {lesson['id']}, and no error; its "
+                f"error is {error}"
+            )
+        if self.meaning == "finding":
+            seen = counted(lesson["seen"], "time")
+            return (
+                f"The check {self.name} found this; lesson {lesson['id']} is about it, "
+                f"seen {seen}"
+            )
+
+        kind = "a check" if lesson["kind"] == "check" else "a type of error"
+        number = counted(len(self.lessons), "lesson")
+        return (
+            f"{self.name} is {kind}. Memory compares whole errors; it has {number} "
+            f"about those of {self.name}"
+        )
+
+
+def error_of(lesson: Lesson) -> str:
+    """Return the text under which the error of a lesson is found; "" if it is hidden.
+
+    >>> error_of({"error_type": "RateLimit", "pattern": "slow down"})
+    'RateLimit: slow down'
+    """
+    error_type = lesson["error_type"]
+    pattern: str = lesson["pattern"]
+    is_titled = pattern.startswith(f"{error_type}: ")
+    if not pattern or not error_type or is_titled:
+        return pattern
+    return f"{error_type}: {pattern}"
+
+
+async def find_meant(
+    visit: Visit, text: str, similar: Sequence[Lesson]
+) -> Meant | None:
+    """Return what a text means; None if it is nothing that memory knows.
+
+    `similar` are the lessons that a search for the text finds.
+    """
+    for lesson in similar:
+        if _is_part(text, lesson["text"]):
+            return Meant(meaning="words", name=lesson["error_type"], lessons=[lesson])
+
+    names = _names_in(text)
+    ids = await visit.caller.read(_lessons_of_type, names)
+    waiting: list[int] = []
+    if visit.may("read"):
+        waiting = await visit.caller.read(_waiting_of_type, names)
+    if ids or waiting:
+        rows = await visit.caller.read(figures.lessons, ids)
+        lessons = [review.visible(visit.caller, row) for row in rows]
+        name = lessons[0]["error_type"] if lessons else names[0]
+        return Meant(meaning="type", name=name, lessons=lessons, waiting=waiting)
+
+    for lesson in similar:
+        findings = await visit.caller.read(_newest_findings, lesson["id"])
+        if lesson["kind"] == "check" and _plain(text) in map(_plain, findings):
+            return Meant(meaning="finding", name=lesson["error_type"], lessons=[lesson])
+    return None
+
+
+def _plain(text: str) -> str:
+    """Return a text as it is compared: without its case, spaces and end."""
+    return " ".join(text.lower().split()).rstrip(" .…")
+
+
+def _is_part(text: str, words: str) -> bool:
+    """Return whether a text is the words of a lesson, or a large part of them."""
+    part = _plain(text)
+    plain_words = _plain(words)
+    if len(part) < MIN_PART_CHARS:
+        return bool(part) and part == plain_words
+    return part in plain_words
+
+
+def _names_in(text: str) -> list[str]:
+    """Return what may be the name of a type of error in a text.
+
+    >>> _names_in("requests.RateLimit: slow down")
+    ['requests.RateLimit', 'RateLimit']
+    """
+    title = text.strip().partition(":")[0].strip()[:MAX_TYPE_CHARS]
+    return list(dict.fromkeys([title, title.rpartition(".")[2]]))
+
+
+def _lessons_of_type(db: Db, scope: Scope, names: Sequence[str]) -> list[int]:
+    """Return the newest lessons about these types of error, as ids."""
+    rows = figures.rows(
+        db,
+        scope,
+        "lessons_of_type",
+        names=json.dumps(list(names)),
+        limit=MAX_MEANT_LESSONS,
+    )
+    return [row["id"] for row in rows]
+
+
+def _waiting_of_type(db: Db, scope: Scope, names: Sequence[str]) -> list[int]:
+    """Return the newest lessons about these types that wait in quarantine, as ids."""
+    rows = figures.rows(
+        db,
+        scope,
+        "waiting_of_type",
+        token=token(scope),
+        names=json.dumps(list(names)),
+        newest=figures.MAX_SOURCE_TEXTS,
+        limit=MAX_MEANT_LESSONS,
+    )
+    return [row["lesson_id"] for row in rows]
+
+
+def _newest_findings(db: Db, scope: Scope, lesson: int) -> list[str]:
+    """Return what the check of a lesson found, newest first."""
+    rows = figures.rows(db, scope, "findings_of", id=lesson, limit=MAX_READ_FINDINGS)
+    return [row["text"] for row in rows]
+
+
+def described(lesson: Lesson) -> Document:
+    """Return a lesson as the page lists it, with the error to ask for."""
+    return {**lesson, "ask": error_of(lesson)}

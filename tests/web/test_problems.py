@@ -1,0 +1,81 @@
+"""What went wrong is a page: it says what to do, and leads to the main pages."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+from starlette.routing import Route
+
+from heedful.web.menu import MENU
+from heedful.web.site import READING, Document, Site, SitePage, Visit
+from tests.web.support import Browser, browsing, words_of
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+async def fail(visit: Visit) -> Document:
+    """Fail as a page with a defect does."""
+    raise RuntimeError("a secret thing inside")
+
+
+def add_broken_page(browser: Browser) -> None:
+    """Let the pages have one with a defect, at `/broken`."""
+    app = browser.api.app
+    broken = SitePage(
+        address="/broken", template="home", title="Broken", make=fail, may=READING
+    )
+    site = Site(app, app.state.setup, app.state.admission, pages=(broken,), actions=())
+    site.sessions = browser.site.sessions
+    app.routes.insert(0, Route("/ui/broken{rest:path}", site))
+
+
+def links_of(page: str) -> set[str]:
+    """Return the addresses to which a page leads, without their project."""
+    return {link.partition("?")[0] for link in re.findall(r'href="([^"]*)"', page)}
+
+
+def test_a_page_with_a_defect_answers_with_a_page_and_an_id_of_the_log(
+    browser: Browser, caplog: pytest.LogCaptureFixture
+):
+    add_broken_page(browser)
+    with caplog.at_level(logging.ERROR, logger="heedful.http"):
+        answer = browser.get("/broken?project=main")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    request_id = answer.headers["x-request-id"]
+    assert f"under this id: {request_id}" in words_of(answer.text)
+    assert "a secret thing inside" not in answer.text
+    assert f"id={request_id}" in caplog.text
+    assert "RuntimeError: a secret thing inside" in caplog.text
+
+
+def test_the_data_of_a_page_with_a_defect_stay_data(browser: Browser):
+    add_broken_page(browser)
+    answer = browser.get("/broken.json?project=main")
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "internal_error"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/nothing?project=main", 404, id="no such page"),
+        pytest.param("/lessons/99?project=main", 404, id="no such lesson"),
+        pytest.param("/loops?project=main&sort=zqw", 422, id="a wrong filter"),
+        pytest.param("/broken?project=main", 500, id="a defect"),
+    ],
+)
+def test_each_error_leads_to_the_main_pages(browser: Browser, path: str, status: int):
+    add_broken_page(browser)
+    answer = browser.get(path)
+    assert answer.status_code == status
+    addresses = {page.address for group in MENU for page in group.pages}
+    expected = {f"/ui{address}".removesuffix("/") for address in addresses}
+    assert expected <= links_of(answer.text)
