@@ -93,6 +93,12 @@ def statements(dialect: str) -> Mapping[str, str]:
     # Only this engine reads the SQL in a comment with its name: `/*sqlite … */`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
 
+    # A name in braces stands for a part, which may have others before it in it.
+    pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
+    parts = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    for name, part in reversed(parts):
+        text = text.replace(f"{{{name}}}", part)
+
     # A statement goes from a line such as `-- name: latest` to the next such line.
     pattern = r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)"
     sections = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
@@ -176,12 +182,15 @@ def home(db: Db, scope: Scope) -> Plain:
 
 
 def _total(loops: Sequence[Row]) -> Plain:
-    """Count the loops, how they ended, and what they spent."""
-    ended = [loop for loop in loops if loop["state"] != "open"]
+    """Count the loops, how they ended, and what they spent.
+
+    What nothing judged has not `ended`: it was neither right nor wrong.
+    """
+    ended = [loop for loop in loops if loop["state"] in ("passed", "stopped")]
     passed = [loop for loop in ended if loop["state"] == "passed"]
     solved = [loop for loop in passed if loop["attempts"] > 1]
     retried = [loop for loop in ended if loop["attempts"] > 1]
-    right = [loop for loop in passed if loop["attempts"] < 2 and not loop["doubtful"]]
+    right = [loop for loop in passed if loop["attempts"] < 2]
 
     return {
         "loops": len(loops),
@@ -654,6 +663,9 @@ def window(
     latest_verdict: Verdict = Again()
     if latest:
         latest_verdict = verdict_from(latest)
+    doubt = ""
+    if head["state"] == "not_validated":
+        doubt = "nothing judged it, or a check raised an error"
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -681,7 +693,7 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(latest_verdict, head["attempts"]),
+        "sentence": describe_end(latest_verdict, head["attempts"], doubt),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,
