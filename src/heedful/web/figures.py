@@ -39,7 +39,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
-from heedful.web.steps import steps_of
+from heedful.web.steps import first_error, steps_of
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
 
@@ -78,6 +78,7 @@ MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
+MAX_SHOWN_ERROR_CHARS = 200  # of the first error of an episode in a list
 MAX_BORDERS = 3  # between the periods in which lessons were shown
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
@@ -823,8 +824,9 @@ def replayable(
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return what a list shows of episodes, by digest.
 
-    That is the task, the first step that failed, the number of `steps`, and the time
-    from the first to the last of them in seconds, None if it is unknown.
+    That is the task, the first step that `failed`, what it `tried` and its `failure`,
+    the number of `steps`, when they `began`, and the time from the first to the last of
+    them in seconds; a time is None if it is unknown.
     """
     episode_rows = rows(
         db,
@@ -842,14 +844,21 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         # Steps are counted as on the page of the trace.
         steps = steps_of(events[:MAX_EPISODE_EVENTS])
         failed = ""
+        tried = ""
+        error = ""
         for number, step in enumerate(steps, 1):
             if step["failed"]:
                 failed = f"{number} {step['name']}"
+                tried = step["words"]
+                error = first_error(step, events)
                 break
 
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
+            "began": min(times, default=None),
             "failed": failed,
+            "tried": tried,
+            "failure": error[:MAX_SHOWN_ERROR_CHARS],
             "steps": len(steps),
             "seconds": max(times) - min(times) if len(times) > 1 else None,
         }

@@ -8,13 +8,15 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
+from heedful.drive.report import REPORT_JUDGE
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
-from heedful.loop.codec import policy_from
+from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Loop
+from heedful.loop.record import Attempt, Loop
 from heedful.loop.rungs import figure_loop
+from heedful.loop.runs import list_results, with_reported_names
 from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
@@ -367,6 +369,7 @@ async def loop(visit: Visit, id: str) -> Document:
         against=visit.number("against"),
     )
     facts["diff"] = mode
+    name_passed_checks(facts["made"])
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
@@ -397,6 +400,35 @@ async def loop(visit: Visit, id: str) -> Document:
     return {**facts, "matrix": columns.plain}
 
 
+def name_passed_checks(attempts: Sequence[Document]) -> None:
+    """Give attempts, as JSON data, the names of the checks that found nothing.
+
+    They are `checked`; `doubt` says why an attempt is not validated, "" if it is.
+    """
+    known = {field.name for field in fields(Attempt)}
+    records = []
+    for attempt in attempts:
+        record = {name: value for name, value in attempt.items() if name in known}
+        records.append(from_document(Attempt, record))
+
+    for attempt, record in zip(attempts, with_reported_names(records), strict=True):
+        checked = []
+        if record.evaluation is not None:
+            results = list_results(record.evaluation, (), record.judged_by)
+            checked = [
+                result.check_name
+                for result in results
+                if result.status == "passed" and not result.message
+            ]
+        # A reader has no name for the report of a program, or for a `<lambda>`.
+        attempt["checked"] = [
+            name
+            for name in checked
+            if name != REPORT_JUDGE and not name.startswith("<")
+        ]
+        attempt["doubt"] = record.doubt
+
+
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
     """Return the number of a stage in its run, 0 if the run is gone."""
     try:
@@ -424,7 +456,13 @@ def _liftable(facts: Document) -> list[str]:
 def _recorded_readings(decision: Document) -> list[Document]:
     """Return what the last decision of a long loop says of its rules."""
     return [
-        {"rule": stop["rule"], "now": 0, "of": 0, "stops": stop["detail"]}
+        {
+            "rule": stop["rule"],
+            "now": 0,
+            "of": 0,
+            "stops": stop["detail"],
+            "only_if": [],
+        }
         for stop in decision.get("stopped_by", ())
     ]
 
@@ -491,19 +529,40 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
 
     Rules count the attempts of the last rung. A rule of several that must all stop has
-    a row for each of them.
+    a row for each of them with a limit; `only_if` says of the others whether they stop.
     """
     loop = loop.of_rung()
     rows = []
     for rule in rules:
-        for part in flat((rule,)):
+        parts = list(flat((rule,)))
+        values = [_reading(loop, part) for part in parts]
+        limited = [
+            (part, value)
+            for part, value in zip(parts, values, strict=True)
+            if value[1]
+        ]
+        if not limited:
+            limited = [(parts[0], values[0])]
+
+        shown = [part for part, _ in limited]
+        only_if = [
+            {"rule": rule_name(part), "stops": part(loop) or ""}
+            for part in parts
+            if part not in shown
+        ]
+        for part, (value, limit) in limited:
             name = rule_name(rule)
             if part is not rule:
                 name = f"{name}: {rule_name(part)}"
-
-            value, limit = _reading(loop, part)
-            stops = part(loop) or ""
-            rows.append({"rule": name, "now": value, "of": limit, "stops": stops})
+            rows.append(
+                {
+                    "rule": name,
+                    "now": value,
+                    "of": limit,
+                    "stops": part(loop) or "",
+                    "only_if": only_if,
+                }
+            )
     return rows
 
 

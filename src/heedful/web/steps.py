@@ -42,10 +42,19 @@ def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plai
     return steps
 
 
+def first_error(step: Plain, events: Sequence[Plain]) -> str:
+    """Return the first error of a step, "" if it has none."""
+    errors = (events[number - 1].get("error") for number in step["numbers"])
+    return text(next(filter(None, errors), ""))
+
+
 def _new_step(event: Mapping[str, Any]) -> Plain:
     """Return a step that begins with an event."""
     kind = str(event.get("type") or "event")
     said = event.get("arguments") or event.get("content") or event.get("error") or ""
+    # The only argument of a call, such as a command, needs no name.
+    if isinstance(said, Mapping) and len(said) == 1:
+        (said,) = said.values()
     words = " ".join(text(said)[: 2 * MAX_STEP_WORDS_CHARS].split())
     return {
         "numbers": [],
