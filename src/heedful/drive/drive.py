@@ -159,7 +159,9 @@ class Run(Generic[C]):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
-        self._judge_names = self._name_judges()
+        # Those of a stage are called by its `evaluate`.
+        own_names = stop.judge_names(self.checks, self.evaluate)
+        self._judge_names = self.stage.checks if self.stage else own_names
 
         if self.memory_key is None:
             self.memory_key = (
@@ -203,14 +205,6 @@ class Run(Generic[C]):
         self._began = 0.0
         # When the last call was reserved: what it uses counts on the same day.
         self._reserved_at = 0.0
-
-    def _name_judges(self) -> tuple[str, ...]:
-        """Return the names of what judges each attempt; () if nothing does."""
-        if self.stage is not None:
-            return self.stage.checks
-        if self.evaluate is not None:
-            return stop.check_names((*self.checks, self.evaluate))
-        return stop.check_names(self.checks)
 
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
@@ -765,8 +759,10 @@ class Run(Generic[C]):
             return evaluation
 
         lesson_checks = memory.briefing.checks
-        judged = add_findings(evaluation, value, lesson_checks, judges=memory.checks)
-        return judged or evaluation
+        return (
+            add_findings(evaluation, value, lesson_checks, judges=memory.checks)
+            or evaluation
+        )
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""

@@ -63,7 +63,7 @@ STAGE_FEEDBACK_HEADING = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the output."
 # The check for missing results. Without results, other checks have nothing to judge.
 MISSING_RESULTS_CHECK = "missing_results"
-# Names under which heedful itself reports: that results are missing, or an empty answer.
+# Under these names heedful itself reports: that results are missing, an empty answer.
 OWN_CHECKS = (MISSING_RESULTS_CHECK, "answer")
 # The most characters of the lessons in a feedback; the rest is enough for one finding.
 MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
@@ -402,13 +402,14 @@ def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     A check may report under a name that is not its own. It is known which one does if
     all other checks of the loop report under their own names.
     """
-    judges = dict.fromkeys(name for attempt in attempts for name in attempt.judged_by)
-    reported = dict.fromkeys(
-        finding.check
-        for attempt in attempts
-        if attempt.evaluation is not None
-        for finding in attempt.evaluation.findings
-    )
+    judges = dict[str, None]()
+    reported = dict[str, None]()
+    for attempt in attempts:
+        judges |= dict.fromkeys(attempt.judged_by)
+        if attempt.evaluation is not None:
+            findings = attempt.evaluation.findings
+            reported |= dict.fromkeys(finding.check for finding in findings)
+
     silent = [name for name in judges if name not in reported]
     foreign = [name for name in reported if name not in judges]
     if len(silent) != 1 or len(foreign) != 1 or foreign[0] in OWN_CHECKS:

@@ -39,7 +39,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
-from heedful.web.steps import first_error, steps_of
+from heedful.web.steps import first_failure, steps_of
 from heedful.web.weeks import WEEK_DAYS, count_weeks
 
 
@@ -78,7 +78,6 @@ MAX_LIST_EPISODE_CHARS = 80 * 1024
 MAX_EPISODE_EVENTS = 500  # the first events of an episode on its page
 # A figure reads the records of no larger loop, and a page decides none again.
 MAX_FIGURE_LOOP_BYTES = 2**20
-MAX_SHOWN_ERROR_CHARS = 200  # of the first error of an episode in a list
 MAX_BORDERS = 3  # between the periods in which lessons were shown
 MAX_PAGE_FINDINGS = 60  # findings of an attempt on a page
 Plain = dict[str, Any]
@@ -843,22 +842,10 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         times = [event["at"] for event in events if event.get("at") is not None]
         # Steps are counted as on the page of the trace.
         steps = steps_of(events[:MAX_EPISODE_EVENTS])
-        failed = ""
-        tried = ""
-        error = ""
-        for number, step in enumerate(steps, 1):
-            if step["failed"]:
-                failed = f"{number} {step['name']}"
-                tried = step["words"]
-                error = first_error(step, events)
-                break
-
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
             "began": min(times, default=None),
-            "failed": failed,
-            "tried": tried,
-            "failure": error[:MAX_SHOWN_ERROR_CHARS],
+            **first_failure(steps, events),
             "steps": len(steps),
             "seconds": max(times) - min(times) if len(times) > 1 else None,
         }

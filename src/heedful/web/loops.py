@@ -14,7 +14,7 @@ from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Attempt, Loop
+from heedful.loop.record import Attempt, Evaluation, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import list_results, with_reported_names
 from heedful.loop.sentence import describe_end, describe_value
@@ -32,7 +32,7 @@ from heedful.loop.stop import (
 )
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
-from heedful.pages.report import counted
+from heedful.pages.report import counted, is_quiet
 from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
@@ -405,28 +405,28 @@ def name_passed_checks(attempts: Sequence[Document]) -> None:
 
     They are `checked`; `doubt` says why an attempt is not validated, "" if it is.
     """
-    known = {field.name for field in fields(Attempt)}
+    page_fields = {"output", "left_out", "made_by"}
     records = []
     for attempt in attempts:
-        record = {name: value for name, value in attempt.items() if name in known}
-        records.append(from_document(Attempt, record))
+        names = attempt.keys() - page_fields
+        records.append(from_document(Attempt, {name: attempt[name] for name in names}))
 
     for attempt, record in zip(attempts, with_reported_names(records), strict=True):
-        checked = []
-        if record.evaluation is not None:
-            results = list_results(record.evaluation, (), record.judged_by)
-            checked = [
-                result.check_name
-                for result in results
-                if result.status == "passed" and not result.message
-            ]
-        # A reader has no name for the report of a program, or for a `<lambda>`.
-        attempt["checked"] = [
-            name
-            for name in checked
-            if name != REPORT_JUDGE and not name.startswith("<")
-        ]
+        evaluation = record.evaluation or Evaluation()
         attempt["doubt"] = record.doubt
+        attempt["checked"] = [
+            result.check_name
+            for result in list_results(evaluation, (), record.judged_by)
+            if is_quiet(result) and is_named(result.check_name)
+        ]
+
+
+def is_named(judge: str) -> bool:
+    """Return whether a reader knows a judge by its name.
+
+    Nobody does for the report of a program, or for a `<lambda>`.
+    """
+    return judge != REPORT_JUDGE and not judge.startswith("<")
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
@@ -535,34 +535,20 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     rows = []
     for rule in rules:
         parts = list(flat((rule,)))
-        values = [_reading(loop, part) for part in parts]
-        limited = [
-            (part, value)
-            for part, value in zip(parts, values, strict=True)
-            if value[1]
-        ]
-        if not limited:
-            limited = [(parts[0], values[0])]
-
-        shown = [part for part, _ in limited]
+        limited = [part for part in parts if _reading(loop, part)[1]] or parts[:1]
         only_if = [
             {"rule": rule_name(part), "stops": part(loop) or ""}
             for part in parts
-            if part not in shown
+            if part not in limited
         ]
-        for part, (value, limit) in limited:
+        for part in limited:
             name = rule_name(rule)
             if part is not rule:
                 name = f"{name}: {rule_name(part)}"
-            rows.append(
-                {
-                    "rule": name,
-                    "now": value,
-                    "of": limit,
-                    "stops": part(loop) or "",
-                    "only_if": only_if,
-                }
-            )
+            value, limit = _reading(loop, part)
+            stops = part(loop) or ""
+            row = {"rule": name, "now": value, "of": limit, "stops": stops}
+            rows.append({**row, "only_if": only_if})
     return rows
 
 

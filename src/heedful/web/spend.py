@@ -15,7 +15,6 @@ from time import time
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
-from heedful.web import figures
 from heedful.web.days import CountedDays, counted_days
 from heedful.web.facets import WITHOUT
 from heedful.web.loops import recent_loops
@@ -60,10 +59,7 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    if days is None:
-        rows = _group(loops, GROUPS[by][1])
-    else:
-        rows = _day_rows(days)
+    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
 
     total = _total(rows)
     measure = _measure(total)

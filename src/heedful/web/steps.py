@@ -10,6 +10,7 @@ from heedful.pages.report import text
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"
 MAX_STEP_WORDS_CHARS = 160
+MAX_STEP_ERROR_CHARS = 200  # in a list
 Plain = dict[str, Any]
 
 
@@ -48,14 +49,26 @@ def first_error(step: Plain, events: Sequence[Plain]) -> str:
     return text(next(filter(None, errors), ""))
 
 
+def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
+    """Return the first step that failed, what it tried, and its error; "" if none."""
+    for number, step in enumerate(steps, 1):
+        if step["failed"]:
+            return {
+                "failed": f"{number} {step['name']}",
+                "tried": step["words"],
+                "failure": first_error(step, events)[:MAX_STEP_ERROR_CHARS],
+            }
+    return {"failed": "", "tried": "", "failure": ""}
+
+
 def _new_step(event: Mapping[str, Any]) -> Plain:
     """Return a step that begins with an event."""
     kind = str(event.get("type") or "event")
-    said = event.get("arguments") or event.get("content") or event.get("error") or ""
+    value = event.get("arguments") or event.get("content") or event.get("error") or ""
     # The only argument of a call, such as a command, needs no name.
-    if isinstance(said, Mapping) and len(said) == 1:
-        (said,) = said.values()
-    words = " ".join(text(said)[: 2 * MAX_STEP_WORDS_CHARS].split())
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    words = " ".join(text(value)[: 2 * MAX_STEP_WORDS_CHARS].split())
     return {
         "numbers": [],
         "name": event.get("tool") or kind.replace("_", " "),
