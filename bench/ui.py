@@ -45,6 +45,8 @@ PAGES = (
     "/loops",
     "/loops?sort=-cost",
     "/loops?key=triage&check=severity",
+    "/loops?state=passed",
+    "/loops?state=not_validated",
     "/loops?from=2026-11-10&to=2026-11-10",
     "/spend",
     "/spend?by=day",
@@ -80,7 +82,7 @@ FINDING = (
 )
 RECORD = (
     '{"number":%s,"candidate":{"digest":"d%s"},"evaluation":{"findings":[%s],"scores":{}},'
-    '"usage":{"calls":1,"prompt_tokens":900,"completion_tokens":80,"cost":0.002},"repeats":null}'
+    '"usage":{"calls":1,"prompt_tokens":900,"completion_tokens":80,"cost":0.002},"repeats":null,"judged_by":["severity"]}'
 )
 AGAIN = '{"verdict":"again","reasons":[],"feedback":"answer with P0","lifted":[]}'
 PASSED = '{"verdict":"done","best":1,"passed":true,"stopped_by":[],"lifted":[]}'

@@ -62,6 +62,9 @@ def test_two_changes_teach_what_one_does_not(session, tmp_path):
         ("trust set tool:ci measured --waiting --db m.db", 0, "2 texts released"),
         ("learn-sessions ci --db m.db", 0, "6 changes with 6 remarks"),
         ("lessons --db m.db", 0, "seen 2", "!seen 3", WRAP),
+        ("lessons 1 --db m.db", 0, "lesson 1, ", WRAP, "!lesson 2, "),
+        ("lessons show 1 --db m.db", 0, "lesson 1, ", WRAP),
+        ("lessons 999 --db m.db", 3, "no lesson"),
     )
 
 

@@ -55,7 +55,7 @@ cancelled and attempts stopped it""",
         id="cancelled at the last attempt",
     ),
     pytest.param(
-        loop_of(evaluated("a", "b"), evaluated()),
+        loop_of(evaluated("a", "b"), Evaluation(met=1.0)),
         support.NEVER,
         "attempt 1: a; b -> again\nattempt 2 -> passed",
         id="passed",
@@ -151,7 +151,7 @@ SENTENCES = [
     pytest.param(
         loop_of(Evaluation()),
         support.NEVER,
-        "Passed at the first attempt. Nothing judged it: pass checks, goals or an "
+        "Not validated at attempt 1: nothing judged it. Pass checks, goals or an "
         "evaluator.",
         id="nothing judged it",
     ),

@@ -95,8 +95,8 @@ async def test_a_loop_without_checks_says_that_nothing_judged_it() -> None:
     assert not result.judged
     assert "judged=False" in repr(result)
     assert "nothing judged it" in str(result.explain())
-    assert "Nothing judged it: pass checks" in str(result)
-    assert "Nothing judged it" in str(result._repr_html_())
+    assert "nothing judged it. Pass checks" in str(result)
+    assert "nothing judged it" in str(result._repr_html_())
 
 
 async def test_a_check_that_finds_nothing_has_judged() -> None:

@@ -264,10 +264,11 @@ def test_a_loop_whose_check_raised_is_not_right_at_the_first_try(site, file):
     home = read_home(site)
     assert home["loops"] == 4
     assert home["right"]["number"] == 2
+    assert home["right"]["of"] == 2
     listed = site.data("/loops")["loops"]
-    result_by_id = {loop["id"]: (loop["right"], loop["reason"]) for loop in listed}
-    wrong = "not validated: check 'c' raised KeyError: 'x'"
-    assert result_by_id["doubtful today"] == (False, wrong)
-    assert result_by_id["right today"] == (True, "")
+    state_by_id = {loop["id"]: (loop["state"], loop["reason"]) for loop in listed}
+    wrong = "check 'c' raised KeyError: 'x'"
+    assert state_by_id["doubtful today"] == ("not_validated", wrong)
+    assert state_by_id["right today"] == ("passed", "")
     sentence = site.data("/loops/doubtful today")["sentence"]
     assert sentence == "Not validated at attempt 1: check 'c' raised KeyError: 'x'."

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from heedful import Finding, Pipeline
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
@@ -199,6 +200,63 @@ def test_calls_that_memory_saved_stand_on_home_and_not_twice(tmp_path):
     assert saved_data["sentence"] == sentence
     assert "saved by memory" not in health
     assert "attempts saved" not in health
+
+
+def has_rows(output: Any, context: Any) -> Iterator[Finding]:
+    if not output:
+        yield Finding("rows", "no rows")
+
+
+def run_pipeline(store: Store | str) -> Pipeline:
+    """Return a pipeline with a stage that nothing judges, and one with a check."""
+    pipeline = Pipeline("p", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="load")(lambda state: {"rows": 1})
+    pipeline.stage(name="count", checks=[has_rows])(lambda state: 2)
+    return pipeline
+
+
+@pytest.mark.both
+def test_what_nothing_judged_is_not_validated_on_every_face(tmp_path):
+    with browsing(tmp_path) as browser:
+        api = browser.open(browser.api._all).api
+        api.run(run_pipeline(api.setup.store).run({}))
+        loops = browser.data("/loops")
+        home = browser.data("/home")
+        (silent,) = browser.data("/loops?state=not_validated")["loops"]
+        (judged,) = browser.data("/loops?state=passed")["loops"]
+        loop = browser.data(f"/loops/{silent['id']}")
+        page = words_of(browser.get(f"/loops/{silent['id']}").text)
+        spend = {row["value"]: row for row in browser.data("/spend")["rows"]}
+        spend_of = [row for key, row in spend.items() if key.endswith("load")]
+        run = browser.data("/runs")["runs"][0]
+
+    assert silent["stage"] == loop["stage"] == "load"
+    assert silent["state"] == loop["state"] == "not_validated"
+    assert not silent["right"]
+    assert judged["stage"] == "count"
+    assert loops["totals"]["not_validated"] == 1
+    assert loops["totals"]["passed"] == 1
+    assert loops["totals"]["ended"] == home["right"]["of"] == home["passed"]["of"] == 1
+    assert sum(row["right"]["of"] for row in spend.values()) == 1
+    assert spend_of[0]["unjudged"] == 1
+    assert run["unjudged"] == ["load"]
+    assert "Not validated at attempt 1: nothing judged it" in page
+    assert "Passed at the first attempt" not in page
+    (states,) = [facet for facet in loops["facets"] if facet["name"] == "state"]
+    assert {value["value"]: value["count"] for value in states["values"]} == {
+        "not_validated": 1,
+        "passed": 1,
+    }
+
+
+def test_a_terminal_lists_what_nothing_judged_as_not_validated(tmp_path):
+    desk = Desk(tmp_path)
+    asyncio.run(run_pipeline(str(tmp_path / "heedful.db")).run({}))
+    listed = type_command(desk, "loops").out
+    runs = type_command(desk, "runs --json").json
+    (load,) = [line for line in listed.splitlines() if "load" in line]
+    assert "not validated" in load
+    assert runs["runs"][0]["passed"] == "1/2"
 
 
 @pytest.mark.both

@@ -522,6 +522,9 @@ def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
     assert run["attempts"] == 2
     assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
     assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
+    drawn = browser.get("/runs?pipeline=load").text
+    assert drawn.count('fill="url(#stage-hatch)"') == 3  # two stages and the legend
+    assert drawn.count('id="stage-hatch"') == 1
     assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
         "load": 1,
         "report": 1,
@@ -549,6 +552,7 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert trace["steps"] == 1
     assert trace["seconds"] == 4
     assert trace["lessons"] == 0
+    assert trace["began"] == 5
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []
     browser.open(browser.api.key("recall"))
     assert browser.get("/traces?text=build").status_code == 403

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import heedful
+from heedful import Finding
+from heedful.lessons.lesson import Scope
 from heedful.web.told import describe_memory, list_outcomes
-from tests.web.support import Browser, browsing
-from tests.web.test_pairs import record_loop, words_of
+from tests.web.support import Browser, browsing, words_of
+from tests.web.test_pairs import record_loop
 
 
 @pytest.fixture
@@ -83,3 +87,49 @@ def test_usage_that_nobody_reported_is_not_0(browser: Browser, usage, text):
     assert "0 calls" not in page
     assert "0 calls" not in words_of(browser.get("/spend").text)
     assert "0 calls" not in words_of(browser.get("/loops").text)
+
+
+def no_vowel(output: Any, context: Any) -> Iterator[Finding]:
+    if set(output) & set("aeiou"):
+        yield Finding("vowels", "it has a vowel")
+
+
+def short(output: Any, context: Any) -> list[Finding]:
+    return []
+
+
+@pytest.mark.both
+def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
+    answers = iter(["a", "b"])
+    api = browser.api
+    run = heedful.run(
+        "answer",
+        generate=lambda task, hint: next(answers),
+        checks=[no_vowel, short],
+        store=api.setup.store,
+        scope=Scope("acme", "main"),
+    )
+    loop = api.run(run).loop
+    first, second = browser.data(f"/loops/{loop.id}")["made"]
+    page = words_of(browser.get(f"/loops/{loop.id}").text)
+    # Which of both checks reports as `vowels` is not known.
+    assert first["checked"] == []
+    assert second["checked"] == ["no_vowel", "short"]
+    assert "✓ no_vowel, short passed" in page
+    assert "No finding" not in page
+
+
+@pytest.mark.both
+def test_a_check_has_the_name_in_its_findings(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"], passes=True)
+    page = words_of(browser.get("/loops/one").text)
+    assert browser.data("/loops/one")["made"][1]["checked"] == ["pytest"]
+    assert "✓ pytest passed" in page
+
+
+def test_each_rule_has_one_row(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"])
+    readings = browser.data("/loops/one")["readings"]
+    names = [reading["rule"] for reading in readings]
+    assert names == ["attempts", "repeat", "repeat+nothing_met: repeat"]
+    assert [rule["rule"] for rule in readings[2]["only_if"]] == ["nothing_met"]

@@ -114,7 +114,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     names = [row["name"] for row in page["matrix"]["rows"]]
     assert page["matrix"]["columns"] == [1, 2, 3]
     assert names == [
-        "change",
+        "answer",
         "quality ≥ 0.8",
         "pytest",
         "lines",

@@ -95,7 +95,10 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
         ]
         body = {"events": events, "outcome": "error"}
         read_data(browser.api.post("/v1/episodes", json=body), 202)
-        digest = browser.data("/traces")["episodes"][0]["digest"]
+        episode = browser.data("/traces")["episodes"][0]
+        assert episode["failed"] == "2 write"
+        assert episode["failure"] == ATTACK[:200]
+        digest = episode["digest"]
         facts = browser.data(f"/traces/{digest}")
         assert [step["numbers"] for step in facts["steps"]] == [[1, 2], [3, 4]]
         assert facts["failed"] == 1

@@ -168,7 +168,12 @@ class Group(TyperGroup):
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names. Raises UnknownName."""
+        """Return the command that the first word names. Raises UnknownName.
+
+        A number in its place is the id of what the command `show` shows.
+        """
+        if args[0].isdecimal() and "show" in self.commands:
+            args = ["show", *args]
         _require_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 

@@ -149,6 +149,21 @@ def _show_clusters(limit: int) -> int:
     return answer(result, text, following("lessons", related=largest.id))
 
 
+@lessons.command("show")
+def show_lesson(lesson: LessonId) -> int:
+    """Show a lesson; `heedful lessons ID` does the same."""
+    from heedful.store import lessons as lesson_store
+
+    async def read(memory: Memory) -> Mapping[str, Any]:
+        return await memory.store.read(memory.scope, lesson_store.shown, lesson)
+
+    record = ask(read)
+    then = following("lessons", related=lesson)
+    if not record["text"]:
+        then = following("quarantine", "list")
+    return answer(record, page("lessons", found=[record]), then)
+
+
 @lessons.command("edit")
 def edit_lesson(
     lesson: LessonId,

@@ -320,7 +320,7 @@ def _run_row(report: Report) -> dict[str, Any]:
     from heedful.pages import questions  # slow to import
 
     attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
-    passed = [stage for stage in report.stages if stage.action == "passed"]
+    passed = [stage for stage in report.stages if stage.status == "passed"]
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
     return {
         "run": report.run,
@@ -342,7 +342,7 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it."""
-    if row["state"] == "passed" and row["unvalidated"]:
+    if row["doubt"]:
         return "not validated"
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     return " ".join([row["state"], *rules])
@@ -383,11 +383,10 @@ def list_loops(
     has_ladder = False
     for stored_loop in ask_scope(read):
         head = stored_loop.head
-        last = stored_loop.loop.attempts[-1:]
         facts = {
             "task": head.task,
             "kind": head.kind,
-            "unvalidated": "".join(attempt.unvalidated for attempt in last),
+            "doubt": stored_loop.doubt,
         }
         rows.append({**stored_loop.summary(), **facts})
         has_ladder = has_ladder or stored_loop.loop.ladder is not None

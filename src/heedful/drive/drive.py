@@ -159,6 +159,9 @@ class Run(Generic[C]):
             allowed = "a store, which counts what a rung spends in a day"
             raise errors.InvalidInput("store", None, allowed)
         self._pure = pure(self.checks, self.evaluate)
+        # Those of a stage are called by its `evaluate`.
+        own_names = stop.judge_names(self.checks, self.evaluate)
+        self._judge_names = self.stage.checks if self.stage else own_names
 
         if self.memory_key is None:
             self.memory_key = (
@@ -207,7 +210,6 @@ class Run(Generic[C]):
     def _loop_memory(self, memory: Memory) -> journal.LoopMemory:
         """Return what memory does for this loop."""
         judges = (*self.checks, self.evaluate) if self.evaluate else self.checks
-        names = self.stage.checks if self.stage else stop.check_names(judges)
         shares_store = memory.store == self._lease.store
         return journal.LoopMemory(
             memory=memory,
@@ -216,7 +218,7 @@ class Run(Generic[C]):
             evidence="measured" if judges else "none",
             memory_key=self.memory_key or "",
             model=self._producers[0].model,
-            checks=names,
+            checks=self._judge_names,
             judges=self.judges or judges,
             tell=self.tell,
             practises=self.practice is not None,
@@ -702,7 +704,7 @@ class Run(Generic[C]):
             usage=usage.lasting(time.perf_counter() - began),
             repeats=near_repeat,
             greedy=model_wrote and context.temperature == 0,
-            judged_by=self.stage.checks if self.stage else (),
+            judged_by=self._judge_names,
             model=answer.model,
             rung=rung,
             draft=number == 1 and self.initial is not None,
@@ -750,13 +752,18 @@ class Run(Generic[C]):
     async def _judge(self, value: Any, context: Context) -> record.Evaluation:
         """Judge a candidate by the loop's own checks, and by those of lessons."""
         evaluation = await evaluated(value, context, self.checks, self.evaluate)
+        # The evaluator of a stage without checks judges nothing.
+        if not self._judge_names:
+            evaluation = replace(evaluation, met=None)
         memory = self._memory
         if memory is None or memory.briefing is None or not memory.briefing.checks:
             return evaluation
 
         lesson_checks = memory.briefing.checks
-        judged = add_findings(evaluation, value, lesson_checks, judges=memory.checks)
-        return judged or evaluation
+        return (
+            add_findings(evaluation, value, lesson_checks, judges=memory.checks)
+            or evaluation
+        )
 
     def _context(self, state: _State, number: int) -> Context:
         """Return what checks and generators may know of attempt `number`."""

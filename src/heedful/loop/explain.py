@@ -23,14 +23,14 @@ from heedful.loop.decide import (
     echoes_before,
     triggers,
 )
-from heedful.loop.record import Loop, format_score
+from heedful.loop.record import UNJUDGED, Loop, format_score
 from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
 MAX_THRESHOLD_STEPS = 1 << 24
-UNJUDGED_SENTENCE = "Nothing judged it: pass checks, goals or an evaluator."
+UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.
@@ -240,9 +240,9 @@ class Explanation:
     change the last verdict. If a stopped loop has no such change, `otherwise` says why.
     `closed` says which rungs failed or reached a limit, and what the loop did instead.
     If no single change allows another attempt because several rules stopped the loop,
-    `together` has one change for each of them. `unjudged` is true if the loop passed
-    because it has nothing that judges, and `unvalidated` says which check raised an
-    error instead of judging the answer that passed. `deafness` says why feedback did
+    `together` has one change for each of them. `unjudged` is true if nothing
+    judged the answer that passed, and `unvalidated` says which check raised an error
+    instead of judging it. `deafness` says why feedback did
     not reach the function whose answers did not pass.
     """
 
@@ -273,9 +273,11 @@ class Explanation:
         The same words are on every face. For a loop that stopped, one change would have
         allowed another attempt, and another, a better score, would have passed.
         """
-        end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if self.unjudged:
-            return f"{end} {UNJUDGED_SENTENCE}"
+            end = describe_end(self.verdict, len(self.lines), UNJUDGED)
+            return f"{end} {UNJUDGED_ADVICE}"
+
+        end = describe_end(self.verdict, len(self.lines), self.unvalidated)
         if isinstance(self.verdict, Again) or self.verdict.passed:
             return end
 
@@ -317,7 +319,7 @@ class Explanation:
             wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
             texts.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
         if self.unjudged:
-            texts[-1] += "; nothing judged it"
+            texts[-1] += f"; {UNJUDGED}"
 
         if isinstance(self.verdict, Done) and not self.verdict.passed:
             if not self.lines:
@@ -381,7 +383,7 @@ def explain(
         otherwise=otherwise,
         closed=describe_closings(loop, verdict),
         together=together,
-        unjudged=passed and all(attempt.unjudged for attempt in loop.attempts),
+        unjudged=passed and loop.attempts[-1].unjudged,
         unvalidated=unvalidated,
         deafness=deafness,
     )

@@ -116,6 +116,7 @@ class Usage:
 
 NO_USAGE = Usage()
 Rank = tuple[int, ...]
+UNJUDGED = "nothing judged it"
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
@@ -370,7 +371,7 @@ class Attempt:
     temperature 0, so the same prompt gives the same answer. For attempts that an
     outside host reports, `report` is the report's id and `reported_as` the host's name
     for the attempt. `judged_by` names the checks and critics of the evaluation;
-    ("report",) means that the host sent the evaluation. `vouched` means that the
+    "report" means that the host sent the evaluation. `vouched` means that the
     evaluation counts as a measurement. `model` names the model that wrote the
     candidate, "" if it is unknown. `rung` is the rung of the loop's ladder that made
     the attempt; without a ladder it is 1. The candidate of a `draft` came from the
@@ -403,6 +404,15 @@ class Attempt:
             return False
         is_empty = not evaluation.findings and not evaluation.scores
         return is_empty and evaluation.met is None
+
+    @property
+    def doubt(self) -> str:
+        """Why its evaluation validates nothing: nothing judged it, or a check raised an
+        error; "" if it was judged.
+        """
+        if self.unjudged:
+            return UNJUDGED
+        return self.unvalidated
 
     @property
     def deafness(self) -> str:

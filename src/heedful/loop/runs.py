@@ -63,6 +63,8 @@ STAGE_FEEDBACK_HEADING = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 STAGE_FEEDBACK_ENDING = "\n\nPlease address these issues and regenerate the output."
 # The check for missing results. Without results, other checks have nothing to judge.
 MISSING_RESULTS_CHECK = "missing_results"
+# Under these names heedful itself reports: that results are missing, an empty answer.
+OWN_CHECKS = (MISSING_RESULTS_CHECK, "answer")
 # The most characters of the lessons in a feedback; the rest is enough for one finding.
 MAX_FEEDBACK_LESSONS_CHARS = MAX_FEEDBACK_CHARS - 900
 # A run is a loop that gets one attempt whenever the run ends.
@@ -394,6 +396,33 @@ def with_stage_feedback(
     return replace(verdict, feedback=feedback)
 
 
+def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Return attempts of a loop whose checks have the names in their findings.
+
+    A check may report under a name that is not its own. It is known which one does if
+    all other checks of the loop report under their own names.
+    """
+    judges = dict[str, None]()
+    reported = dict[str, None]()
+    for attempt in attempts:
+        judges |= dict.fromkeys(attempt.judged_by)
+        if attempt.evaluation is not None:
+            findings = attempt.evaluation.findings
+            reported |= dict.fromkeys(finding.check for finding in findings)
+
+    silent = [name for name in judges if name not in reported]
+    foreign = [name for name in reported if name not in judges]
+    if len(silent) != 1 or len(foreign) != 1 or foreign[0] in OWN_CHECKS:
+        return tuple(attempts)
+
+    labels = {silent[0]: foreign[0]}
+    renamed = []
+    for attempt in attempts:
+        names = tuple(labels.get(name, name) for name in attempt.judged_by)
+        renamed.append(replace(attempt, judged_by=names))
+    return tuple(renamed)
+
+
 def report_stage(
     stage: StageHead,
     loop: Loop,
@@ -404,19 +433,13 @@ def report_stage(
 ) -> StageReport:
     """Return the report of a stage from the records of its loop.
 
-    The loop of a task (`is_task`) does not store the names of its checks, so an attempt
-    without a finding has passed. If a task failed, its best attempt is kept.
+    If the loop of a task (`is_task`) failed, its best attempt is kept.
     """
     recorded = {decision.attempt: decision for decision in decisions}
     attempts = tuple(
         report_attempt(stage, attempt, recorded.get(attempt.number), loop.goals)
-        for attempt in loop.attempts
+        for attempt in with_reported_names(loop.attempts)
     )
-    if is_task:
-        attempts = tuple(
-            attempt if attempt.checks else replace(attempt, overall_status="passed")
-            for attempt in attempts
-        )
 
     verdict = latest_verdict(decisions)
     report = StageReport(
@@ -465,7 +488,7 @@ def report_attempt(
 ) -> StageAttempt:
     """Return the report of an attempt; without a `decision`, its time is 0."""
     evaluation = attempt.evaluation or Evaluation()
-    checks = tuple(_list_results(evaluation, goals, attempt.judged_by))
+    checks = tuple(list_results(evaluation, goals, attempt.judged_by))
     statuses = {check.status for check in checks}
     statuses.add("passed" if attempt.judged_by or goals else "not_validated")
     status = next(status for status in STATUS_ORDER if status in statuses)
@@ -518,7 +541,7 @@ def _function_output(stage: str, text: str) -> str:
     return text
 
 
-def _list_results(
+def list_results(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[CheckResult]:
     """Yield a result for each check without a finding, each finding and each goal.

@@ -92,10 +92,10 @@ def describe_reason(verdict: Verdict) -> str:
     return clean(", and ".join(dict.fromkeys(reasons)), MAX_SENTENCE_REASON_CHARS)
 
 
-def describe_end(verdict: Verdict, attempts: int, unvalidated: str = "") -> str:
+def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
     """Return in one sentence how a loop stands after so many attempts, and why.
 
-    `unvalidated` says why a check could not judge the answer that passed.
+    `doubt` says why nothing judged the answer that passed.
 
     >>> from heedful.loop.decide import Done
     >>> from heedful.loop.stop import Stop
@@ -104,13 +104,13 @@ def describe_end(verdict: Verdict, attempts: int, unvalidated: str = "") -> str:
     'Stopped after attempt 4: it repeats attempt 2.'
     """
     reason = describe_reason(verdict)
-    if unvalidated:
-        reason = clean(unvalidated, MAX_SENTENCE_REASON_CHARS)
+    if doubt:
+        reason = clean(doubt, MAX_SENTENCE_REASON_CHARS)
     if isinstance(verdict, Again):
         if not attempts:
             return "Open: no attempt was made yet."
         opening = f"Open after attempt {attempts}"
-    elif unvalidated:
+    elif doubt:
         opening = f"Not validated at attempt {attempts}"
     elif verdict.passed:
         opening = f"Passed at attempt {attempts}"

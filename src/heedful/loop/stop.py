@@ -61,6 +61,15 @@ def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def judge_names(
+    checks: Iterable[Callable[..., object]], evaluate: Callable[..., object] | None
+) -> tuple[str, ...]:
+    """Return the names of checks and of an evaluator, if there is one."""
+    if evaluate is None:
+        return check_names(checks)
+    return check_names((*checks, evaluate))
+
+
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
     """Stop after `limit` attempts, including the first.

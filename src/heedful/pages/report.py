@@ -324,7 +324,7 @@ def environment(escape: bool) -> Environment:
     )
     environment.filters |= {function.__name__: function for function in filters}
     environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
-    environment.tests["quiet"] = _is_quiet
+    environment.tests["quiet"] = is_quiet
     return environment
 
 
@@ -339,7 +339,7 @@ def _finalized(value: Any) -> Any:
     return visible(value) if type(value) is str else value
 
 
-def _is_quiet(check: CheckResult) -> bool:
+def is_quiet(check: CheckResult) -> bool:
     """Return whether a check has passed and said nothing."""
     return check == CheckResult(check.check_name)
 

@@ -29,7 +29,7 @@ from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
 from heedful.loop.runs import Exhausted
-from heedful.loop.stop import check_names
+from heedful.loop.stop import judge_names
 from heedful.validation import require
 
 # The field of the state that has the reports and the feedback.
@@ -74,9 +74,7 @@ class Stage:
     @property
     def names(self) -> tuple[str, ...]:
         """The names under which its checks report."""
-        if self.evaluate is None:
-            return check_names(self.checks)
-        return check_names((*self.checks, self.evaluate))
+        return judge_names(self.checks, self.evaluate)
 
 
 @dataclass(frozen=True, slots=True)

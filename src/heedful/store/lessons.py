@@ -644,6 +644,12 @@ def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     return [{**plain(row), "entry": _waiting_entry(row)} for row in rows]
 
 
+def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
+    """Return a lesson as `top` returns it. Raises NotFound."""
+    row = _lesson_row(db, scope, id)
+    return {**plain(row), "entry": _waiting_entry(row)}
+
+
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons in the scope."""
     return sum(int(n) for (n,) in db.select("lessons", "tally", key_of(scope)))

@@ -110,6 +110,17 @@ class StoredLoop:
         policy = codec.policy_from(self.head.policy)
         return explain.explain_recorded(self.loop, policy, self.decisions)
 
+    @property
+    def doubt(self) -> str:
+        """Why its answer is not validated although it passed; "" for other loops.
+
+        A run of a pipeline is judged stage by stage.
+        """
+        passed = isinstance(self.verdict, Done) and self.verdict.passed
+        if not passed or self.is_run:
+            return ""
+        return self.loop.attempts[-1].doubt
+
     def summary(self) -> dict[str, Any]:
         """Return a summary as JSON data; times are in seconds since 1970.
 

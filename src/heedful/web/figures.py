@@ -39,7 +39,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
-from heedful.web.steps import steps_of
+from heedful.web.steps import first_failure, steps_of
 from heedful.web.weeks import count_weeks
 
 
@@ -94,6 +94,12 @@ def statements(dialect: str) -> Mapping[str, str]:
     text = (Path(__file__).parent / "figures.sql").read_text(encoding="utf-8")
     # Only this engine reads the SQL in a comment with its name: `/*sqlite … */`.
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)
+
+    # A name in braces stands for a part, which may have others before it in it.
+    pattern = r"^-- part: (\w+)\n(?:--[^\n]*\n)*(.*?)\n\n"
+    parts = re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+    for name, part in reversed(parts):
+        text = text.replace(f"{{{name}}}", part)
 
     # A statement goes from a line such as `-- name: latest` to the next such line.
     pattern = r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)"
@@ -174,12 +180,15 @@ def home(db: Db, scope: Scope) -> Plain:
 
 
 def _total(loops: Sequence[Row]) -> Plain:
-    """Count the loops, how they ended, and what they spent."""
-    ended = [loop for loop in loops if loop["state"] != "open"]
+    """Count the loops, how they ended, and what they spent.
+
+    What nothing judged has not `ended`: it was neither right nor wrong.
+    """
+    ended = [loop for loop in loops if loop["state"] in ("passed", "stopped")]
     passed = [loop for loop in ended if loop["state"] == "passed"]
     solved = [loop for loop in passed if loop["attempts"] > 1]
     retried = [loop for loop in ended if loop["attempts"] > 1]
-    right = [loop for loop in passed if loop["attempts"] < 2 and not loop["doubtful"]]
+    right = [loop for loop in passed if loop["attempts"] < 2]
 
     return {
         "loops": len(loops),
@@ -645,6 +654,9 @@ def window(
     latest_verdict: Verdict = Again()
     if latest:
         latest_verdict = verdict_from(latest)
+    doubt = ""
+    if head["state"] == "not_validated":
+        doubt = "nothing judged it, or a check raised an error"
 
     ladder = head.pop("ladder")
     for attempt in attempts:
@@ -672,7 +684,7 @@ def window(
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",
         "stopped_by": [stop["rule"] for stop in latest.get("stopped_by", ())],
-        "sentence": describe_end(latest_verdict, head["attempts"]),
+        "sentence": describe_end(latest_verdict, head["attempts"], doubt),
         **memory_facts,
         "long": head["attempts"] > MAX_REDECIDED_ATTEMPTS
         or size > MAX_FIGURE_LOOP_BYTES,
@@ -802,8 +814,9 @@ def replayable(
 def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
     """Return what a list shows of episodes, by digest.
 
-    That is the task, the first step that failed, the number of `steps`, and the time
-    from the first to the last of them in seconds, None if it is unknown.
+    That is the task, the first step that `failed`, what it `tried` and its `failure`,
+    the number of `steps`, when they `began`, and the time from the first to the last of
+    them in seconds; a time is None if it is unknown.
     """
     episode_rows = rows(
         db,
@@ -820,15 +833,10 @@ def episodes(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, Plain]:
         times = [event["at"] for event in events if event.get("at") is not None]
         # Steps are counted as on the page of the trace.
         steps = steps_of(events[:MAX_EPISODE_EVENTS])
-        failed = ""
-        for number, step in enumerate(steps, 1):
-            if step["failed"]:
-                failed = f"{number} {step['name']}"
-                break
-
         summaries[row["digest"]] = {
             "task": episode.get("task") or "",
-            "failed": failed,
+            "began": min(times, default=None),
+            **first_failure(steps, events),
             "steps": len(steps),
             "seconds": max(times) - min(times) if len(times) > 1 else None,
         }

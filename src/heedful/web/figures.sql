@@ -1,4 +1,23 @@
 -- What the pages count. Statements are written for both engines; a comment such as /*sqlite … */ holds SQL of one of them.
+-- A name in braces stands for the part of SQL with that name.
+
+-- part: doubtful
+-- 1 if nothing judged an attempt, or a check raised an error, as `Attempt.doubt` says; else 0.
+case when instr(record, ': not validated"') > 0 then 1
+     when instr(record, '"judged_by":["') > 0 then 0
+     when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
+      and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
+      and /*sqlite json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'met' */ is null then 1
+     else 0 end
+
+-- part: last_doubtful
+-- Of the attempts of a group, whether the last one is doubtful.
+(coalesce(max(2 * attempt.number + {doubtful}), 0) % 2)
+
+-- part: shown_state
+-- The state of a loop: what passed although its last attempt is doubtful is not validated, as `StoredLoop.doubt` says.
+case when state = 'passed' and kind <> 'run' and 1 = (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
+     then 'not_validated' else state end
 
 -- name: latest
 select coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
@@ -13,7 +32,9 @@ select coalesce((select max(updated) from (select updated from loop where tenant
 select n
 from loop
 where tenant = :tenant and project = :project and n < :before and n >= :oldest
-  and kind <> 'run' and practises = '' and (:state = '' or state = :state) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
+  and kind <> 'run' and practises = ''
+  and (:state = '' or state = case :state when 'not_validated' then 'passed' else :state end)
+  and (:state not in ('passed', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
   and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
   and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
@@ -66,17 +87,14 @@ from (
 -- name: usage_of
 -- What loops used in their attempts, and besides in `extra`, as JSON. PostgreSQL reads each record once.
 select loop.n, loop.extra, count(attempt.number) as attempts,
-       max(case when instr(record, ' not validated"') > 0 then 1
-                when instr(record, '"judged_by"') > 0 then 0
-                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres evaluation ->> 'findings', evaluation ->> 'scores', evaluation ->> 'met' */) is null then 1
-                else 0 end) as doubtful,
+       {last_doubtful} as doubtful,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres used ->> 'calls' */ as integer), 0)) as calls,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres used ->> 'prompt_tokens' */ as integer), 0)
          + coalesce(cast(/*sqlite json_extract(record, '$.usage.completion_tokens') *//*postgres used ->> 'completion_tokens' */ as integer), 0)) as tokens,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.cost') *//*postgres used ->> 'cost' */ as double precision), 0)) as cost,
        sum(coalesce(cast(/*sqlite json_extract(record, '$.usage.seconds') *//*postgres used ->> 'seconds' */ as double precision), 0)) as seconds
 from loop left join
-/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used, record::json -> 'evaluation' as evaluation from attempt where attempt.loop = loop.n offset 0) as attempt on true */
+/*sqlite attempt on attempt.loop = loop.n *//*postgres lateral (select number, record, record::json -> 'usage' as used from attempt where attempt.loop = loop.n offset 0) as attempt on true */
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
 group by loop.n;
 
@@ -87,15 +105,6 @@ from loop join attempt on attempt.loop = loop.n
 cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]')) as finding
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
   and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
-
--- name: unjudged
--- Those of loops that are stages and that no check judged: they have no goals, and no attempt says who judged it or has a finding.
-select loop.n from loop
-where loop.tenant = :tenant and loop.project = :project and loop.stage <> '' and loop.n in (select atom from json_each(:numbers))
-  and coalesce(loop.goals, '') in ('', '[]', '{}')
-  and not exists (select 1 from attempt where attempt.loop = loop.n
-    and (coalesce(/*sqlite json_extract(record, '$.judged_by') *//*postgres record::json ->> 'judged_by' */, '[]') <> '[]'
-      or coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') <> '[]'));
 
 -- name: searched
 -- Loops of a search, each with the size of what is searched.
@@ -110,7 +119,7 @@ select n from loop where tenant = :tenant and project = :project and practises =
 order by n desc limit 1 offset :window - 1;
 
 -- name: head
-select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, state, kind, run, stage,
+select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, {shown_state} as state, kind, run, stage,
        memory_key, model, ladder, practises, created, updated, cancelled,
        (select count(*) from attempt where loop = loop.n) as attempts,
        (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n)
@@ -136,13 +145,9 @@ where loop = :n and attempt between :first and :last and length(record) <= :reco
 -- name: ended
 -- The newest loops, with what they used if all records up to theirs have at most :bytes.
 -- What belongs to no attempt, such as calls that failed, is in the column extra.
--- A doubtful loop has an attempt that nothing judged, or a check of which raised an error.
-select loop.created, loop.updated, state, (select count(*) from attempt where loop = loop.n) as attempts,
+select loop.created, loop.updated, case when state = 'passed' and {last_doubtful} = 1 then 'not_validated' else state end as state,
+       (select count(*) from attempt where loop = loop.n) as attempts,
        max(case when loop.total > :bytes then 1 else 0 end) as unread,
-       max(case when instr(record, ' not validated"') > 0 then 1
-                when instr(record, '"judged_by"') > 0 then 0
-                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'findings', record::json -> 'evaluation' ->> 'scores', record::json -> 'evaluation' ->> 'met' */) is null then 1
-                else 0 end) as doubtful,
        coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
          + max(case when loop.total > :bytes then 0 else coalesce(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer), 0) end) as calls,
        coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
@@ -176,21 +181,18 @@ select * from day_figure where tenant = :tenant and project = :project and day b
 select /*sqlite 1 where :tenant = :project and 1 = 0 *//*postgres pg_advisory_xact_lock(hashtextextended('days ' || :tenant || ' ' || :project, 0)) */;
 
 -- name: day_counted
--- The figures of the loops that began in a period, as `ended` counts each of them.
+-- The figures of the loops that began in a period, as `ended` counts each of them; `ended` are those that something judged.
 select count(*) as loops,
-       coalesce(sum(case when state <> 'open' then 1 else 0 end), 0) as ended,
-       coalesce(sum(case when state = 'passed' and attempts < 2 and doubtful = 0 then 1 else 0 end), 0) as right_at_once,
-       coalesce(sum(case when state <> 'open' and attempts > 1 then 1 else 0 end), 0) as retried,
+       coalesce(sum(case when state in ('passed', 'stopped') then 1 else 0 end), 0) as ended,
+       coalesce(sum(case when state = 'passed' and attempts < 2 then 1 else 0 end), 0) as right_at_once,
+       coalesce(sum(case when state in ('passed', 'stopped') and attempts > 1 then 1 else 0 end), 0) as retried,
        coalesce(sum(case when state = 'passed' and attempts > 1 then 1 else 0 end), 0) as solved,
        coalesce(sum(case when state = 'stopped' then 1 else 0 end), 0) as stopped,
        cast(coalesce(sum(calls), 0) as /*sqlite integer *//*postgres bigint */) as calls,
        cast(coalesce(sum(tokens), 0) as /*sqlite integer *//*postgres bigint */) as tokens,
        cast(coalesce(sum(cost), 0) as double precision) as cost
 from (
-  select loop.n, loop.state, count(attempt.number) as attempts, coalesce(max(case when instr(record, ' not validated"') > 0 then 1
-                when instr(record, '"judged_by"') > 0 then 0
-                when coalesce(/*sqlite json_extract(record, '$.evaluation.findings'), json_extract(record, '$.evaluation.scores'), json_extract(record, '$.evaluation.met') *//*postgres record::json -> 'evaluation' ->> 'findings', record::json -> 'evaluation' ->> 'scores', record::json -> 'evaluation' ->> 'met' */) is null then 1
-                else 0 end), 0) as doubtful,
+  select loop.n, case when loop.state = 'passed' and {last_doubtful} = 1 then 'not_validated' else loop.state end as state, count(attempt.number) as attempts,
          coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
          coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)
@@ -317,7 +319,7 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
 
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
-select seen.loop, seen.at, loop.state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+select seen.loop, seen.at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
 from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
 left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
 
@@ -488,15 +490,15 @@ where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and len
 
 -- name: others
 -- Loops near one in the list, with the same task or memory key.
-select id, state, same, (select count(*) from attempt where loop = near.n) as attempts,
+select id, {shown_state} as state, same, (select count(*) from attempt where loop = loop.n) as attempts,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
-  select n, id, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
+  select n, id, kind, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
   from (
-    select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
                      and practises = '' and n < :n order by n desc limit :near) as earlier
     union all
-    select * from (select n, id, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
                      and practises = '' and n > :n order by n limit :near) as later
   ) as both_sides
-) as near
+) as loop
 where same = 1 or (:key <> '' and memory_key = :key) order by same desc, n desc limit :limit;

@@ -8,13 +8,15 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
+from heedful.drive.report import REPORT_JUDGE
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
-from heedful.loop.codec import policy_from
+from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Loop
+from heedful.loop.record import Attempt, Evaluation, Loop
 from heedful.loop.rungs import figure_loop
+from heedful.loop.runs import list_results, with_reported_names
 from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
@@ -30,7 +32,7 @@ from heedful.loop.stop import (
 )
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
-from heedful.pages.report import counted
+from heedful.pages.report import counted, is_quiet
 from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
@@ -376,6 +378,7 @@ async def loop(visit: Visit, id: str) -> Document:
         against=visit.number("against"),
     )
     facts["diff"] = mode
+    name_passed_checks(facts["made"])
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
@@ -406,6 +409,35 @@ async def loop(visit: Visit, id: str) -> Document:
     return {**facts, "matrix": columns.plain}
 
 
+def name_passed_checks(attempts: Sequence[Document]) -> None:
+    """Give attempts, as JSON data, the names of the checks that found nothing.
+
+    They are `checked`; `doubt` says why an attempt is not validated, "" if it is.
+    """
+    page_fields = {"output", "left_out", "made_by"}
+    records = []
+    for attempt in attempts:
+        names = attempt.keys() - page_fields
+        records.append(from_document(Attempt, {name: attempt[name] for name in names}))
+
+    for attempt, record in zip(attempts, with_reported_names(records), strict=True):
+        evaluation = record.evaluation or Evaluation()
+        attempt["doubt"] = record.doubt
+        attempt["checked"] = [
+            result.check_name
+            for result in list_results(evaluation, (), record.judged_by)
+            if is_quiet(result) and is_named(result.check_name)
+        ]
+
+
+def is_named(judge: str) -> bool:
+    """Return whether a reader knows a judge by its name.
+
+    Nobody does for the report of a program, or for a `<lambda>`.
+    """
+    return judge != REPORT_JUDGE and not judge.startswith("<")
+
+
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
     """Return the number of a stage in its run, 0 if the run is gone."""
     try:
@@ -433,7 +465,13 @@ def _liftable(facts: Document) -> list[str]:
 def _recorded_readings(decision: Document) -> list[Document]:
     """Return what the last decision of a long loop says of its rules."""
     return [
-        {"rule": stop["rule"], "now": 0, "of": 0, "stops": stop["detail"]}
+        {
+            "rule": stop["rule"],
+            "now": 0,
+            "of": 0,
+            "stops": stop["detail"],
+            "only_if": [],
+        }
         for stop in decision.get("stopped_by", ())
     ]
 
@@ -501,19 +539,26 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
 
     Rules count the attempts of the last rung. A rule of several that must all stop has
-    a row for each of them.
+    a row for each of them with a limit; `only_if` says of the others whether they stop.
     """
     loop = loop.of_rung()
     rows = []
     for rule in rules:
-        for part in flat((rule,)):
+        parts = list(flat((rule,)))
+        limited = [part for part in parts if _reading(loop, part)[1]] or parts[:1]
+        only_if = [
+            {"rule": rule_name(part), "stops": part(loop) or ""}
+            for part in parts
+            if part not in limited
+        ]
+        for part in limited:
             name = rule_name(rule)
             if part is not rule:
                 name = f"{name}: {rule_name(part)}"
-
             value, limit = _reading(loop, part)
             stops = part(loop) or ""
-            rows.append({"rule": name, "now": value, "of": limit, "stops": stops})
+            row = {"rule": name, "now": value, "of": limit, "stops": stops}
+            rows.append({**row, "only_if": only_if})
     return rows
 
 

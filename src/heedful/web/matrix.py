@@ -205,7 +205,7 @@ def make_matrix(
     shown_checks = checks[:MAX_CHECK_ROWS]
 
     rows = [
-        MatrixRow(about="change", name="change", cells=tuple(map(_change, columns)))
+        MatrixRow(about="change", name="answer", cells=tuple(map(_change, columns)))
     ]
     for goal in goals:
         cells = tuple(_score(column, goal) for column in columns)
@@ -343,8 +343,7 @@ def _change(column: MatrixColumn) -> MatrixCell:
     if column.output is None:
         return MatrixCell()
     if column.number == 1:
-        begin = column.output.strip().partition("\n")[0]
-        return MatrixCell(text="begins", new=_snippet(begin), to=place)
+        return MatrixCell(text="begins", new=_snippet(column.output.strip()), to=place)
     if column.before is None:
         return MatrixCell()
     if column.before == column.output:
@@ -460,6 +459,11 @@ def _decision(column: MatrixColumn) -> MatrixCell:
             text=decided, title=lifted and f"overridden: {lifted}", to=place
         )
     if decision.get("passed"):
+        doubt = column.attempt.doubt if column.attempt is not None else ""
+        if doubt:
+            return MatrixCell(
+                text="not validated", title=doubt[:300], kind="warn", to=place
+            )
         return MatrixCell(text="passed", kind="good", to=place)
 
     why = "; ".join(stop["detail"] for stop in decision.get("stopped_by", ()))

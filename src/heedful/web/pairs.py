@@ -39,6 +39,10 @@ FIGURE_NAMES = (
 )
 
 
+# Of these, what is the same in both loops is named once.
+SHARED_NAMES = ("model", "policy", "memory_key")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComparedLoop:
     """One of two loops: its facts as its page has them, and what it used.
@@ -165,6 +169,7 @@ async def pair(visit: Visit) -> Document:
             "loops": [loop.plain() for loop in loops],
             "others": offered,
             "rows": [],
+            "same": [],
             "change": None,
         }
 
@@ -172,9 +177,14 @@ async def pair(visit: Visit) -> Document:
     matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
+    same = []
     for name in FIGURE_NAMES:
         values = [column[name] for column in columns]
-        if any(values):
+        if not any(values):
+            continue
+        if name in SHARED_NAMES and values[0] == values[1]:
+            same.append({"name": name, "value": values[0]})
+        else:
             differs = None not in values and values[0] != values[1]
             rows.append({"name": name, "values": values, "differs": differs})
     return {
@@ -183,6 +193,7 @@ async def pair(visit: Visit) -> Document:
         "loops": [first.plain(), second.plain()],
         "others": [],
         "rows": rows,
+        "same": same,
         "change": await offload(_difference, first.attempt, second.attempt),
     }
 
@@ -233,7 +244,10 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     elif first.facts["left_out"]["task"]:
         task = "Tasks that begin alike"
 
-    if first.passed and second.passed:
+    silent = [loop.facts["state"] == "not_validated" for loop in (first, second)]
+    if all(silent):
+        end = "nothing judged either"
+    elif first.passed and second.passed:
         end = "both passed"
     elif first.passed:
         end = "only A passed"

@@ -20,6 +20,17 @@ from heedful.web import figures
 from heedful.web.figures import ALL_TIME, Period, rows
 from heedful.web.summaries import LoopUsage, usage_of
 
+LOOP_COUNTS = (
+    "loops",
+    "ended",
+    "passed",
+    "not_validated",
+    "stopped",
+    "open",
+    "right",
+    "retried",
+    "solved",
+)
 Plain = dict[str, Any]
 
 
@@ -27,8 +38,9 @@ Plain = dict[str, Any]
 class RecentLoop:
     """A loop of the newest ones: what it is about, how it went, and what it used.
 
-    `rules` stopped it, `checks` had an error in one of its attempts, and `noted` is the
-    number of its notes. `size` is that of its records, in characters.
+    The `state` is "not_validated" if it passed although nothing judged it. `rules`
+    stopped it, `checks` had an error in one of its attempts, and `noted` is the number
+    of its notes. `size` is that of its records, in characters.
     """
 
     n: int
@@ -47,9 +59,7 @@ class RecentLoop:
     @property
     def is_right(self) -> bool:
         """Whether its first answer passed, and a check, a goal or a judge judged it."""
-        return (
-            self.state == "passed" and self.used.attempts < 2 and not self.used.doubtful
-        )
+        return self.state == "passed" and self.used.attempts < 2
 
 
 class Recent(NamedTuple):
@@ -108,10 +118,13 @@ def _has_known_checks(row: Row) -> bool:
 
 def _loop(row: Row, used: LoopUsage, checks: Sequence[str]) -> RecentLoop:
     """Return a loop of the statement `recent`."""
+    state = row["state"]
+    if state == "passed" and used.doubtful:
+        state = "not_validated"
     stops = json.loads(row["stops"] or "[]")
     return RecentLoop(
         n=row["n"],
-        state=row["state"],
+        state=state,
         memory_key=row["memory_key"],
         model=row["model"],
         policy=row["policy"] or "",
@@ -126,16 +139,17 @@ def _loop(row: Row, used: LoopUsage, checks: Sequence[str]) -> RecentLoop:
 
 
 def count_loops(loops: Iterable[RecentLoop]) -> Plain:
-    """Return how many loops there are, how they ended, and what they used in all."""
+    """Return how many loops there are, how they ended, and what they used in all.
+
+    What nothing judged has not `ended`: it was neither right nor wrong.
+    """
     total = NO_USAGE
-    counts = dict.fromkeys(
-        ("loops", "ended", "passed", "stopped", "open", "right", "retried", "solved"), 0
-    )
+    counts = dict.fromkeys(LOOP_COUNTS, 0)
     for loop in loops:
         total += loop.used.usage
         counts["loops"] += 1
         counts[loop.state] += 1
-        if loop.state == "open":
+        if loop.state in ("open", "not_validated"):
             continue
 
         counts["ended"] += 1

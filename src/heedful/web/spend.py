@@ -6,9 +6,8 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
 from time import time
@@ -16,7 +15,6 @@ from time import time
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
-from heedful.web import figures
 from heedful.web.days import CountedDays, counted_days
 from heedful.web.facets import WITHOUT
 from heedful.web.loops import recent_loops
@@ -62,12 +60,7 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    if days is None:
-        numbers = json.dumps([loop.n for loop in loops])
-        unjudged = await visit.caller.read(figures.rows, "unjudged", numbers=numbers)
-        rows = _group(loops, GROUPS[by][1], {row["n"] for row in unjudged})
-    else:
-        rows = _day_rows(days)
+    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
 
     names = name_keys([row["value"] for row in rows])
     total = _total(rows)
@@ -126,11 +119,9 @@ def _first_whole_day(newest: Recent) -> float:
 
 
 def _group(
-    loops: Sequence[RecentLoop],
-    group_of: Callable[[RecentLoop], str],
-    unjudged: Container[int],
+    loops: Sequence[RecentLoop], group_of: Callable[[RecentLoop], str]
 ) -> list[Document]:
-    """Return a row for each group of loops. No check judged those in `unjudged`."""
+    """Return a row for each group of loops."""
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         groups[group_of(loop)].append(loop)
@@ -138,13 +129,9 @@ def _group(
     rows = []
     for value, group in groups.items():
         counts = count_loops(group)
-        # What nobody judged was neither right nor wrong.
-        silent = [loop for loop in group if loop.n in unjudged and loop.state != "open"]
         used = [loop.used.usage for loop in group]
         counts |= {
-            "right": counts["right"] - sum(loop.is_right for loop in silent),
-            "ended": counts["ended"] - len(silent),
-            "unjudged": len(silent),
+            "unjudged": counts["not_validated"],
             "called": sum(usage.calls > 0 for usage in used),
             "with_tokens": sum(usage.tokens > 0 for usage in used),
             "with_cost": sum(usage.cost > 0 for usage in used),

@@ -10,6 +10,7 @@ from heedful.pages.report import text
 CALL_ENDING = "_call"
 RESPONSE_ENDING = "_response"
 MAX_STEP_WORDS_CHARS = 160
+MAX_STEP_ERROR_CHARS = 200  # in a list
 Plain = dict[str, Any]
 
 
@@ -42,11 +43,32 @@ def steps_of(events: Sequence[Plain], suspects: Sequence[int] = ()) -> list[Plai
     return steps
 
 
+def first_error(step: Plain, events: Sequence[Plain]) -> str:
+    """Return the first error of a step, "" if it has none."""
+    errors = (events[number - 1].get("error") for number in step["numbers"])
+    return text(next(filter(None, errors), ""))
+
+
+def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
+    """Return the first step that failed, what it tried, and its error; "" if none."""
+    for number, step in enumerate(steps, 1):
+        if step["failed"]:
+            return {
+                "failed": f"{number} {step['name']}",
+                "tried": step["words"],
+                "failure": first_error(step, events)[:MAX_STEP_ERROR_CHARS],
+            }
+    return {"failed": "", "tried": "", "failure": ""}
+
+
 def _new_step(event: Mapping[str, Any]) -> Plain:
     """Return a step that begins with an event."""
     kind = str(event.get("type") or "event")
-    said = event.get("arguments") or event.get("content") or event.get("error") or ""
-    words = " ".join(text(said)[: 2 * MAX_STEP_WORDS_CHARS].split())
+    value = event.get("arguments") or event.get("content") or event.get("error") or ""
+    # The only argument of a call, such as a command, needs no name.
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    words = " ".join(text(value)[: 2 * MAX_STEP_WORDS_CHARS].split())
     return {
         "numbers": [],
         "name": event.get("tool") or kind.replace("_", " "),

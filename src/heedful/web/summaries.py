@@ -22,7 +22,8 @@ Plain = dict[str, Any]
 class LoopUsage(NamedTuple):
     """The number of attempts of a loop, and what the loop used in all.
 
-    `doubtful` means that nothing judged an attempt, or that a check raised an error.
+    `doubtful` means that nothing judged the last attempt, or that a check raised an
+    error.
     """
 
     attempts: int
@@ -80,11 +81,8 @@ def _reason(decision: Plain, last: Plain) -> str:
         return ""
     verdict = verdict_from(decision)
     if last and isinstance(verdict, Done) and verdict.passed:
-        attempt = from_document(Attempt, last)
-        if attempt.unvalidated:
-            reason = clean(attempt.unvalidated, MAX_SENTENCE_REASON_CHARS)
-            return f"not validated: {reason}"
-        return "nothing judged it" if attempt.unjudged else ""
+        doubt = from_document(Attempt, last).doubt
+        return clean(doubt, MAX_SENTENCE_REASON_CHARS)
     return describe_reason(verdict)
 
 
@@ -102,7 +100,10 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
     if row["last"] == "":
         unread = row["last_chars"]
     rung = ""
-    if last and row["state"] == "passed":
+    state = row["state"]
+    if state == "passed" and used.doubtful:
+        state = "not_validated"
+    if last and state == "passed":
         rung = figures.rung_name(row["ladder"], last.get("rung", 1))
 
     return {
@@ -115,9 +116,9 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "model": row["model"],
         "policy": row["policy"] or "",
         "attempts": used.attempts,
-        "right": row["state"] == "passed" and used.attempts < 2 and not used.doubtful,
+        "right": state == "passed" and used.attempts < 2,
         "task": task,
-        "state": row["state"],
+        "state": state,
         "driven": row["driven"],
         "created": row["created"],
         "updated": row["updated"],

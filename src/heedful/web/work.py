@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report
-from heedful.pages.report import counted, cut, text, unjudged, worked
+from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
@@ -28,7 +28,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.steps import steps_of
+from heedful.web.steps import first_error, steps_of
 from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
@@ -228,13 +228,13 @@ def describe_trace(
         sentence += f" after {counted(len(steps), 'step')}"
     if failed:
         first = failed[0]
-        errors = [events[number - 1].get("error") for number in first["numbers"]]
-        error = text(next(filter(None, errors)))
+        error = first_error(first, events)
         place = f"step {steps.index(first) + 1}, {first['name']}"
-        sentence += (
-            f"; {counted(len(failed), 'step')} failed, first {place}: "
-            f"{cut(error, MAX_SENTENCE_ERROR_CHARS)}"
-        )
+        words = f"{place}, failed"
+        if len(failed) > 1:
+            words = f"{counted(len(failed), 'step')} failed, first {place}"
+        link = " although" if episode["outcome"] == "success" else ";"
+        sentence += f"{link} {words}: {cut(error, MAX_SENTENCE_ERROR_CHARS)}"
 
     ends = {
         "reflected": f"It taught {counted(lessons, 'lesson')}",
@@ -304,6 +304,9 @@ TRACE_TABLE = Table(
         "outcome": "outcome",
         "steps": "steps",
         "step that failed": "failed",
+        "what it tried": "tried",
+        "its error": "failure",
+        "began": time_of("began"),
         "seconds": "seconds",
         "reflection": "state",
         "lessons": "lessons",
