@@ -178,8 +178,12 @@ class Run(Generic[C]):
             memory_store = memory.store
             scope = scope or memory.scope
 
-        store = open_beside(self.store, memory_store)
-        self._lease = journal.Lease(store, scope=scope, id=self.id, may_exist=may_exist)
+        self._lease = journal.Lease(
+            open_beside(self.store, memory_store),
+            scope=scope,
+            id=self.id,
+            may_exist=may_exist,
+        )
         if self.recall is not None:
             self.recall = on_trial(self.recall, self._lease.store, self._lease.scope)
         self._recalled = ""

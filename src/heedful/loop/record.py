@@ -654,8 +654,8 @@ class Loop:
         usage = self.usage
         parts = []
         for name, count in (("calls", usage.calls), ("tokens", usage.tokens)):
-            shown = "not reported" if name in self.unreported else str(count)
-            parts.append(f"{name} {shown}")
+            count_text = "not reported" if name in self.unreported else str(count)
+            parts.append(f"{name} {count_text}")
         if usage.cost:
             parts.append(f"cost {usage.cost:.6g}")
         return ", ".join(parts)

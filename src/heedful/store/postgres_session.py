@@ -440,16 +440,16 @@ _CONNECTION_FAULTS = (
 )
 
 
-class Unreachable(psycopg.OperationalError):
+class ServerUnreachable(psycopg.OperationalError):
     """The server did not accept a connection; the message says what to do."""
 
 
 def _connect(conninfo: str, **options: Any) -> psycopg.Connection[Any]:
-    """Connect to a server. Raises Unreachable."""
+    """Connect to a server. Raises ServerUnreachable."""
     try:
         return psycopg.connect(conninfo, **options)
     except psycopg.OperationalError as error:
-        raise Unreachable(_describe_failure(str(error), conninfo)) from error
+        raise ServerUnreachable(_describe_failure(str(error), conninfo)) from error
 
 
 def _describe_failure(text: str, conninfo: str) -> str:
@@ -547,7 +547,7 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return InvalidInput("text", "\0", allowed)
     if isinstance(error, CommitInDoubt):
         return StoreInDoubt(line)
-    if isinstance(error, Unreachable):
+    if isinstance(error, ServerUnreachable):
         return StoreUnavailable(str(error))
     if lost:
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
