@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import heedful
+from heedful.cli.databases import opened_store
 from heedful.cli.output import fetched, print_json, say, show
-from heedful.cli.resources import embedder_of, opened_model, opened_store
+from heedful.cli.resources import embedder_of, opened_model
 from heedful.cli.run import TaskDriver, TaskResult, examples_folder, program
 from heedful.cli.settings import Settings
 from heedful.cli.tasks import Task, read_tasks
@@ -282,7 +283,7 @@ async def measure(
     db = db or str(own_file)
     # Two processes of the model share the cores.
     threads = values.threads or max(1, available_cores() // len(RUNS))
-    values = values.model_copy(update={"db": db, "threads": threads})
+    values = replace(values, db=db, threads=threads)
     names = list(dict.fromkeys(task.family or "tasks" for task in chosen.tasks))
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(values, new=True))

@@ -142,7 +142,7 @@ async def _model(values: Settings, stack: AsyncExitStack) -> Model | None:
 
     Raises ModelError, UsageError.
     """
-    is_default = values.model == Settings.model_fields["model"].default
+    is_default = values.model == Settings.model
     try:
         if is_default and find_spec("xllamacpp") is None:
             raise ModelUnavailable(

@@ -13,12 +13,12 @@ import time
 import zipfile
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from heedful.cli.databases import opened_store
 from heedful.cli.output import say
-from heedful.cli.resources import opened_store
 from heedful.cli.run import TaskResult
 from heedful.cli.settings import Settings
 from heedful.store import lessons as lesson_store
@@ -116,7 +116,7 @@ async def replay(values: Settings, out: Path, again: str) -> Measured:
     ids = tuple(row.id for row in recording.rows[MEMORY])
     say(f"{recording}\n{LEGEND}\n")
 
-    values = values.model_copy(update={"db": db})
+    values = replace(values, db=db)
     async with opened_store(values) as store:
         ran = await _show(recording, ids, store)
         lessons = await store.read(SCOPES[MEMORY], lesson_store.top, TOP)

@@ -65,9 +65,7 @@ async def states(store, scope=SCOPE):
 )
 async def test_the_trust_of_the_settings_holds_in_a_service(store, trust, state):
     (digest,) = await put(store, SCOPE, "pot")
-    values = Settings.model_validate(
-        {"trust": trust, "model": "none", "embedder": "none"}
-    )
+    values = Settings(trust=trust, model="none", embedder="none")
     setup = setup_of(values, store)
     await run_task(Tools(store=store, trust=setup.trust), "reflect", digest=digest)
     states_by_kind = {
