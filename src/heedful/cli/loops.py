@@ -348,6 +348,11 @@ def _state_cell(row: Mapping[str, Any]) -> str:
     return " ".join([row["state"], *rules])
 
 
+def _cost_cell(row: Mapping[str, Any]) -> str:
+    """Return what a loop cost; a cost that nobody reported is not 0."""
+    return f"{row['cost']:.6g}" if row["cost"] else "–"
+
+
 def _age_cell(row: Mapping[str, Any]) -> str:
     """Return how long ago a loop changed, in one unit."""
     return ago(row["updated"], time.time()).removesuffix(" ago")
@@ -357,7 +362,7 @@ LOOP_COLUMNS = columns(
     "loop state rung attempts cost age task",
     loop=lambda row: sanitize(short_id(row["id"]), MAX_ID_CELL_CHARS),
     state=_state_cell,
-    cost=lambda row: f"{row['cost']:.6g}",
+    cost=_cost_cell,
     age=_age_cell,
     task=_task_cell,
 )
