@@ -549,7 +549,6 @@ def listed(
         **period._asdict(),
     }
 
-    numbers: list[int] = []
     for window in SEARCH_WINDOWS:
         end = oldest
         if rule or tag or matches is None:
