@@ -549,6 +549,8 @@ def listed(
         **period._asdict(),
     }
 
+    numbers: list[int] = []
+    end = oldest
     for window in SEARCH_WINDOWS:
         end = oldest
         if rule or tag or matches is None:
