@@ -250,9 +250,8 @@ def relate(
     lesson = link_lesson(subject)
     lessons = [link_lesson(other) for other in words]
     # Only links of the lesson relate others to it, so no others are counted.
-    own_links = frozenset(lesson.links)
     links = chain.from_iterable(other.links for other in lessons)
-    counts = Counter(filter(own_links.__contains__, links))
+    counts = Counter(filter(frozenset(lesson.links).__contains__, links))
     weights = _weigh_counts(counts, len(lessons))
 
     related = []

@@ -72,8 +72,9 @@ def some(db: Db, scope: Scope, ids: Sequence[int]) -> list[Mapping[str, Any]]:
     lesson_of = {row["id"]: _with_edition(row) for row in rows}
     for id in ids:
         if id not in lesson_of:
-            where = f"the memory of {scope.tenant}/{scope.project}"
-            raise NotFound("lesson", str(id), where)
+            raise NotFound(
+                "lesson", str(id), f"the memory of {scope.tenant}/{scope.project}"
+            )
     return [lesson_of[id] for id in ids]
 
 

@@ -556,6 +556,7 @@ def listed(
     }
 
     numbers: list[int] = []
+    end = oldest
     for window in SEARCH_WINDOWS:
         end = oldest
         if rule or tag or matches is None:
