@@ -49,7 +49,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
     },
     "tests": {
         "largest module": 475,
-        "mean line": 41,
+        "mean line": 41.2,
         "long lines, %": 0,
         "packed_call": 3.5,
         "packed_keywords": 5.5,

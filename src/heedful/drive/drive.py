@@ -463,7 +463,7 @@ class Run(Generic[C]):
             values = as_objects(self._producers, stored_loop.values, rungs)
 
         answer = None
-        document = stored_loop.journal.get(_answer_step(loop))
+        document = stored_loop.journal.get(journal.answer_step(loop))
         if document is not None and isinstance(verdict, decide.Again):
             answer = CandidateBatch.of(document)
             rungs = [verdict.rung] * len(answer.values)
@@ -674,7 +674,7 @@ class Run(Generic[C]):
             answer = replace(answer, usage=usage)
             # Pure checks are quick and repeatable: then the attempt's entry is enough.
             if self._lease.durable and not self._pure:
-                step = (_answer_step(loop), answer.plain())
+                step = (journal.answer_step(loop), answer.plain())
                 entry = JournalEntry(
                     id=self.id,
                     epoch=0,
@@ -835,7 +835,7 @@ class Run(Generic[C]):
             judging_seconds = max(0.0, seconds - answer.usage.seconds)
             failed = (judging or record.Usage()).lasting(judging_seconds)
             if self._lease.durable:
-                step = (_answer_step(state.loop), answer.plain())
+                step = (journal.answer_step(state.loop), answer.plain())
 
         # With pure checks, the answer has no entry of its own before this one.
         reserved = self._reserved and (answer is None or self._pure)
@@ -852,11 +852,6 @@ class Run(Generic[C]):
         )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
-
-
-def _answer_step(loop: record.Loop) -> str:
-    """Return the name under which the journal keeps the answer of the next attempt."""
-    return f"{len(loop.attempts) + 1}/answer"
 
 
 # The keyword arguments that `run` and `self_correcting` share.

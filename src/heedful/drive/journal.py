@@ -78,6 +78,11 @@ def check_json(**values: Any) -> None:
             ) from error
 
 
+def answer_step(loop: Loop) -> str:
+    """Return the name under which a journal keeps the answer of the next attempt."""
+    return f"{len(loop.attempts) + 1}/answer"
+
+
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
     """Return the loop with one more attempt; overrides that have ended lapse."""
     loop = loop.then(attempt)
