@@ -289,7 +289,7 @@ TARGETS: Mapping[str, Target] = {
         exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
         cannot=(
             NO_STOP,
-            "runs one script for each event: if you have one, it stays, without heedful",
+            "runs one script for each event: where you have your own, heedful has none",
         ),
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
