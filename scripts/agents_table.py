@@ -16,6 +16,7 @@ from heedful.integrations.places import (
     NO_CONTEXT_BEFORE,
     NO_FAILURE_EVENT,
     NO_PROMPT_CONTEXT,
+    NO_STOP,
     TARGETS,
     Target,
 )
@@ -23,7 +24,7 @@ from heedful.integrations.places import (
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coding-agents.md"
 BEGIN = "<!-- agents: python -m scripts.agents_table --write -->"
 END = "<!-- end of agents -->"
-_SAID_ON_PAGE = (NO_CONTEXT_BEFORE, NO_FAILURE_EVENT, NO_PROMPT_CONTEXT)
+_SAID_ON_PAGE = (NO_CONTEXT_BEFORE, NO_FAILURE_EVENT, NO_PROMPT_CONTEXT, NO_STOP)
 _MOMENTS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     ("start", ("start",)),
     ("prompt", ("prompt",)),
@@ -56,10 +57,10 @@ def _cells(name: str, target: Target) -> list[str]:
 
     agent = AGENTS[target.agent]
     for _, kinds in _MOMENTS:
-        cells.append("yes" if agent.takes.intersection(kinds) else "–")
-    cells.append("yes" if agent.event_of("before") else "–")
+        cells.append("✓" if agent.takes.intersection(kinds) else "–")
+    cells.append("✓" if agent.event_of("before") else "–")
     can_block = bool(agent.event_of("stop")) and target.form != "plugin"
-    cells.append("yes" if can_block else "–")
+    cells.append("✓" if can_block else "–")
     return [*cells, place]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # It only falls. A reader needs no more than 45,000 words.
-MAX_WORDS = 45_850
+MAX_WORDS = 45_000
 # Pages that a program writes, and those that only callers of earlier systems read.
 UNCOUNTED = ("docs/failures.md", "docs/earlier-systems/*")
 FENCED = re.compile(r"^ *(```+)[^\n]*\n.*?^ *\1 *$", re.DOTALL | re.MULTILINE)

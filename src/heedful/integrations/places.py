@@ -44,6 +44,7 @@ NO_FAILURE_EVENT = (
     "reports is learnt"
 )
 NO_PROMPT_CONTEXT = "no advice with a prompt: it takes none there"
+NO_STOP = "cannot hold up the end of a turn"
 _COPILOT_SOURCE = "https://docs.github.com/en/copilot/reference/hooks-reference"
 _ALSO_CLAUDE = (".claude/settings.json", "~/.claude/settings.json")
 
@@ -287,8 +288,8 @@ TARGETS: Mapping[str, Target] = {
         programs=("cline",),
         exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
         cannot=(
-            "cannot hold up the end of a turn",
-            "one script for each event: if you have one, heedful writes none",
+            NO_STOP,
+            "runs one script for each event: where you have your own, heedful has none",
         ),
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
@@ -306,7 +307,7 @@ TARGETS: Mapping[str, Target] = {
         exit_rule="the plugin gives up after 3 s, and never fails",
         cannot=(
             NO_CONTEXT_BEFORE,
-            "cannot hold up the end of a turn",
+            NO_STOP,
             "learns at errors and at the calls that work again",
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
@@ -324,7 +325,7 @@ TARGETS: Mapping[str, Target] = {
         exit_rule="the plugin gives up after 3 s, and never fails",
         cannot=(
             NO_CONTEXT_BEFORE,
-            "cannot hold up the end of a turn",
+            NO_STOP,
             "learns at errors and at the calls that work again",
         ),
         unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
