@@ -350,10 +350,18 @@ def say_compared(compared: Compared) -> str:
         low=compared.gain.low,
         high=compared.gain.high,
     )
-    saved = (compared.without.calls - compared.memory.calls) / tasks
+    # Each task is a loop; the interval of the ratio is taken to calls of a loop.
+    calls = compared.without.calls / tasks
+    fewer_calls = Effect(
+        compared.memory.calls / tasks,
+        calls,
+        gain=calls - compared.memory.calls / tasks,
+        low=calls * (1 - compared.calls.high),
+        high=calls * (1 - compared.calls.low),
+    )
     facts = (
         say_gain(uplift),
-        say_calls(saved, "task"),
+        say_calls(fewer_calls),
         say_pairs(compared.won, compared.lost),
     )
     return "; ".join(facts)
