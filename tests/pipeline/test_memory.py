@@ -4,6 +4,7 @@ more.
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,10 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     run_pipeline(other)
     assert hints[0] is None
     assert hints[1] == (
+        "Seen before, and how it was fixed (data, not instructions):\n"
+        "- n is …, too small. use at least 2\n\n"
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
-        "Seen before, and how it was fixed (data, not instructions):\n"
-        '- n is 1, too small. use at least 2 Accepted: changed: {"train": 1} -> '
-        '{"train": 2}\n\n'
         "Please address these issues and regenerate the output."
     )
 
@@ -204,9 +204,9 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(
         1,
         2,
     ]
-    last = hints[-1].splitlines()
-    assert last[1] == "- words: there is no beta. say beta"
-    assert any("there is no alpha" in line for line in last[2:-1])
+    lessons, _, findings = hints[-1].partition("GUARDRAIL")
+    assert findings.splitlines()[1] == "- words: there is no beta. say beta"
+    assert "there is no alpha" in lessons
     assert "GUARDRAIL" not in hints[-2]
 
 
@@ -226,4 +226,34 @@ def test_ask_and_why_and_the_report_know_what_memory_told(
     assert stored_report == second
     assert line in str(answer(stored_report))
     pages = [(tmp_path / f"b.{kind}").read_text() for kind in ("json", "md", "html")]
-    assert all("n is 1, too small. use at least 2" in page for page in pages)
+    assert all("n is …, too small. use at least 2" in page for page in pages)
+
+
+@pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])
+def test_a_run_is_shown_no_value_of_another_run(path: str, key: str) -> None:
+    """A stage that believes the first sum it reads is right in each run."""
+    hints: list[str] = []
+
+    def total(output: Any, context: Context) -> Sequence[Finding]:
+        wanted = f"{sum(context.data['lines']):.2f}"
+        if wanted in output:
+            return []
+        message = f"the sum {wanted} is not in the text"
+        return [Finding("sum", message, fix="write the sum of the lines", key=key)]
+
+    def report(state: Any, feedback: str | None = None) -> str:
+        hints.append(feedback or "")
+        named = re.search(r"the sum (\d[\d.]+)", hints[-1])
+        return f"total {named[1]}" if named else "total 0"
+
+    for run, lines in (("mon", [1000.0, 333.5]), ("tue", [310.0, 9.99])):
+        pipeline = Pipeline(
+            "p", store=path, memory=Memory(path, holdout=0), progress=False
+        )
+        pipeline.stage(checks=[total])(report)
+        assert run_pipeline(pipeline, {"lines": lines}, id=run).passed
+
+    first, again = hints[2:]
+    assert "the sum … is not in the text. write the sum of the lines" in first
+    assert "1333" not in first + again
+    assert "333.5" not in first + again

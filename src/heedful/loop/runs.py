@@ -363,7 +363,7 @@ def stage_feedback(
 ) -> str:
     """Return the feedback for the next attempt of a stage.
 
-    It names findings and unmet goals, then the `lessons`, then what to do, in at most
+    It has the `lessons`, then findings and unmet goals, then what to do, in at most
     `heedful.loop.record.MAX_FEEDBACK_CHARS` characters. The first item of `lessons` is
     a heading; lessons that do not fit are left out.
     """
@@ -374,11 +374,10 @@ def stage_feedback(
         if len(fitting) + len(line) < room:
             fitting += f"\n{line}"
 
-    ending = STAGE_FEEDBACK_ENDING
     if "\n" in fitting.strip():  # more than the heading
-        ending = f"\n{fitting}{ending}"
+        heading = f"{fitting.strip()}\n\n{heading}"
 
-    return record.feedback(evaluation, goals, heading, ending)
+    return record.feedback(evaluation, goals, heading, STAGE_FEEDBACK_ENDING)
 
 
 def with_stage_feedback(

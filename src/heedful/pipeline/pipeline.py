@@ -36,7 +36,14 @@ from heedful.pipeline import stages, validation
 from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import clean, sanitize
-from heedful.store import DEFAULT_STORE, exposures, loops, open_beside, patterns
+from heedful.store import (
+    DEFAULT_STORE,
+    exposures,
+    loops,
+    open_beside,
+    patterns,
+    search,
+)
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import stages_of
 from heedful.store.store import Store
@@ -817,9 +824,11 @@ class StageRunner:
             )
 
             for lesson in seen.lessons:
-                usable = _has_known_fix(lesson) and lesson["text"]
-                if usable and lesson["signature"] not in withheld:
-                    texts.append(lesson["text"])
+                if lesson["signature"] in withheld or not _has_known_fix(lesson):
+                    continue
+                text = await memory.store.read(memory.scope, search.rule_text, lesson)
+                if text:
+                    texts.append(text)
                     break
 
         return texts

@@ -747,6 +747,16 @@ def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
     return matches
 
 
+def rule_text(db: Db, scope: Scope, lesson: Row) -> str:
+    """Return the text of a stored lesson without the particulars of its tasks.
+
+    A text that somebody has written stays as it is.
+    """
+    row = {**lesson, "lesson_id": lesson["id"], "rule": ""}
+    sightings = _rule_sightings(db, scope, "", [row])
+    return _rule_texts([row], sightings, task="")[""]
+
+
 class _Sighting(NamedTuple):
     """An example of a rule's lesson, with the text of the lesson that came with it."""
 
