@@ -136,10 +136,14 @@ def insights(state: State, feedback: str | None = None) -> str:
     overall, *months = metrics["errors"]
     worst = max(months, key=lambda month: month["MAE"])["name"]
     claims = (
-        ("MAPE", "The forecast has a low MAPE.", "The forecast has an MAE of {MAE}."),
-        ("0.97", "R² is 0.97.", "R² is {R2}."),
         (
-            "humidity",
+            "such metric",
+            "The forecast has a low MAPE.",
+            "The forecast has an MAE of {MAE}.",
+        ),
+        ("nearest true value", "R² is 0.97.", "R² is {R2}."),
+        (
+            "columns that exist",
             "The column `humidity` explains most.",
             "{worst} has the largest MAE.",
         ),
