@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,3 +186,58 @@ async def cell():
 def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up(call):
     lines = ended(python(CLEANING + call)).splitlines()
     assert lines == ["cleaned", "interrupted"] * 2 + ["7"]
+
+
+@pytest.mark.parametrize("checks", [None, []], ids=["bare", "empty checks"])
+def test_a_function_that_nothing_judges_is_warned_of_once(
+    checks: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def unjudged(task: str) -> str:
+        return task
+
+    unjudged.__qualname__ = f"unjudged_{checks}"
+    options = {} if checks is None else {"checks": checks}
+    function = self_correcting(**options)(unjudged)
+    assert [function("a"), function("b")] == ["a", "b"]
+    name = f"{__name__}.unjudged_{checks}"
+    advice = "nothing judged it. Pass checks, goals or an evaluator."
+    assert caplog.messages == [f"{name}: {advice}"]
+
+
+AMOUNTS = [{"amount": "1.00"}, {"amount": "2.00"}]
+
+
+def has_an_amount(candidate: Any) -> bool:
+    """There is an amount."""
+    return "amount" in str(candidate)
+
+
+def only_two(candidate: Any) -> bool:
+    """The amount is 2.00."""
+    return candidate == AMOUNTS[1]
+
+
+@pytest.mark.parametrize(
+    ("check", "result", "answer", "warns"),
+    [
+        pytest.param(has_an_amount, AMOUNTS, AMOUNTS[0], True, id="all pass alike"),
+        pytest.param(only_two, AMOUNTS, AMOUNTS[1], False, id="only one passes"),
+        pytest.param(has_an_amount, [AMOUNTS], AMOUNTS, False, id="a list in a list"),
+    ],
+)
+def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
+    check: Any, result: Any, answer: Any, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def extract(task: str, hint: str) -> Any:
+        return result
+
+    extract.__qualname__ = f"extract_{warns}"
+    function = self_correcting(checks=[check], store=None)(extract)
+    assert [function("a"), function("b")] == [answer, answer]
+    warning = (
+        f"{__name__}.extract_True: heedful took the first of 2 candidates, which all "
+        "passed alike; to return a list as one answer, return [the_list]"
+    )
+    assert caplog.messages == [warning] * warns

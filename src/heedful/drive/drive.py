@@ -29,12 +29,14 @@ from heedful.drive import journal
 from heedful.drive.generate import (
     CandidateBatch,
     Generators,
+    Producer,
     Revise,
     as_objects,
     default_memory_key,
     producers,
     rank_with_preference,
     revised,
+    warn_once,
 )
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
@@ -64,6 +66,10 @@ from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
 MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
+TOOK_FIRST = (
+    "heedful took the first of {} candidates, which all passed alike; to return a list "
+    "as one answer, return [the_list]"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +269,10 @@ class Run(Generic[C]):
             candidate = None
             if best is not None:
                 candidate = state.values[best - 1]
+
+            if state.verdict.passed and state.loop.attempts[-1].unjudged:
+                name = self._producers[0].name
+                warn_once(name, f"{record.UNJUDGED}. {record.UNJUDGED_ADVICE}")
 
             return Result(
                 self.id,
@@ -688,7 +698,7 @@ class Run(Generic[C]):
                 loop=loop, values=state.values, verdict=state.verdict, answer=answer
             )
 
-        value, evaluation = await self._best_of(loop, answer, context)
+        value, evaluation = await self._best_of(loop, answer, context, producer)
 
         candidate = record.Candidate.of(value)
         near_repeat = None
@@ -736,7 +746,11 @@ class Run(Generic[C]):
         return self._producers[0].priced(answer)
 
     async def _best_of(
-        self, loop: record.Loop, answer: CandidateBatch, context: Context
+        self,
+        loop: record.Loop,
+        answer: CandidateBatch,
+        context: Context,
+        producer: Producer,
     ) -> tuple[Any, record.Evaluation]:
         """Judge all candidates; return the best one and its evaluation.
 
@@ -750,6 +764,10 @@ class Run(Generic[C]):
             rank_with_preference(evaluation, loop.goals) for evaluation in evaluations
         ]
         best = ranks.index(min(ranks))
+        count = len(ranks)
+        if ranks.count(ranks[best]) == count and evaluations[best].passes(loop.goals):
+            warn_once(producer.name, TOOK_FIRST.format(count))
+
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         return answer.values[best], replace(evaluations[best], usage=usage)
 

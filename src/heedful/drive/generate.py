@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Check, Context, blocking, call, takes
@@ -47,6 +48,8 @@ Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 # Characters of the last candidate that a retry shows: a prompt must not grow with the
 # answers.
 MAX_PREVIOUS_ANSWER_CHARS = 1_200
+MAX_WARNINGS = 1_000  # that are given only once
+_log = logging.getLogger("heedful")
 # A shorter candidate is easier to write again than to correct. Of 24 one-line tasks,
 # the embedded 0.5B model solved 20 within 4 attempts if a retry showed feedback and
 # task, but 7 with the last answer before them, and 1 with task, last answer, feedback:
@@ -611,6 +614,12 @@ def key_of_checks(checks: Sequence[Check]) -> str:
         keys.append(key)
 
     return ", ".join(keys)[-MAX_MEMORY_KEY_CHARS:]
+
+
+@lru_cache(MAX_WARNINGS)
+def warn_once(function: str, text: str) -> None:
+    """Log a warning about a function, only the first time in this process."""
+    _log.warning("%s: %s", function or "the function", text)
 
 
 def rank_with_preference(

@@ -23,14 +23,13 @@ from heedful.loop.decide import (
     echoes_before,
     triggers,
 )
-from heedful.loop.record import UNJUDGED, Loop, format_score
+from heedful.loop.record import UNJUDGED, UNJUDGED_ADVICE, Loop, format_score
 from heedful.loop.sentence import describe_end, describe_value
 from heedful.loop.stop import All, StopRule, rule_name
 from heedful.sanitize import clean
 
 # Steps of a threshold that are tried in either direction.
 MAX_THRESHOLD_STEPS = 1 << 24
-UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 Case = tuple[Loop, Policy]
 # The path to a value in a case: names of fields, keys and indices. For example,
 # (0, "goals", 1, "threshold") is the threshold of the loop's second goal.

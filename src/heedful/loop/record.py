@@ -117,6 +117,7 @@ class Usage:
 NO_USAGE = Usage()
 Rank = tuple[int, ...]
 UNJUDGED = "nothing judged it"
+UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 Level = Literal["error", "warning", "note"]
 Direction = Literal["at_least", "at_most"]
