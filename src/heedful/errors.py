@@ -7,11 +7,15 @@ not a fault: no candidate was accepted. Every message says what was wrong, with 
 value, and what to do.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.redact import redact
+
+# The files of heedful and of Python's own library.
+_FOREIGN_FOLDERS = (os.path.dirname(__file__), os.path.dirname(os.__file__), "<frozen")
 
 
 class HeedfulError(Exception):
@@ -301,7 +305,7 @@ class CheckFailed(UserCodeError):
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check: str = check
-        self.reason: str = f"check {check!r} raised {_describe(cause)}"
+        self.reason: str = f"check {check!r} raised {_describe(cause)}{_place(cause)}"
         self.hint: str = ""
         if isinstance(cause, TypeError) and "positional argument" in str(cause):
             self.hint = "a check takes (candidate) or (candidate, context)"
@@ -436,6 +440,21 @@ class Refused(RemoteError):
 def _describe(cause: BaseException) -> str:
     """Return the type and the shortened text of an exception."""
     return f"{type(cause).__name__}: {_shorten(str(cause))}"
+
+
+def _place(cause: BaseException) -> str:
+    """Return the last line of the user's code that raised, as in " (checks.py:7)".
+
+    Without such a line, it is "".
+    """
+    place = ""
+    trace = cause.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file:
+            place = f" ({os.path.basename(file)}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
 
 
 _MAX_REDACTED_CHARS = 10_000  # of a value that a message shows

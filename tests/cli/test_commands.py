@@ -100,7 +100,7 @@ BAD = {
     "quarantine lst": (2, "did you mean 'list'?"),
     "loops --limt 3": (2, "'--limt' (did you mean '--limit'?); "),
     "migrate --part prre": (2, "--part: 'prre' is not one of 'pre', 'post', 'all'"),
-    "why zzz": (3, "no loop 'zzz' in "),
+    "why zzz": (3, "no loop or run 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
     "log --db no.db": (3, "no database 'no.db'"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),

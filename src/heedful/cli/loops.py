@@ -197,7 +197,7 @@ async def loop_of(store: Store, scope: Scope, name: str) -> StoredLoop:
     except NotFound as error:
         if name != LAST:
             place = f"{error.where}; heedful loops and heedful runs list them"
-            raise NotFound("loop", name, place) from error
+            raise NotFound("loop or run", name, place) from error
         runs = await newest_runs(store, scope, 1)
         if runs:
             return runs[0]

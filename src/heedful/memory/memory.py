@@ -577,8 +577,8 @@ class Memory:
             vector=vector,
             limit=MIN_LEG_CANDIDATES,
         )
-        # A loop that is shown no outputs may work on something else under the same name,
-        # as a stage of a pipeline does.
+        # A loop that is shown no outputs may work on something else under the same
+        # name, as a stage of a pipeline does.
         own_task = "" if tell == "rules" else task
         matches, past, lesson_checks = await self.store.read(
             self.scope,

@@ -14,6 +14,7 @@ from typing import Self
 from heedful import errors
 from heedful.loop import record
 from heedful.loop.runs import CheckResult, StageAttempt, StageReport, Status
+from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.store import Store
 
 
@@ -61,10 +62,14 @@ def unvalidated_finding(
 
 def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
     """Return lines on each check that could not judge a stage, and what to do."""
-    words = ["heedful", "why", run, report.name]
-    command = f"; {shlex.join(words)}" if store is not None else ""
     lines = []
     for check in report.attempts[-1].checks:
         if check.status == "not_validated":
-            lines += [check.message, f"{check.suggestion}{command}".lstrip("; ")]
+            lines += filter(None, [check.message, check.suggestion])
+
+    if lines and store is not None and store.url != ":memory:":
+        words = ["heedful", "why", run, report.name]
+        if store.url != DEFAULT_DATABASE_FILE:
+            words += ["--db", shown(store.url)]
+        lines.append(shlex.join(words))
     return lines
