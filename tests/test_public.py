@@ -1,5 +1,6 @@
 """The public face: one sorted list, complete, and no name hides a module."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -43,3 +44,19 @@ def test_a_star_import_brings_exactly_the_public_names():
         "set(heedful.__all__)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        pytest.param(heedful.checks, "regexp", "(did you mean 'regex'?)", id="a check"),
+        pytest.param(
+            heedful.checks, "zzz", "; there are: BIASES,", id="nothing similar"
+        ),
+        pytest.param(heedful, "Pipelin", "(did you mean 'Pipeline'?)", id="a name"),
+        pytest.param(heedful, "__zzz__", "no attribute '__zzz__'", id="a private name"),
+    ],
+)
+def test_a_name_that_a_module_lacks_is_answered_with_a_similar_one(module, name, words):
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        getattr(module, name)

@@ -103,7 +103,8 @@ def __getattr__(name: str) -> Any:
     elif name == "__version__":
         value = import_module("importlib.metadata").version("heedful")
     else:
-        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+        errors = import_module("heedful.errors")
+        raise errors.missing_attribute("heedful", name, [*__all__, *_MODULES])
 
     globals()[name] = value
     return value

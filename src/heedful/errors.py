@@ -80,14 +80,27 @@ class UnknownName(UsageError):
         self.kind: str = kind
         self.name: str = name
         self.known: tuple[str, ...] = tuple(known)
-        from difflib import get_close_matches  # every process imports this module
-
-        matches = get_close_matches(str(name), known, n=1, cutoff=0.7)
-        question = f" (did you mean {matches[0]!r}?)" if matches else ""
-
         names = ", ".join(known) or "none"
         remedy = cure or f"there are: {names}"
+        question = _similar_name(str(name), known)
         super().__init__(f"no {kind} is called {name!r}{question}; {remedy}")
+
+
+def missing_attribute(module: str, name: str, known: Sequence[str]) -> AttributeError:
+    """Return the error for a public name that a module does not have."""
+    message = f"module {module!r} has no attribute {name!r}"
+    # Programs ask for names such as `__wrapped__` only to see if there is one.
+    if not name.startswith("_"):
+        message += _similar_name(name, known) or f"; there are: {', '.join(known)}"
+    return AttributeError(message)
+
+
+def _similar_name(name: str, known: Sequence[str]) -> str:
+    """Return the question whether another name was meant, or ""."""
+    from difflib import get_close_matches  # every process imports this module
+
+    matches = get_close_matches(name, known, n=1, cutoff=0.7)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 class PackageMissing(UsageError, ImportError):
