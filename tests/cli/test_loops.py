@@ -226,6 +226,13 @@ def test_ask(session_of_runs):
             "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, ",
         ),
         (
+            "ask forecast-1 'what is the weather?'",
+            0,
+            "heedful answers only why stages were retried, and the question names none "
+            "of them: ",
+            "asked: which stages of run forecast-1 were retried, and why\n",
+        ),
+        (
             "ask forecast/say why?",
             2,
             "heedful why forecast/say explains it, heedful runs lists",

@@ -258,10 +258,19 @@ def ask(
     if len(stages) == 1:
         then = following("why", report.run, stages.pop())
 
+    text = f"{run_answer}\n"
+    is_whole = not (run_answer.missing or run_answer.facts[0].stage)
+    if question and is_whole:
+        names = ", ".join(stage.name for stage in report.stages)
+        text = f"{NAMES_NO_STAGE}: {clean(names, MAX_CANDIDATE_CHARS)}\n{text}"
+
     document = {"pipeline": report.pipeline, "run": report.run, **run_answer.plain()}
-    return answer(document, f"{run_answer}\n", then)
+    return answer(document, text, then)
 
 
+NAMES_NO_STAGE = (
+    "heedful answers only why stages were retried, and the question names none of them"
+)
 MASK_NOTE = (
     "[redacted: …] is written by heedful in place of a secret, which it does not store"
 )
