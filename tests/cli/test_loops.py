@@ -228,8 +228,7 @@ def test_ask(session_of_runs):
         (
             "ask forecast-1 'what is the weather?'",
             0,
-            "heedful answers only why stages were retried, and the question names none "
-            "of them: ",
+            "why stages were retried, and the question names none of them: load, train",
             "asked: which stages of run forecast-1 were retried, and why\n",
         ),
         (
