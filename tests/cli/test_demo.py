@@ -303,6 +303,19 @@ def test_a_recording_shows_lines_table_and_report_of_a_run(shown_again):
     result = json.loads((out / "result.json").read_text("utf-8"))
     assert figure(result, "all families")["gain"]["low"] > 0
     assert "a recording of" in (out / "report.html").read_text("utf-8")
+    assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_recording_ends_with_its_files_and_the_commands_to_type(shown_again):
+    _, done = shown_again
+    lines = done.out.splitlines()
+    files = lines.index("Next:") - 4
+    assert [line.split()[0] for line in lines[files : files + 3]] == [
+        "report",
+        "picture",
+        "figures",
+    ]
+    assert lines[-1].strip() == "what a task brings back"
 
 
 def test_the_commands_of_a_recording_work(shown_again):
