@@ -243,8 +243,8 @@ def test_a_run_is_shown_no_value_of_another_run(path: str, key: str) -> None:
 
     def report(state: Any, feedback: str | None = None) -> str:
         hints.append(feedback or "")
-        named = re.search(r"the sum (\d[\d.]+)", hints[-1])
-        return f"total {named[1]}" if named else "total 0"
+        sums = re.search(r"the sum (\d[\d.]+)", hints[-1])
+        return f"total {sums[1]}" if sums else "total 0"
 
     for run, lines in (("mon", [1000.0, 333.5]), ("tue", [310.0, 9.99])):
         pipeline = Pipeline(

@@ -32,11 +32,11 @@ from heedful.drive.generate import (
     Producer,
     Revise,
     as_objects,
+    choose_best,
     default_memory_key,
     producers,
-    rank_with_preference,
     revised,
-    warn_once,
+    warn_if_unjudged,
 )
 from heedful.drive.options import (
     UNLIMITED_SECONDS,
@@ -66,10 +66,6 @@ from heedful.validation import refuses_unknown_options
 
 C = TypeVar("C")
 MAX_RUNG_FAILURE_CHARS = 300  # of an error that closes a rung
-TOOK_FIRST = (
-    "heedful took the first of {} candidates, which all passed alike; to return a list "
-    "as one answer, return [the_list]"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,10 +266,7 @@ class Run(Generic[C]):
             if best is not None:
                 candidate = state.values[best - 1]
 
-            if state.verdict.passed and state.loop.attempts[-1].unjudged:
-                name = self._producers[0].name
-                warn_once(name, f"{record.UNJUDGED}. {record.UNJUDGED_ADVICE}")
-
+            warn_if_unjudged(self._producers[0], state.loop)
             return Result(
                 self.id,
                 candidate,
@@ -760,14 +753,7 @@ class Run(Generic[C]):
         if len(evaluations) == 1:  # nearly always
             return answer.values[0], evaluations[0]
 
-        ranks = [
-            rank_with_preference(evaluation, loop.goals) for evaluation in evaluations
-        ]
-        best = ranks.index(min(ranks))
-        count = len(ranks)
-        if ranks.count(ranks[best]) == count and evaluations[best].passes(loop.goals):
-            warn_once(producer.name, TOOK_FIRST.format(count))
-
+        best = choose_best(producer, evaluations, loop.goals)
         usage = sum((evaluation.usage for evaluation in evaluations), record.NO_USAGE)
         return answer.values[best], replace(evaluations[best], usage=usage)
 

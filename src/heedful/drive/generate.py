@@ -18,9 +18,12 @@ from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
     NO_USAGE,
+    UNJUDGED,
+    UNJUDGED_ADVICE,
     Evaluation,
     Finding,
     Goal,
+    Loop,
     Usage,
 )
 from heedful.models.call import complete
@@ -49,6 +52,10 @@ Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 # answers.
 MAX_PREVIOUS_ANSWER_CHARS = 1_200
 MAX_WARNINGS = 1_000  # that are given only once
+ALIKE_WARNING = (
+    "heedful took the first of {} candidates, which all passed alike; to return a list "
+    "as one answer, return [the_list]"
+)
 _log = logging.getLogger("heedful")
 # A shorter candidate is easier to write again than to correct. Of 24 one-line tasks,
 # the embedded 0.5B model solved 20 within 4 attempts if a retry showed feedback and
@@ -616,8 +623,29 @@ def key_of_checks(checks: Sequence[Check]) -> str:
     return ", ".join(keys)[-MAX_MEMORY_KEY_CHARS:]
 
 
+def choose_best(
+    producer: Producer, evaluations: Sequence[Evaluation], goals: tuple[Goal, ...]
+) -> int:
+    """Return the index of the best candidate of an attempt; warn if all pass alike."""
+    ranks = [rank_with_preference(evaluation, goals) for evaluation in evaluations]
+    best = ranks.index(min(ranks))
+    count = len(ranks)
+    if ranks.count(ranks[best]) == count and evaluations[best].passes(goals):
+        _warn_once(producer.name, ALIKE_WARNING.format(count))
+    return best
+
+
+def warn_if_unjudged(producer: Producer, loop: Loop) -> None:
+    """Warn if the loop passed because nothing judged its last attempt."""
+    last = loop.attempts[-1] if loop.attempts else None
+    if last is None or not last.unjudged:
+        return
+    if last.evaluation is not None and last.evaluation.passes(loop.goals):
+        _warn_once(producer.name, f"{UNJUDGED}. {UNJUDGED_ADVICE}")
+
+
 @lru_cache(MAX_WARNINGS)
-def warn_once(function: str, text: str) -> None:
+def _warn_once(function: str, text: str) -> None:
     """Log a warning about a function, only the first time in this process."""
     _log.warning("%s: %s", function or "the function", text)
 
