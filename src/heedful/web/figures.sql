@@ -294,12 +294,20 @@ where e.scope = :token and e.state = 'quarantined'
   and (:trust = '' or e.trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
 order by e.id desc limit :limit;
 
+-- name: ruling_counts
+-- How many decisions about texts in quarantine there are of each action.
+select r.action, count(*) as number from ruling r
+where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+  and json_extract(r.record, '$.example') is not null
+group by r.action;
+
 -- name: rulings_on_texts
--- The newest decisions about texts in quarantine, with what the texts say.
-select r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
+-- The newest decisions about texts in quarantine before one, with what the texts say.
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
 where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+  and (:action = '' or r.action = :action) and (:before = 0 or r.id < :before)
   and json_extract(r.record, '$.example') is not null
 order by r.id desc limit :limit;
 
