@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name
 from heedful.pages.report import environment
+from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 # With one of these at its end, an address asks for the data of a page, or its rows.
 DATA_ENDINGS = (".json", ".csv")
 MAX_MONEY_DECIMALS = 6
+# Signs of danger whose own name a reader may not know.
+SIGN_WORDS: Mapping[str, str] = {
+    "| sh": "pipes into a shell",
+    "address": "web address",
+    "force": "forces or deletes",
+    "hidden": "hidden characters",
+    "ignore previous": "ignores what was said",
+    "mail": "mail address",
+}
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -45,9 +55,34 @@ def _pages() -> Environment:
         "number": number,
         "rule_words": describe_rule_name,
         "short": short_id,
+        "sign_words": sign_words,
+        "words": cut_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
+
+
+def sign_words(kind: str) -> str:
+    """Return a kind of sign of danger in words.
+
+    >>> sign_words("force"), sign_words("password")
+    ('forces or deletes', 'password')
+    """
+    return SIGN_WORDS.get(kind, kind)
+
+
+def cut_words(text: str, most: int) -> str:
+    """Return the visible text, cut at the end of a word before `most` characters.
+
+    >>> cut_words("the answer repeats attempt 1", 14)
+    'the answer …'
+    """
+    text = visible(text)
+    if len(text) <= most:
+        return text
+    head = text[: most + 1]
+    # A word that fills the place is cut.
+    return f"{head.rpartition(' ')[0] or head[:most]} …"
 
 
 def number(value: float) -> str:
