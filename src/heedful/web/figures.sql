@@ -325,6 +325,10 @@ select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
 
+-- name: first_loop_of
+-- The first loop in which the error of a lesson was seen.
+select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
+
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
 select seen.loop, seen.at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
@@ -483,7 +487,7 @@ select digest, name, session, outcome, state, tries, error, at, length(record) a
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
 
 -- name: matrix_head
-select n, goals, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
+select n, goals, stage, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: columns

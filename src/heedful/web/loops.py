@@ -17,7 +17,7 @@ from heedful.loop.explain import Explanation
 from heedful.loop.record import Attempt, Evaluation, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import list_results, with_reported_names
-from heedful.loop.sentence import describe_end, describe_value
+from heedful.loop.sentence import describe_end, describe_stop, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -383,6 +383,8 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
     facts["outcomes"] = list_outcomes(facts["told"])
+    shown = {one["lesson"] for one in facts["told"] if one["outcome"] == "told"}
+    facts["told_lesson"] = shown.pop() if len(shown) == 1 else 0
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -404,9 +406,24 @@ async def loop(visit: Visit, id: str) -> Document:
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
-        facts["failure"]["remedy"]["lesson"] = same_cause.get(name)
+        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, id)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
+
+
+async def _lesson_of_cause(
+    visit: Visit, same_cause: Mapping[str, Document], id: str
+) -> Document:
+    """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
+
+    A lesson that was learnt from the loop itself could not help it.
+    """
+    lesson = next(iter(same_cause.values()), None)
+    if lesson is None:
+        return {"lesson": None, "learnt_here": False}
+    first = await visit.caller.read(figures.rows, "first_loop_of", id=lesson["id"])
+    learnt_here = bool(first) and first[0]["loop"] == id
+    return {"lesson": lesson, "learnt_here": learnt_here}
 
 
 def name_passed_checks(attempts: Sequence[Document]) -> None:
@@ -627,7 +644,7 @@ def _decide_again(
             continue
 
         kind = "passed" if verdict.passed else "stopped"
-        reasons = [f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by]
+        reasons = list(map(describe_stop, verdict.stopped_by))
         answer["each"].append(kind)
         return {**answer, "ends": end, "verdict": kind, "why": "; ".join(reasons)}
     return answer

@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
-from heedful.loop.sentence import describe_rule_name
+from heedful.loop.sentence import describe_rule_name, describe_stop
+from heedful.loop.stop import Stop
 from heedful.pages.report import environment
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
@@ -55,6 +56,8 @@ def _pages() -> Environment:
         "number": number,
         "rule_words": describe_rule_name,
         "short": short_id,
+        "stage_value": stage_value,
+        "stop_words": stop_words,
         "sign_words": sign_words,
         "words": cut_words,
     }
@@ -83,6 +86,30 @@ def cut_words(text: str, most: int) -> str:
     head = text[: most + 1]
     # A word that fills the place is cut.
     return f"{head.rpartition(' ')[0] or head[:most]} …"
+
+
+def stop_words(stop: Mapping[str, str]) -> str:
+    """Return in plain words why a rule stopped a loop; `stop` is JSON data.
+
+    >>> stop_words({"rule": "attempts", "detail": "4 of 4 attempts made"})
+    'all 4 attempts are made'
+    """
+    return describe_stop(Stop(stop["rule"], stop["detail"]))
+
+
+def stage_value(output: Any) -> Any:
+    """Return the value that a stage wrote, if it changed only one field of the state.
+
+    >>> stage_value({"changed": {"load": [1, 2]}})
+    [1, 2]
+    """
+    if not isinstance(output, dict) or output.keys() != {"changed"}:
+        return output
+    changed = output["changed"]
+    if not isinstance(changed, dict) or len(changed) != 1:
+        return output
+    (value,) = changed.values()
+    return value
 
 
 def number(value: float) -> str:

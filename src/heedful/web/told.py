@@ -32,6 +32,8 @@ def describe_memory(choices: Sequence[Plain]) -> str:
 
     >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2}])
     'With lesson 2 shown.'
+    >>> describe_memory([{"outcome": "told", "n": 4, "lesson": 1}])
+    'With 4 texts of lesson 1 shown.'
     >>> describe_memory([{"outcome": "withheld", "n": 4, "lesson": 2}])
     'A coin withheld 4 texts of memory.'
     """
@@ -53,6 +55,8 @@ def _shown(choices: Sequence[Plain], texts: int) -> str:
         return f"{counted(texts, 'text')} of memory"
     names = " and ".join(map(str, lessons))
     noun = "lesson" if len(lessons) == 1 else "lessons"
+    if texts > len(lessons):
+        return f"{counted(texts, 'text')} of {noun} {names}"
     return f"{noun} {names}"
 
 
