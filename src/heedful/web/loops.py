@@ -45,7 +45,7 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
-from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.facets import FACETS, SORTS, name_keys, narrow, sort_loops
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
@@ -57,7 +57,7 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.summaries import summaries
+from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
 from heedful.web.told import describe_memory, list_outcomes
 
@@ -250,9 +250,14 @@ async def loops(visit: Visit) -> Document:
         if before and matches is not None:
             matches = await _matches(visit, filters["text"], before)
         rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
+    if filters["text"].strip():
+        snippets = await visit.caller.read(found_words, rows, filters["text"])
+        for row in rows:
+            row["found"] = snippets.get(row["n"], "")
 
     return {
         "loops": rows,
+        "key_names": name_keys([loop.memory_key for loop in newest.loops]),
         "begin": begin(visit),
         "filters": filters,
         "unindexed": matches.unindexed if matches else 0,
@@ -341,7 +346,10 @@ def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Docum
 def _facet_links(visit: Visit, facets: Sequence[Document]) -> list[Document]:
     """Return the facets, each value with the address that turns it on, or off."""
     for facet in facets:
+        names = name_keys([value["value"] for value in facet["values"]])
         for value in facet["values"]:
+            if facet["name"] == "key":
+                value["name"] = names[value["value"]]
             chosen = "" if value["chosen"] else value["value"]
             value["link"] = visit.turned(**{facet["name"]: chosen})
     return list(facets)

@@ -52,6 +52,7 @@ def _pages() -> Environment:
     pages.filters |= {
         "ago": ago,
         "digits": digits,
+        "hit": hit,
         "money": money,
         "number": number,
         "rule_words": describe_rule_name,
@@ -86,6 +87,21 @@ def cut_words(text: str, most: int) -> str:
     head = text[: most + 1]
     # A word that fills the place is cut.
     return f"{head.rpartition(' ')[0] or head[:most]} …"
+
+
+def hit(text: str, word: str) -> tuple[str, str, str] | None:
+    """Return what stands before a searched word in a text, the word, and the rest.
+
+    >>> hit("Typo on the page", "the")
+    ('Typo on ', 'the', ' page')
+    """
+    word = word.strip()
+    place = text.lower().find(word.lower())
+    # A few letters have other lengths in lower case.
+    if not word or place < 0 or len(text.lower()) != len(text):
+        return None
+    end = place + len(word)
+    return text[:place], text[place:end], text[end:]
 
 
 def stop_words(stop: Mapping[str, str]) -> str:
