@@ -119,8 +119,8 @@ SENTENCES = [
             goals=(QUALITY,),
         ),
         Policy((All(Repeat(1), MaxAttempts(2)),)),
-        "Stopped after attempt 2: the answer repeats attempt 1 and all 2 attempts are made. "
-        "One more attempt would need quality 0.45 instead of 0.4.",
+        "Stopped after attempt 2: the answer repeats attempt 1 and all 2 attempts are "
+        "made. One more attempt would need quality 0.45 instead of 0.4.",
         id="a rule of two members",
     ),
     pytest.param(

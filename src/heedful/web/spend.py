@@ -6,7 +6,7 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
