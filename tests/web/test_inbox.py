@@ -229,8 +229,8 @@ def test_what_was_decided_has_its_text_and_the_way_back(browser):
     assert f"retire lesson {rows[1]['lesson']}" in page
     assert "2 decided: 1 released, 1 rejected" in browser.get("/quarantine").text
 
-    kept = data_of(browser, "/decided?decision=released")["decisions"]
-    assert [row["text"] for row in kept] == [MISSED]
+    released = data_of(browser, "/decided?decision=released")["decisions"]
+    assert [row["text"] for row in released] == [MISSED]
     assert browser.get("/quarantine/decided.json?decision=odd").status_code == 422
     csv = browser.get("/quarantine/decided.csv").text
     assert MISSED in csv

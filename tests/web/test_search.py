@@ -368,9 +368,9 @@ def test_a_hit_shows_where_the_words_were_found(browser: Browser):
     store_loop(browser, "report", "Sum up", "The Disk of db-2 was full")
     store_loop(browser, "disk", "Buy a disk", "none")
     rows = browser.data("/loops?text=disk")["loops"]
-    found = {row["id"]: row["found"] for row in rows}
-    assert found["disk"] == ""
-    assert "the disk of db-2 was full" in found["report"]
+    snippets = {row["id"]: row["found"] for row in rows}
+    assert snippets["disk"] == ""
+    assert "the disk of db-2 was full" in snippets["report"]
     page = browser.get("/loops?text=disk").text
     assert 'Buy a <mark class="hit">disk</mark>' in page
     assert "/ui/recall" in browser.get("/loops?text=nowhere").text

@@ -47,7 +47,7 @@ MAX_MATCHING_SECONDS = 1.0
 MAX_MATCHING_LOOPS = 2_000
 # A report that waits for the writer waits for the texts of so many loops at most.
 INDEX_BATCH_LOOPS = 32
-MAX_SNIPPET_CHARS = 60  # on either side of what was found
+MAX_HIT_SNIPPET_CHARS = 60  # on either side of what was found
 MATCH_BATCH_TEXTS = 4_000  # texts that are looked at in one statement
 MAX_UNINDEXED_LOOPS = 100_000  # loops without a text that are counted
 # A process looks at all loops for missing texts once in an hour, and otherwise at those
@@ -156,11 +156,11 @@ def snippet(text: str, place: int, size: int) -> str:
     >>> snippet("the outage was caused by a cosmic ray", 15, 6)
     'the outage was caused by a cosmic ray'
     """
-    begin = max(0, place - MAX_SNIPPET_CHARS)
-    end = place + size + MAX_SNIPPET_CHARS
+    begin = max(0, place - MAX_HIT_SNIPPET_CHARS)
+    end = place + size + MAX_HIT_SNIPPET_CHARS
     words = _PRIVATE_PATTERN.sub("", _DOUBLED_PATTERN.sub(r"\1", text[begin:end]))
     # A word at the edge may be only a part of one.
-    before = "… " if begin and " " in words[:MAX_SNIPPET_CHARS] else ""
+    before = "… " if begin and " " in words[:MAX_HIT_SNIPPET_CHARS] else ""
     if before:
         words = words.partition(" ")[2]
     after = " …" if end < len(text) else ""

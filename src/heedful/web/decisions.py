@@ -11,7 +11,7 @@ from heedful.web.table import Table, time_of
 
 MAX_PAGE_DECISIONS = 50
 # Decisions with the same reason, one soon after the other, were made at once.
-MAX_PAUSE_SECONDS = 60.0
+MAX_BATCH_PAUSE_SECONDS = 60.0
 # The actions of rulings, by what the page calls them.
 ACTIONS_BY_DECISION = {"released": "release", "rejected": "reject"}
 
@@ -66,7 +66,7 @@ def _name_batches(decisions: list[Document]) -> None:
 def _is_of_batch(decision: Document, later: Document) -> bool:
     """Return whether a decision and the one after it were made at once."""
     is_same = all(decision[name] == later[name] for name in ("action", "why", "by"))
-    return is_same and later["at"] - decision["at"] <= MAX_PAUSE_SECONDS
+    return is_same and later["at"] - decision["at"] <= MAX_BATCH_PAUSE_SECONDS
 
 
 def _released_text(row: Document) -> str:

@@ -59,7 +59,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes
+from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -391,8 +391,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
     facts["outcomes"] = list_outcomes(facts["told"])
-    shown = {one["lesson"] for one in facts["told"] if one["outcome"] == "told"}
-    facts["told_lesson"] = shown.pop() if len(shown) == 1 else 0
+    facts["told_lesson"] = only_told_lesson(facts["told"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])

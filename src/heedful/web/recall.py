@@ -18,7 +18,7 @@ from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
 from heedful.service import review
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, bulk, token
+from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action
@@ -91,15 +91,19 @@ async def _find_questions(visit: Visit) -> list[Document]:
     newest = await review.list_lessons(
         visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="settled"
     )
-    known = [lesson for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS]
-    for lesson in known[:1]:
+    of_errors = [lesson for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS]
+    for lesson in of_errors[:1]:
         error = error_of(lesson)
-        # What a check found has no type of error before it, and may be words of others.
-        if lesson["kind"] == "check" and visit.may("read"):
+        # What was seen has numbers and paths, but may be words of others.
+        findings: Sequence[Row] = ()
+        if visit.may("read"):
             findings = await visit.caller.read(
                 figures.rows, "findings_of", id=lesson["id"], limit=1
             )
-            error = findings[0]["text"] if findings else error
+        if findings:
+            error = findings[0]["text"]
+            if lesson["kind"] == "error":
+                error = error_of({**lesson, "pattern": error})
         questions.append({"kind": "error", "text": cut(error, MAX_ASKED_CHARS)})
 
     if visit.may("read"):
@@ -246,8 +250,8 @@ async def _answer_error(visit: Visit, text: str) -> Document:
             answer["meant"] = list(map(described, meant.lessons))
             if meant.meaning == "finding":
                 shown_ids = {lesson["id"] for lesson in _usable(meant.lessons)}
-                shown = [match for match in matches if match.lesson_id in shown_ids]
-                answer["prompt"] = _prompt_of(shown)
+                of_finding = [one for one in matches if one.lesson_id in shown_ids]
+                answer["prompt"] = _prompt_of(of_finding)
             answer["sentence"] = meant.sentence
             waiting += meant.waiting
             meant_ids = {lesson["id"] for lesson in meant.lessons}

@@ -66,13 +66,13 @@ def found_words(
     """
     query = query_of(scope, text).text
     hidden = [loop["n"] for loop in summaries if query not in fold(str(loop["task"]))]
-    found = {}
+    snippets = {}
     for row in rows(db, scope, "texts_of", numbers=json.dumps(hidden)):
         place = row["text"].find(query)
         # The text may have changed since the search, or the id is what was found.
         if place >= 0:
-            found[row["loop"]] = snippet(row["text"], place, len(query))
-    return found
+            snippets[row["loop"]] = snippet(row["text"], place, len(query))
+    return snippets
 
 
 def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsage]:

@@ -47,6 +47,18 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     return " ".join(sentences)
 
 
+def only_told_lesson(choices: Sequence[Plain]) -> int:
+    """Return the id of the lesson that a loop was shown, 0 if they are several.
+
+    >>> only_told_lesson([{"outcome": "told", "n": 4, "lesson": 1}])
+    1
+    """
+    lessons = {choice["lesson"] for choice in choices if choice["outcome"] == "told"}
+    if len(lessons) != 1:
+        return 0
+    return int(lessons.pop())
+
+
 def _shown(choices: Sequence[Plain], texts: int) -> str:
     """Return the lessons that were shown, or the number of texts if they are many."""
     shown = [choice["lesson"] for choice in choices if choice["outcome"] == "told"]
