@@ -119,8 +119,8 @@ SENTENCES = [
             goals=(QUALITY,),
         ),
         Policy((All(Repeat(1), MaxAttempts(2)),)),
-        "Stopped after attempt 2: it repeats attempt 1 and all 2 attempts are made. "
-        "One more attempt would need quality 0.45 instead of 0.4.",
+        "Stopped after attempt 2: the answer repeats attempt 1 and all 2 attempts are "
+        "made. One more attempt would need quality 0.45 instead of 0.4.",
         id="a rule of two members",
     ),
     pytest.param(
@@ -128,8 +128,7 @@ SENTENCES = [
         Policy((Fatigue(0.3), MaxAttempts(3))),
         "Stopped after attempt 3: all 3 attempts are made, and too many attempts "
         "without improvement (fatigue 0.30, limit 0.30). One more attempt would need a "
-        "limit of fatigue of 0.301 instead of 0.3 and a limit of 4 attempts instead of "
-        "3.",
+        "limit of fatigue above 0.30 and a limit of 4 attempts instead of 3.",
         id="two rules",
     ),
     pytest.param(

@@ -422,6 +422,7 @@ def test_every_list_has_csv_and_other_pages_have_none(browser):
         "/loops",
         "/lessons",
         "/quarantine",
+        "/quarantine/decided",
         "/proof",
         "/runs",
         "/traces",

@@ -34,7 +34,7 @@ def choice(outcome: str, number: int, lesson: int = 0) -> dict[str, Any]:
         pytest.param([choice("told", 1, 2)], "With lesson 2 shown.", id="shown"),
         pytest.param(
             [choice("told", 1, 2), choice("told", 3, 5)],
-            "With lessons 2 and 5 shown.",
+            "With 4 texts of lessons 2 and 5 shown.",
             id="two lessons",
         ),
         pytest.param(

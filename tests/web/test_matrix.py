@@ -117,14 +117,14 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
         "answer",
         "quality ≥ 0.8",
         "pytest",
-        "lines",
+        "change",
         "tokens",
-        "$",
+        "cost",
         "decision",
     ]
     assert row_texts(page, "goal") == ["0.1", "0.2", "0.3"]
     assert row_texts(page, "check") == ["✗", "✗", "✗"]
-    assert row_texts(page, "lines") == ["1", "1 word changed", "+1 −0"]
+    assert row_texts(page, "lines") == ["1 line", "1 word", "+1 −0 lines"]
     assert row_texts(page, "tokens") == ["100", "100", "100"]
     assert row_texts(page, "decision") == ["again", "again", "again"]
 

@@ -59,7 +59,7 @@ def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser)
     page = words_of(browser.get(f"/recall{query}").text)
     assert "Only the exact error counts, and this one was never seen; nearest:" in page
     page = words_of(browser.get("/recall?kind=action&text=zqw").text)
-    assert "No known failure for this call." in page
+    assert "no action that failed was ever recorded here." in page
 
 
 def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: Browser):

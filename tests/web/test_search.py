@@ -362,3 +362,21 @@ def test_an_id_is_found_by_its_beginning_and_no_digest_by_chance(browser: Browse
     assert find(browser, "be1f") == ["be1f2960"]
     assert find(browser, "1f29") == []
     assert find(browser, attempt["candidate"]["digest"][:8]) == []
+
+
+def test_a_hit_shows_where_the_words_were_found(browser: Browser):
+    store_loop(browser, "report", "Sum up", "The Disk of db-2 was full")
+    store_loop(browser, "disk", "Buy a disk", "none")
+    rows = browser.data("/loops?text=disk")["loops"]
+    snippets = {row["id"]: row["found"] for row in rows}
+    assert snippets["disk"] == ""
+    assert "the disk of db-2 was full" in snippets["report"]
+    page = browser.get("/loops?text=disk").text
+    assert 'Buy a <mark class="hit">disk</mark>' in page
+    assert "/ui/recall" in browser.get("/loops?text=nowhere").text
+
+
+def test_a_snippet_of_ideographs_has_each_of_them_once(browser: Browser):
+    store_loop(browser, "report", "Sum up", TASKS["japanese"])
+    (row,) = browser.data("/loops?text=翻訳")["loops"]
+    assert "翻訳してください" in row["found"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from typing import Annotated, Any
 
@@ -174,8 +174,7 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
 
     stage = questions.find_stage(report, stage_name)
     summary = questions.describe_stage(report, stage)
-    stage_only = replace(report, stages=(stage,))
-    text = f"{summary}\n\n{markdown(stage_only, escape=False)}"
+    text = f"{summary}\n\n{markdown(report, escape=False, stage=stage.name)}"
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
     return answer(document, text, _mask_note(text), then)
 

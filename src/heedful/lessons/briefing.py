@@ -151,7 +151,11 @@ class Choice:
                 need = f", {likeness.needed:.2f} is enough"
             reason = f"{likeness.measure} {score:.2f}{need}"
         if obstacle is not None:
-            reason = f"{reason}, {obstacle.reason}"
+            # An obstacle may begin with what the reason says.
+            if obstacle.reason.startswith(reason):
+                reason = obstacle.reason
+            else:
+                reason = f"{reason}, {obstacle.reason}"
 
         form: Literal["rule", "example"] = "rule"
         if match.example.accepted:

@@ -160,6 +160,8 @@ class Example:
         return short_digest(f"{self.task}\0{self.accepted}")
 
 
+# How the reason ends for which a rule of another check is not shown.
+OTHER_CHECK_WORDS = "which this loop does not have"
 # A rule is shown to only one loop in `REMINDER_INTERVAL_LOOPS` if this many loops were
 # shown it and kept it, or if the loops that did not fix it exceed those that did by
 # more than `MAX_FAILED_LOOPS`.
@@ -196,9 +198,7 @@ class Cause:
         `task` decides which loops are reminded of a rule that feedback seldom fixes.
         """
         if checks and self.checks and set(checks).isdisjoint(self.checks):
-            return (
-                f"found by the check {self.checks[0]!r}, which this loop does not have"
-            )
+            return f"found by the check {self.checks[0]!r}, {OTHER_CHECK_WORDS}"
 
         was_fixed = verified or self.mended > 0
         if not was_fixed and not self.fix:

@@ -33,7 +33,7 @@ MAX_SENTENCE_NAME_CHARS = 60  # of a score
 _PLAIN_REASONS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
-        (r"\battempt \d+ repeats attempt (\d+)", r"it repeats attempt \1"),
+        (r"\battempt \d+ repeats attempt (\d+)", r"the answer repeats attempt \1"),
         (r"\b(\d+) of \1 attempts made", r"all \1 attempts are made"),
         (
             r"\bfatigue ([\d.]+) has reached ([\d.]+)",
@@ -88,7 +88,7 @@ def describe_reason(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         reasons = [trigger.detail for trigger in verdict.reasons[:1]]
     else:
-        reasons = list(map(_plain_reason, verdict.stopped_by))
+        reasons = list(map(describe_stop, verdict.stopped_by))
     return clean(", and ".join(dict.fromkeys(reasons)), MAX_SENTENCE_REASON_CHARS)
 
 
@@ -101,7 +101,7 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
     >>> from heedful.loop.stop import Stop
     >>> stop = Stop("repeat", "attempt 4 repeats attempt 2")
     >>> describe_end(Done(2, passed=False, stopped_by=(stop,)), 4)
-    'Stopped after attempt 4: it repeats attempt 2.'
+    'Stopped after attempt 4: the answer repeats attempt 2.'
     """
     reason = describe_reason(verdict)
     if doubt:
@@ -145,6 +145,9 @@ def describe_value(name: str, was: float, to: float) -> str:
 
     # A member of several rules that must all stop has their names before its own.
     limit = name.rpartition(": ")[2]
+    if limit == "fatigue.limit" and to > was:
+        # Any higher limit would do; the least one is a number that nobody would choose.
+        return f"a limit of fatigue above {was:.2f}"
     words = _PLAIN_LIMITS.get(limit)
     if words is None:
         return f"{clean(limit, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
@@ -220,8 +223,12 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _plain_reason(stop: Stop) -> str:
-    """Return what a rule says of a loop in the words of a reader."""
+def describe_stop(stop: Stop) -> str:
+    """Return what a rule says of a loop in the words of a reader.
+
+    >>> describe_stop(Stop("fatigue", "fatigue 0.30 has reached 0.30"))
+    'too many attempts without improvement (fatigue 0.30, limit 0.30)'
+    """
     detail = stop.detail
     if stop.rule == "cancelled":
         return f"it was cancelled: {detail}"

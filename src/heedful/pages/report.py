@@ -92,13 +92,14 @@ def html(report: Report) -> str:
     return render("report.html.j2", report=report)
 
 
-def markdown(report: Report, escape: bool = True) -> str:
-    """Return the report as Markdown.
+def markdown(report: Report, escape: bool = True, stage: str = "") -> str:
+    """Return the report as Markdown, or only the part about the `stage` with this name.
 
     Without `escape` it is for a terminal: names stay, and no file is named.
     """
     template = environment(escape).get_template("report.md.j2")
-    return template.render(report=report, has_files=escape)
+    text = template.render(report=report, has_files=escape, only=stage)
+    return text.lstrip() if stage else text
 
 
 def render(template: str, **values: object) -> str:
@@ -301,6 +302,7 @@ def environment(escape: bool) -> Environment:
         unjudged,
         verdict,
         rung_name,
+        round_times,
         worked,
     )
     environment.globals |= {function.__name__: function for function in functions}
@@ -576,6 +578,18 @@ def worked(of: Report | StageReport) -> float:
     if isinstance(of, Report):
         return sum(map(worked, of.stages))
     return sum(attempt.execution_time_ms for attempt in of.attempts)
+
+
+def round_times(total: float) -> list[float]:
+    """Return the round times of an axis from 0 to a total, in milliseconds.
+
+    >>> round_times(119.0), round_times(0.0)
+    ([0, 20, 40, 60, 80, 100], [0.0])
+    """
+    if total <= 0:
+        return [0.0]
+    ticks: Sequence[tuple[float, str]] = axis("", [0.0, total])["ticks"]
+    return [time for time, _ in ticks if time <= 0.95 * total]
 
 
 def text(value: Any) -> str:

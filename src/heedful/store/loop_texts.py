@@ -47,6 +47,7 @@ MAX_MATCHING_SECONDS = 1.0
 MAX_MATCHING_LOOPS = 2_000
 # A report that waits for the writer waits for the texts of so many loops at most.
 INDEX_BATCH_LOOPS = 32
+MAX_HIT_SNIPPET_CHARS = 60  # on either side of what was found
 MATCH_BATCH_TEXTS = 4_000  # texts that are looked at in one statement
 MAX_UNINDEXED_LOOPS = 100_000  # loops without a text that are counted
 # A process looks at all loops for missing texts once in an hour, and otherwise at those
@@ -69,6 +70,8 @@ _FOLDED_BLANKS_PATTERN = re.compile(r"[\s\x00-\x1f\ue000-\uf8ff]+")
 _IDEOGRAPHS_PATTERN = re.compile(
     r"([\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
+_DOUBLED_PATTERN = re.compile(rf"{_IDEOGRAPHS_PATTERN.pattern}\1")
+_PRIVATE_PATTERN = re.compile("[\ue000-\uf8ff]+")
 # A text in JSON, or the beginning of one at its end.
 _JSON_TEXT_PATTERN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?$)', re.DOTALL)
 _CUT_ESCAPE_PATTERN = re.compile(r"(?<!\\)((?:\\\\)*)\\u?[0-9a-f]{0,3}$")
@@ -145,6 +148,23 @@ def fold(text: str) -> str:
     text = text.encode("utf-8", "replace").decode("utf-8")
     text = normalize("NFKC", normalize("NFKC", text).casefold())
     return _IDEOGRAPHS_PATTERN.sub(r"\1\1", _FOLDED_BLANKS_PATTERN.sub(" ", text))
+
+
+def snippet(text: str, place: int, size: int) -> str:
+    """Return words of a folded text around a place, which has so many characters.
+
+    >>> snippet("the outage was caused by a cosmic ray", 15, 6)
+    'the outage was caused by a cosmic ray'
+    """
+    begin = max(0, place - MAX_HIT_SNIPPET_CHARS)
+    end = place + size + MAX_HIT_SNIPPET_CHARS
+    words = _PRIVATE_PATTERN.sub("", _DOUBLED_PATTERN.sub(r"\1", text[begin:end]))
+    # A word at the edge may be only a part of one.
+    before = "… " if begin and " " in words[:MAX_HIT_SNIPPET_CHARS] else ""
+    if before:
+        words = words.partition(" ")[2]
+    after = " …" if end < len(text) else ""
+    return f"{before}{words.strip()}{after}"
 
 
 def query_of(scope: Scope, text: str) -> TextQuery:

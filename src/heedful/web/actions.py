@@ -166,6 +166,10 @@ async def answer_action(visit: Visit, text: str) -> Document:
     nearest = {failure.spelling or failure: failure for failure in near}
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
     answer["known"] = len(failures)
+    if not failures:
+        answer["sentence"] = (
+            "Nothing known: no action that failed was ever recorded here"
+        )
     answer["nearest"] = [
         failure.plain(preconditions) for failure in reversed(newest_last)
     ]

@@ -16,6 +16,7 @@ from heedful.web.recent import RecentLoop
 WITHOUT = "-"  # in an address, for loops without a memory key, a model, …
 MAX_OPEN_VALUES = 6  # of a facet; rarer ones are folded
 MAX_FACET_VALUES = 40
+INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 Plain = dict[str, Any]
 
 
@@ -104,6 +105,25 @@ def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     if is_alone and not chosen:
         values = []
     return {"name": facet.name, "title": facet.title, "values": values}
+
+
+def name_keys(values: Sequence[str]) -> dict[str, str]:
+    """Return what is shown of each value: of a function in a function, its name.
+
+    Two functions of one name have their whole names.
+
+    >>> name_keys(["app.main.<locals>.count", "app.count"])
+    {'app.main.<locals>.count': 'count', 'app.count': 'app.count'}
+    """
+    short = {}
+    for value in values:
+        _, is_inner, rest = value.rpartition(INNER_FUNCTION)
+        short[value] = rest if is_inner and rest else value
+
+    counts = Counter(short.values())
+    return {
+        value: name if counts[name] == 1 else value for value, name in short.items()
+    }
 
 
 def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
 from heedful.lessons.proof import Total, compare_pooled, mean_cost
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
@@ -472,6 +472,7 @@ def choices(briefing: Briefing) -> list[Plain]:
             "lesson": choice.lesson,
             "n": counts[line],
             "said": line.partition(": ")[2],  # without the outcome
+            "elsewhere": OTHER_CHECK_WORDS in choice.why,
         }
         for line, choice in by_line.items()
     ]

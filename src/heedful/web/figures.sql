@@ -294,12 +294,20 @@ where e.scope = :token and e.state = 'quarantined'
   and (:trust = '' or e.trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
 order by e.id desc limit :limit;
 
+-- name: ruling_counts
+-- How many decisions about texts in quarantine there are of each action.
+select r.action, count(*) as number from ruling r
+where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+  and json_extract(r.record, '$.example') is not null
+group by r.action;
+
 -- name: rulings_on_texts
--- The newest decisions about texts in quarantine, with what the texts say.
-select r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
+-- The newest decisions about texts in quarantine before one, with what the texts say.
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
 where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+  and (:action = '' or r.action = :action) and (:before = 0 or r.id < :before)
   and json_extract(r.record, '$.example') is not null
 order by r.id desc limit :limit;
 
@@ -316,6 +324,10 @@ select o.source, count(*) as texts from (
 select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
+
+-- name: first_loop_of
+-- The first loop in which the error of a lesson was seen.
+select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
@@ -474,8 +486,13 @@ select digest, name, session, outcome, state, tries, error, at, length(record) a
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
 
+-- name: texts_of
+-- The texts in which loops are searched.
+select loop, text from loop_text
+where tenant = :tenant and project = :project and loop in (select cast(value as bigint) from json_each(:numbers));
+
 -- name: matrix_head
-select n, goals, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
+select n, goals, stage, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: columns

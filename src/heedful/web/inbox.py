@@ -26,6 +26,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
+from heedful.web.decisions import count_decisions
 from heedful.web.site import (
     REVIEWING,
     Document,
@@ -42,7 +43,6 @@ MAX_ORDERED_TEXTS = 1_000
 MAX_ORDERED_CHARS = 2**19
 MAX_GROUP_IDS = 500  # of a group that one form rules on
 MAX_SIGHTING_ROWS = 20
-MAX_DECISIONS = 30  # the newest rulings that a page shows
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
@@ -179,7 +179,6 @@ async def quarantine(visit: Visit) -> Document:
     page_rows = fitting[first : first + visit.most(MAX_PAGE_GROUPS)]
     end = first + len(page_rows)
 
-    decided = await visit.caller.read(_decisions)
     previews: list[Document] = []
     if source:
         previews = await _preview_revocations(visit, [source])
@@ -196,19 +195,9 @@ async def quarantine(visit: Visit) -> Document:
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,
-        "decided": decided,
+        "decided": await visit.caller.read(count_decisions),
         **page_links(visit, end if end < len(fitting) else 0),
     }
-
-
-def _decisions(db: Db, scope: Scope) -> list[Document]:
-    """Return the newest rulings on texts of quarantine, each with its text.
-
-    The text is "" if its source was revoked since.
-    """
-    values = {"token": token(scope), "limit": MAX_DECISIONS}
-    rows = figures.rows(db, scope, "rulings_on_texts", **values)
-    return [dict(row) for row in rows]
 
 
 async def _preview_revocations(visit: Visit, sources: Sequence[str]) -> list[Document]:

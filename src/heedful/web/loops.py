@@ -17,7 +17,7 @@ from heedful.loop.explain import Explanation
 from heedful.loop.record import Attempt, Evaluation, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import list_results, with_reported_names
-from heedful.loop.sentence import describe_end, describe_value
+from heedful.loop.sentence import describe_end, describe_stop, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
     All,
@@ -45,7 +45,7 @@ from heedful.store.records import StoredLoop
 from heedful.web import figures, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
-from heedful.web.facets import FACETS, SORTS, narrow, sort_loops
+from heedful.web.facets import FACETS, SORTS, name_keys, narrow, sort_loops
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
@@ -57,9 +57,9 @@ from heedful.web.site import (
     Visit,
     page_links,
 )
-from heedful.web.summaries import summaries
+from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes
+from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
 
 MAX_LIST_ROWS = 50  # rows of a list
 MAX_HOME_ROWS = 5  # rows of each list on the first page
@@ -250,9 +250,14 @@ async def loops(visit: Visit) -> Document:
         if before and matches is not None:
             matches = await _matches(visit, filters["text"], before)
         rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
+    if filters["text"].strip():
+        snippets = await visit.caller.read(found_words, rows, filters["text"])
+        for row in rows:
+            row["found"] = snippets.get(row["n"], "")
 
     return {
         "loops": rows,
+        "key_names": name_keys([loop.memory_key for loop in newest.loops]),
         "begin": begin(visit),
         "filters": filters,
         "unindexed": matches.unindexed if matches else 0,
@@ -341,7 +346,10 @@ def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Docum
 def _facet_links(visit: Visit, facets: Sequence[Document]) -> list[Document]:
     """Return the facets, each value with the address that turns it on, or off."""
     for facet in facets:
+        names = name_keys([value["value"] for value in facet["values"]])
         for value in facet["values"]:
+            if facet["name"] == "key":
+                value["name"] = names[value["value"]]
             chosen = "" if value["chosen"] else value["value"]
             value["link"] = visit.turned(**{facet["name"]: chosen})
     return list(facets)
@@ -383,6 +391,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
     facts["outcomes"] = list_outcomes(facts["told"])
+    facts["told_lesson"] = only_told_lesson(facts["told"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -404,9 +413,24 @@ async def loop(visit: Visit, id: str) -> Document:
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
-        facts["failure"]["remedy"]["lesson"] = same_cause.get(name)
+        facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, id)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
+
+
+async def _lesson_of_cause(
+    visit: Visit, same_cause: Mapping[str, Document], id: str
+) -> Document:
+    """Return the `lesson` about the cause of a loop, and whether it was `learnt_here`.
+
+    A lesson that was learnt from the loop itself could not help it.
+    """
+    lesson = next(iter(same_cause.values()), None)
+    if lesson is None:
+        return {"lesson": None, "learnt_here": False}
+    first = await visit.caller.read(figures.rows, "first_loop_of", id=lesson["id"])
+    learnt_here = bool(first) and first[0]["loop"] == id
+    return {"lesson": lesson, "learnt_here": learnt_here}
 
 
 def name_passed_checks(attempts: Sequence[Document]) -> None:
@@ -627,7 +651,7 @@ def _decide_again(
             continue
 
         kind = "passed" if verdict.passed else "stopped"
-        reasons = [f"{stop.rule}: {stop.detail}" for stop in verdict.stopped_by]
+        reasons = list(map(describe_stop, verdict.stopped_by))
         answer["each"].append(kind)
         return {**answer, "ends": end, "verdict": kind, "why": "; ".join(reasons)}
     return answer

@@ -23,6 +23,7 @@ from heedful.pages.difference import count_changed_lines
 from heedful.pages.report import counted, text
 from heedful.store.connection import Db, Row, bulk
 from heedful.web import figures
+from heedful.web.render import money, stage_value, stop_words
 from heedful.web.render import number as number_text
 
 MAX_LAST_COLUMNS = 10  # the last attempts of a loop; the first and the best come before
@@ -161,7 +162,7 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
     first_of: dict[str, int] = {}  # the first column with an answer, by its digest
     for row in attempt_rows:
         number = row["number"]
-        outputs[number] = _output(row)
+        outputs[number] = _output(row, head["stage"])
         if number not in numbers:
             continue
 
@@ -185,11 +186,16 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
     return make_matrix(columns, goals, attempts=head["attempts"], best=best)
 
 
-def _output(row: Row) -> str | None:
-    """Return the output of an attempt as a text; None if there is none, or too long."""
+def _output(row: Row, stage: str) -> str | None:
+    """Return the output of an attempt as a text; None if there is none, or too long.
+
+    `stage` is that of a loop in a run, "" for another loop.
+    """
     output, left_out = figures.beginning(row["value"], row["value_chars"])
     if left_out or output is None:
         return None
+    if stage:
+        output = stage_value(output)
     return text(output)
 
 
@@ -215,13 +221,13 @@ def make_matrix(
         cells = tuple(_findings(column, check) for column in columns)
         rows.append(MatrixRow(about="check", name=check, cells=cells))
     rows.append(
-        MatrixRow(about="lines", name="lines", cells=tuple(map(_lines, columns)))
+        MatrixRow(about="lines", name="change", cells=tuple(map(_lines, columns)))
     )
     times = [column.attempt.usage.seconds for column in columns if column.attempt]
     time_unit = ("seconds", "seconds", 1)
     if max(times, default=0.0) < 1:
         time_unit = ("seconds", "ms", 1_000)
-    for unit, name, scale in (("tokens", "tokens", 1), ("cost", "$", 1), time_unit):
+    for unit, name, scale in (("tokens", "tokens", 1), ("cost", "cost", 1), time_unit):
         cells = tuple(_spent(column, unit, scale) for column in columns)
         rows.append(MatrixRow(about=unit, name=name, cells=cells))
     rows.append(
@@ -323,8 +329,13 @@ def _findings(column: MatrixColumn, check: str) -> MatrixCell:
             to = f"f{column.number}-{place}"
             if place > figures.MAX_PAGE_FINDINGS:
                 to = f"a{column.number}"
+            # A mark that is no cross is read only with its word.
+            name = "" if level == "error" else f" {level}"
             return MatrixCell(
-                text=f"{sign}{count}", title=first.message[:200], kind=kind, to=to
+                text=f"{sign}{count}{name}",
+                title=first.message[:200],
+                kind=kind,
+                to=to,
             )
     return MatrixCell()
 
@@ -421,18 +432,19 @@ def _lines(column: MatrixColumn) -> MatrixCell:
     if column.output is None:
         return MatrixCell()
     if column.number == 1:
-        return MatrixCell(text=f"{len(column.output.splitlines()):,}", to=place)
+        lines = counted(len(column.output.splitlines()), "line")
+        return MatrixCell(text=lines, to=place)
     if column.before is None:
         return MatrixCell()
 
     new, gone = count_changed_lines(column.before, column.output)
     near = column.attempt.repeats if column.attempt is not None else None
     title = f"nearly attempt {near}" if near and column.repeats is None else ""
-    changed = f"+{new:,} −{gone:,}" if new or gone else "0"
+    changed = f"+{new:,} −{gone:,} lines" if new or gone else "same"
     if new == 1 and gone == 1:
         change = _first_difference(column.before, column.output)
         words = max(len(change.gone.split()), len(change.new.split()))
-        changed = f"{counted(words, 'word')} changed"
+        changed = counted(words, "word")
     return MatrixCell(text=changed, title=title, to=place)
 
 
@@ -441,7 +453,10 @@ def _spent(column: MatrixColumn, unit: str, scale: int) -> MatrixCell:
     if column.attempt is None:
         return MatrixCell()
     spent = scale * getattr(column.attempt.usage, unit)
-    return MatrixCell(text=number_text(spent) if spent else "")
+    if not spent:
+        return MatrixCell()
+    written = money if unit == "cost" else number_text
+    return MatrixCell(text=written(spent))
 
 
 def _decision(column: MatrixColumn) -> MatrixCell:
@@ -466,5 +481,5 @@ def _decision(column: MatrixColumn) -> MatrixCell:
             )
         return MatrixCell(text="passed", kind="good", to=place)
 
-    why = "; ".join(stop["detail"] for stop in decision.get("stopped_by", ()))
+    why = "; ".join(map(stop_words, decision.get("stopped_by", ())))
     return MatrixCell(text="stopped", title=why[:300], kind="bad", to=place)

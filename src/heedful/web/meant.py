@@ -14,6 +14,7 @@ from typing import Any, Literal
 from heedful.lessons.lesson import Scope
 from heedful.pages.report import counted, cut
 from heedful.service import review
+from heedful.store import editions
 from heedful.store.connection import Db, token
 from heedful.web import figures
 from heedful.web.site import Document, Visit
@@ -102,7 +103,7 @@ async def find_meant(
     if visit.may("read"):
         waiting = await visit.caller.read(_waiting_of_type, names)
     if ids or waiting:
-        rows = await visit.caller.read(figures.lessons, ids)
+        rows = await visit.caller.read(editions.some, ids)
         lessons = [review.visible(visit.caller, row) for row in rows]
         name = lessons[0]["error_type"] if lessons else names[0]
         return Meant(meaning="type", name=name, lessons=lessons, waiting=waiting)

@@ -24,7 +24,8 @@ MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
-# What is printed of both loops beside each other, in this order.
+# What is printed of both loops beside each other, in this order; what is the same in
+# both is named once.
 FIGURE_NAMES = (
     "state",
     "attempts",
@@ -37,10 +38,6 @@ FIGURE_NAMES = (
     "memory_key",
     "memory",
 )
-
-
-# Of these, what is the same in both loops is named once.
-SHARED_NAMES = ("model", "policy", "memory_key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +179,7 @@ async def pair(visit: Visit) -> Document:
         values = [column[name] for column in columns]
         if not any(values):
             continue
-        if name in SHARED_NAMES and values[0] == values[1]:
+        if values[0] == values[1]:
             same.append({"name": name, "value": values[0]})
         else:
             differs = None not in values and values[0] != values[1]

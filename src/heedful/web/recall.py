@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
 from heedful.service import review
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, bulk, token
+from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action
@@ -91,10 +91,20 @@ async def _find_questions(visit: Visit) -> list[Document]:
     newest = await review.list_lessons(
         visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="settled"
     )
-    errors = [
-        error_of(lesson) for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS
-    ]
-    questions += [{"kind": "error", "text": error} for error in errors[:1]]
+    of_errors = [lesson for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS]
+    for lesson in of_errors[:1]:
+        error = error_of(lesson)
+        # What was seen has numbers and paths, but may be words of others.
+        findings: Sequence[Row] = ()
+        if visit.may("read"):
+            findings = await visit.caller.read(
+                figures.rows, "findings_of", id=lesson["id"], limit=1
+            )
+        if findings:
+            error = findings[0]["text"]
+            if lesson["kind"] == "error":
+                error = error_of({**lesson, "pattern": error})
+        questions.append({"kind": "error", "text": cut(error, MAX_ASKED_CHARS)})
 
     if visit.may("read"):
         action = await find_known_action(visit)
@@ -109,7 +119,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
     matches = briefing.found
-    prompt = ranking.as_text(ranking.as_messages(matches), 0, matches)
+    prompt = _prompt_of(matches)
     return {
         **briefing.plain(),
         "silence": briefing.silence,
@@ -219,6 +229,7 @@ async def _answer_error(visit: Visit, text: str) -> Document:
     """Return what is known of an error, and lessons about similar ones."""
     answer: Document = await visit.ask("POST", "/v1/seen", {"text": text})
     own_ids = [lesson["id"] for lesson in answer["lessons"]]
+    usable_ids = [lesson["id"] for lesson in _usable(answer["lessons"])]
     matches = await visit.caller.memory.query(
         text, MAX_SIMILAR_LESSONS + len(own_ids), waiting=False
     )
@@ -229,12 +240,18 @@ async def _answer_error(visit: Visit, text: str) -> Document:
         lesson["id"] for lesson in answer["lessons"] if lesson["state"] == "quarantined"
     ]
 
+    own_matches = [match for match in matches if match.lesson_id in usable_ids]
+    answer["prompt"] = _prompt_of(own_matches)
     answer["meant"] = []
     answer["sentence"] = describe_error(answer, similar)
     if not answer["count"]:
         meant = await find_meant(visit, text, similar)
         if meant is not None:
             answer["meant"] = list(map(described, meant.lessons))
+            if meant.meaning == "finding":
+                shown_ids = {lesson["id"] for lesson in _usable(meant.lessons)}
+                of_finding = [one for one in matches if one.lesson_id in shown_ids]
+                answer["prompt"] = _prompt_of(of_finding)
             answer["sentence"] = meant.sentence
             waiting += meant.waiting
             meant_ids = {lesson["id"] for lesson in meant.lessons}
@@ -244,16 +261,25 @@ async def _answer_error(visit: Visit, text: str) -> Document:
     return answer
 
 
+def _usable(lessons: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return those of the lessons that a prompt may show."""
+    hidden = ("quarantined", "retired", "superseded")
+    return [lesson for lesson in lessons if lesson["state"] not in hidden]
+
+
+def _prompt_of(matches: Sequence[Match]) -> str:
+    """Return what a prompt says of lessons, "" without any."""
+    if not matches:
+        return ""
+    return ranking.as_text(ranking.as_messages(matches), 0, matches)
+
+
 def describe_error(answer: Document, similar: Sequence[Any]) -> str:
     """Return in one sentence how often an error was seen, and what is shown of it.
 
     `similar` are lessons about other errors, the nearest first.
     """
-    usable = [
-        lesson
-        for lesson in answer["lessons"]
-        if lesson["state"] not in ("quarantined", "retired", "superseded")
-    ]
+    usable = _usable(answer["lessons"])
     if not answer["count"]:
         sentence = "Only the exact error counts, and this one was never seen"
         if similar:

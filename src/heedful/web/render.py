@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,10 @@ from urllib.parse import quote, urlencode
 
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
-from heedful.loop.sentence import describe_rule_name
+from heedful.loop.sentence import describe_rule_name, describe_stop
+from heedful.loop.stop import Stop
 from heedful.pages.report import environment
+from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
 
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 # With one of these at its end, an address asks for the data of a page, or its rows.
 DATA_ENDINGS = (".json", ".csv")
 MAX_MONEY_DECIMALS = 6
+# Signs of danger whose own name a reader may not know.
+SIGN_WORDS: Mapping[str, str] = {
+    "| sh": "pipes into a shell",
+    "address": "web address",
+    "force": "forces or deletes",
+    "hidden": "hidden characters",
+    "ignore previous": "ignores what was said",
+    "mail": "mail address",
+}
 
 
 def page_text(template: str, **values: Any) -> str:
@@ -41,13 +52,80 @@ def _pages() -> Environment:
     pages.filters |= {
         "ago": ago,
         "digits": digits,
+        "hit": hit,
         "money": money,
         "number": number,
         "rule_words": describe_rule_name,
         "short": short_id,
+        "stage_value": stage_value,
+        "stop_words": stop_words,
+        "sign_words": sign_words,
+        "words": cut_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
+
+
+def sign_words(kind: str) -> str:
+    """Return a kind of sign of danger in words.
+
+    >>> sign_words("force"), sign_words("password")
+    ('forces or deletes', 'password')
+    """
+    return SIGN_WORDS.get(kind, kind)
+
+
+def cut_words(text: str, most: int) -> str:
+    """Return the visible text, cut at the end of a word before `most` characters.
+
+    >>> cut_words("the answer repeats attempt 1", 14)
+    'the answer …'
+    """
+    text = visible(text)
+    if len(text) <= most:
+        return text
+    head = text[: most + 1]
+    # A word that fills the place is cut.
+    return f"{head.rpartition(' ')[0] or head[:most]} …"
+
+
+def hit(text: str, word: str) -> tuple[str, str, str] | None:
+    """Return what stands before a searched word in a text, the word, and the rest.
+
+    >>> hit("Typo on the page", "the")
+    ('Typo on ', 'the', ' page')
+    """
+    word = word.strip()
+    place = text.lower().find(word.lower())
+    # A few letters have other lengths in lower case.
+    if not word or place < 0 or len(text.lower()) != len(text):
+        return None
+    end = place + len(word)
+    return text[:place], text[place:end], text[end:]
+
+
+def stop_words(stop: Mapping[str, str]) -> str:
+    """Return in plain words why a rule stopped a loop; `stop` is JSON data.
+
+    >>> stop_words({"rule": "attempts", "detail": "4 of 4 attempts made"})
+    'all 4 attempts are made'
+    """
+    return describe_stop(Stop(stop["rule"], stop["detail"]))
+
+
+def stage_value(output: Any) -> Any:
+    """Return the value that a stage wrote, if it changed only one field of the state.
+
+    >>> stage_value({"changed": {"load": [1, 2]}})
+    [1, 2]
+    """
+    if not isinstance(output, dict) or output.keys() != {"changed"}:
+        return output
+    changed = output["changed"]
+    if not isinstance(changed, dict) or len(changed) != 1:
+        return output
+    (value,) = changed.values()
+    return value
 
 
 def number(value: float) -> str:

@@ -6,7 +6,7 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
@@ -16,7 +16,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
 from heedful.web.days import CountedDays, counted_days
-from heedful.web.facets import WITHOUT
+from heedful.web.facets import WITHOUT, name_keys
 from heedful.web.loops import recent_loops
 from heedful.web.periods import day_text
 from heedful.web.recent import Recent, RecentLoop, count_loops
@@ -31,7 +31,6 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
-INNER_FUNCTION = ".<locals>."  # in the qualified name of a function
 FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
@@ -83,25 +82,6 @@ async def spend(visit: Visit) -> Document:
         "more_loops": newest.more,
         "counted": None if days is None else len(days.figures),
         "uncounted": 0 if days is None else len(days.uncounted),
-    }
-
-
-def name_keys(values: Sequence[str]) -> dict[str, str]:
-    """Return what is shown of each value: of a function in a function, its name.
-
-    Two functions of one name have their whole names.
-
-    >>> name_keys(["app.main.<locals>.count", "app.count"])
-    {'app.main.<locals>.count': 'count', 'app.count': 'app.count'}
-    """
-    short = {}
-    for value in values:
-        _, is_inner, rest = value.rpartition(INNER_FUNCTION)
-        short[value] = rest if is_inner and rest else value
-
-    counts = Counter(short.values())
-    return {
-        value: name if counts[name] == 1 else value for value, name in short.items()
     }
 
 

@@ -13,6 +13,7 @@ from heedful.loop.record import Attempt, Usage
 from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
 from heedful.sanitize import clean
 from heedful.store.connection import Db, Row, bulk
+from heedful.store.loop_texts import fold, query_of, snippet
 from heedful.web import figures
 from heedful.web.figures import rows
 
@@ -54,6 +55,24 @@ def summaries(
     used |= usage_of(db, scope, [n for n in numbers if n not in used])
     summary_of = {row["n"]: _summary(row, used[row["n"]]) for row in listed_rows}
     return [summary_of[n] for n in numbers if n in summary_of]
+
+
+def found_words(
+    db: Db, scope: Scope, summaries: Sequence[Plain], text: str
+) -> dict[int, str]:
+    """Return where loops have a searched text that their tasks do not show.
+
+    Those are words around it, by the number of the loop, as the search compares them.
+    """
+    query = query_of(scope, text).text
+    hidden = [loop["n"] for loop in summaries if query not in fold(str(loop["task"]))]
+    snippets = {}
+    for row in rows(db, scope, "texts_of", numbers=json.dumps(hidden)):
+        place = row["text"].find(query)
+        # The text may have changed since the search, or the id is what was found.
+        if place >= 0:
+            snippets[row["loop"]] = snippet(row["text"], place, len(query))
+    return snippets
 
 
 def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsage]:

@@ -32,6 +32,8 @@ def describe_memory(choices: Sequence[Plain]) -> str:
 
     >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2}])
     'With lesson 2 shown.'
+    >>> describe_memory([{"outcome": "told", "n": 4, "lesson": 1}])
+    'With 4 texts of lesson 1 shown.'
     >>> describe_memory([{"outcome": "withheld", "n": 4, "lesson": 2}])
     'A coin withheld 4 texts of memory.'
     """
@@ -45,6 +47,18 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     return " ".join(sentences)
 
 
+def only_told_lesson(choices: Sequence[Plain]) -> int:
+    """Return the id of the lesson that a loop was shown, 0 if they are several.
+
+    >>> only_told_lesson([{"outcome": "told", "n": 4, "lesson": 1}])
+    1
+    """
+    lessons = {choice["lesson"] for choice in choices if choice["outcome"] == "told"}
+    if len(lessons) != 1:
+        return 0
+    return int(lessons.pop())
+
+
 def _shown(choices: Sequence[Plain], texts: int) -> str:
     """Return the lessons that were shown, or the number of texts if they are many."""
     shown = [choice["lesson"] for choice in choices if choice["outcome"] == "told"]
@@ -53,6 +67,8 @@ def _shown(choices: Sequence[Plain], texts: int) -> str:
         return f"{counted(texts, 'text')} of memory"
     names = " and ".join(map(str, lessons))
     noun = "lesson" if len(lessons) == 1 else "lessons"
+    if texts > len(lessons):
+        return f"{counted(texts, 'text')} of {noun} {names}"
     return f"{noun} {names}"
 
 

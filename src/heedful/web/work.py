@@ -67,15 +67,18 @@ def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
     >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
-    '1 run: 1 passed; 1 with a stage that no check judged'
+    '1 run: passed, but 1 stage was not judged'
     """
+    silent = sum(len(run["unjudged"]) for run in runs)
+    doubt = ""
+    if silent:
+        verb = "was" if silent == 1 else "were"
+        doubt = f", but {counted(silent, 'stage')} {verb} not judged"
+    if len(runs) == 1:
+        return f"1 run: {runs[0]['state']}{doubt}"
     states = Counter(run["state"] for run in runs)
     ends = ", ".join(f"{number:,} {state}" for state, number in states.most_common())
-    sentence = f"{counted(len(runs), 'run')}: {ends}"
-    silent = sum(bool(run["unjudged"]) for run in runs)
-    if silent:
-        sentence += f"; {silent:,} with a stage that no check judged"
-    return sentence
+    return f"{counted(len(runs), 'run')}: {ends}{doubt}"
 
 
 def _run_figures(report: Report) -> Document:
@@ -167,13 +170,13 @@ def describe_traces(episodes: Sequence[Document]) -> str:
     """Return in one sentence how runs of agents went, and the reflections on them.
 
     >>> describe_traces([{"outcome": "error", "state": "failed"}])
-    '1 trace: 1 failed, 1 reflection failed'
+    '1 trace: 1 run failed, 1 reflection failed'
     """
     failed = sum(episode.get("outcome") == "error" for episode in episodes)
     states = Counter(episode.get("state", "waiting") for episode in episodes)
     parts = []
     if failed:
-        parts.append(f"{failed:,} failed")
+        parts.append(f"{counted(failed, 'run')} failed")
     if states["failed"]:
         parts.append(f"{counted(states['failed'], 'reflection')} failed")
     if states["waiting"]:
@@ -210,6 +213,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
+        "answers": visit.caller.setup.model is not None,
     }
 
 

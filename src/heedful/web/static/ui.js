@@ -53,7 +53,7 @@ document.addEventListener("keydown", (event) => {
   const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
     "/": () => { const field = $("main input[type=search], #search") ?? $("header input[type=search]"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
-  const does = keys[event.key] ?? (own && (() => (own.dataset.rules ? choose(own) : own.click())));
+  const does = keys[event.key] ?? (own && !own.disabled && (() => (own.dataset.rules ? choose(own) : own.click())));
   if (does) { event.preventDefault(); does(); }
 });
 
@@ -77,7 +77,7 @@ document.addEventListener("submit", (event) => {
 });
 
 // How many texts are ticked; a click with Shift ticks all from the last one. A row marked data-alone is ticked by itself only.
-const tick = (boxes, on) => { for (const box of boxes) if (!on || !("alone" in box.dataset)) box.checked = on; };
+const tick = (boxes, on, alone) => { for (const box of boxes) if (!on || alone || !("alone" in box.dataset)) box.checked = on; };
 let ticked;
 function count() {
   const texts = all('main input[name="id"]:checked').flatMap((box) => box.value.split(",")).length;
@@ -95,7 +95,9 @@ addEventListener("pageshow", count);
 
 document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
-  if (name) tick(all(`main input[name="${name}"]`), event.target.checked);
+  const rejects = "rejects" in event.target.dataset; // these texts can only be rejected together
+  if (name) tick(all(`main input[name="${name}"]`), event.target.checked, rejects);
+  if (rejects) for (const one of all('main [data-rules="releasing"]')) one.disabled = event.target.checked;
   if (name) count();
 });
 

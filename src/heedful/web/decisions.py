@@ -1,0 +1,102 @@
+"""The page of what was decided about texts of quarantine, and how to undo it."""
+
+from __future__ import annotations
+
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Scope
+from heedful.store.connection import Db, token
+from heedful.web import figures
+from heedful.web.site import REVIEWING, Document, SitePage, Visit, page_links
+from heedful.web.table import Table, time_of
+
+MAX_PAGE_DECISIONS = 50
+# Decisions with the same reason, one soon after the other, were made at once.
+MAX_BATCH_PAUSE_SECONDS = 60.0
+# The actions of rulings, by what the page calls them.
+ACTIONS_BY_DECISION = {"released": "release", "rejected": "reject"}
+
+
+def count_decisions(db: Db, scope: Scope) -> dict[str, int]:
+    """Return how many texts of quarantine were released and rejected."""
+    rows = figures.rows(db, scope, "ruling_counts")
+    counts = {row["action"]: row["number"] for row in rows}
+    return {
+        decision: counts.get(action, 0)
+        for decision, action in ACTIONS_BY_DECISION.items()
+    }
+
+
+async def decisions(visit: Visit) -> Document:
+    """Show the decisions about texts of quarantine, the newest first."""
+    decision = visit.query.get("decision", "")
+    if decision and decision not in ACTIONS_BY_DECISION:
+        raise InvalidInput("decision", decision, ", ".join(ACTIONS_BY_DECISION))
+
+    limit = visit.most(MAX_PAGE_DECISIONS)
+    rows = await visit.caller.read(
+        figures.rows,
+        "rulings_on_texts",
+        token=token(visit.caller.scope),
+        action=ACTIONS_BY_DECISION.get(decision, ""),
+        before=visit.number("cursor"),
+        limit=limit + 1,
+    )
+    page = [dict(row) for row in rows[:limit]]
+    _name_batches(page)
+    cursor = page[-1]["ruling"] if len(rows) > limit else 0
+    return {
+        "counts": await visit.caller.read(count_decisions),
+        "decision": decision,
+        "decisions": page,
+        **page_links(visit, cursor),
+    }
+
+
+def _name_batches(decisions: list[Document]) -> None:
+    """Give each decision the number of its batch: those that were made at once."""
+    batch = 0
+    before: Document | None = None
+    for decision in decisions:
+        if before is not None and not _is_of_batch(decision, before):
+            batch += 1
+        decision["batch"] = batch
+        before = decision
+
+
+def _is_of_batch(decision: Document, later: Document) -> bool:
+    """Return whether a decision and the one after it were made at once."""
+    is_same = all(decision[name] == later[name] for name in ("action", "why", "by"))
+    return is_same and later["at"] - decision["at"] <= MAX_BATCH_PAUSE_SECONDS
+
+
+def _released_text(row: Document) -> str:
+    """Return the words of a released text.
+
+    A file goes where nobody expects an attack, so it has no words that were rejected.
+    """
+    released: str = row["text"] if row["action"] == "release" else ""
+    return released
+
+
+DECISION_TABLE = Table(
+    rows="decisions",
+    columns={
+        "text": "id",
+        "decision": "action",
+        "reason": "why",
+        "by": "by",
+        "when": time_of("at"),
+        "lesson": "lesson",
+        "released words": _released_text,
+    },
+)
+PAGES = (
+    SitePage(
+        address="/quarantine/decided",
+        template="decisions",
+        title="What was decided",
+        make=decisions,
+        may=REVIEWING,
+        table=DECISION_TABLE,
+    ),
+)
