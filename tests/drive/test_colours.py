@@ -216,7 +216,7 @@ def has_an_amount(candidate: Any) -> bool:
 
 def only_two(candidate: Any) -> bool:
     """The amount is 2.00."""
-    return candidate == AMOUNTS[1]
+    return bool(candidate == AMOUNTS[1])
 
 
 @pytest.mark.parametrize(

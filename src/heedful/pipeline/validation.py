@@ -62,7 +62,7 @@ def unvalidated_finding(
 
 def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
     """Return lines on each check that could not judge a stage, and what to do."""
-    lines = []
+    lines: list[str] = []
     for check in report.attempts[-1].checks:
         if check.status == "not_validated":
             lines += filter(None, [check.message, check.suggestion])
