@@ -90,7 +90,7 @@ def trade_of(
     pairs = [
         (old, new)
         for old, new in zip(recorded, scores, strict=True)
-        if new.exact and not new.unscored
+        if new.is_known
     ]
     is_money = all(score.usage.cost for score in recorded)
     attempts = sum(new.attempts for _, new in pairs)
