@@ -129,19 +129,27 @@ def advise(
         )
 
     trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
-    cheaper = [trade for trade in trades if trade.saved >= MIN_SAVED_SHARE]
-    if not cheaper:
+    told = [trade for trade in trades if trade.loops]
+    if not told:
         return PolicyAdvice(
-            sentence="None of these policies costs less than what was recorded"
+            sentence="The record cannot tell what these policies would have cost or "
+            "lost"
         )
+
+    none = "None of these policies"
+    if len(told) < len(trades):
+        none = "None of the policies of which the record can tell"
+    cheaper = [trade for trade in told if trade.saved >= MIN_SAVED_SHARE]
+    if not cheaper:
+        return PolicyAdvice(sentence=f"{none} costs less than what was recorded")
 
     lossless = [trade for trade in cheaper if not trade.lost]
     if not lossless:
         nearest = min(cheaper, key=lambda trade: (trade.lost, -trade.saved))
         lost = f"loses {nearest.lost:,} of {nearest.solved:,}"
         return PolicyAdvice(
-            sentence="None of these policies costs less without losing correct "
-            f"answers: {_name(nearest)} {nearest.saving} and {lost}"
+            sentence=f"{none} costs less without losing correct answers: "
+            f"{_name(nearest)} {nearest.saving} and {lost}"
             f"{_which_loops(nearest, len(recorded))}",
             trade=nearest,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from heedful.errors import HeedfulError, UsageError
 from heedful.loop.advice import PolicyAdvice, Trade, advise, trade_of
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
-from heedful.loop.reach import reach
+from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
     Comparable,
@@ -23,7 +24,8 @@ from heedful.loop.replay import (
     score,
     with_policy_goals,
 )
-from heedful.loop.sentence import describe_policy
+from heedful.loop.sentence import describe_policy, describe_rule_name
+from heedful.loop.stop import STOP_RULES
 from heedful.pages.report import Point, counted, cut, frontier
 from heedful.store.offload import offload
 from heedful.web import figures
@@ -38,6 +40,8 @@ MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
 MAX_MARK_CHARS = 24  # of the name of a policy beside its dot
 MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
+# The name of a rule in a proof: one, or several that must all stop.
+RULE_NAME = re.compile(rf"\b(?:{'|'.join(STOP_RULES)})(?:\+\w+)*\b")
 NO_SAVING = PolicyAdvice(sentence="")
 
 
@@ -108,7 +112,8 @@ def _draw(trades: Sequence[Trade], loops: int) -> Document:
     A policy is drawn where it stands on the loops of which the record can tell.
     """
     drawn = [trade for trade in trades if trade.loops]
-    if not drawn:
+    # What was recorded is always there; alone, it shows nothing.
+    if len(drawn) < 2:
         return {"dots": []}
 
     points = []
@@ -182,9 +187,21 @@ def _reach(notation: str) -> list[str]:
     if not notation:
         return []
     try:
-        return list(map(str, reach(policy(notation))))
+        return list(map(_describe_reach, reach(policy(notation))))
     except HeedfulError as error:
         return [str(error)]
+
+
+def _describe_reach(found: Reach) -> str:
+    """Return in plain words whether a rule of a policy can ever stop a loop."""
+    rule = describe_rule_name(found.name)
+    if found.history is not None:
+        attempts = len(found.history.attempts)
+        return f"“{rule}” can stop a loop, first after attempt {attempts}"
+    if found.proof:
+        proof = RULE_NAME.sub(lambda name: describe_rule_name(name[0]), found.proof)
+        return f"“{rule}” never stops a loop: {proof}"
+    return f"“{rule}”: neither a loop that it stops was found nor a proof"
 
 
 async def compared(visit: Visit) -> Document:
