@@ -16,6 +16,7 @@ from heedful.web.weeks import count_weeks
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
+from tests.web.test_pairs import record_loop
 
 DAY = figures.FIGURE_DAY_SECONDS
 WRONG = {
@@ -305,3 +306,16 @@ def test_home_without_loops_names_what_sessions_taught(site):
     assert re.search(link, page)
     data = site.get("/.json").json()
     assert data["lessons"] == 1
+
+
+@pytest.mark.both
+def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
+    with browsing(tmp_path) as browser:
+        record_loop(browser.api, "paid", ["a"], passes=True)
+        record_loop(browser.api, "free", ["a"], passes=True, usage={"calls": 1})
+        browser.open(browser.api._all)
+        pages = [words_of(browser.get(path).text) for path in ("/home", "/loops")]
+        pages += [words_of(browser.get(path).text) for path in ("/health", "/spend")]
+
+    for page in pages:
+        assert "known for 1 of 2 loops: 100 tokens, $0.0020" in page

@@ -317,6 +317,11 @@ select distinct o.source from example e join origin o on o.example = e.id
 where e.scope = :token and e.lesson_id = :id and o.source <> ''
   and (:reviews or e.state <> 'quarantined' and e.trust not in ('tool', 'external')) order by o.source limit :limit;
 
+-- name: coin_shares
+-- The least and the largest probability with which coins withheld lessons, of at most :limit rows.
+select min(share) as low, max(share) as high from (
+  select share from exposure where tenant = :tenant and project = :project and share > 0 limit :limit) as coins;
+
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
 select seen.loop, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars

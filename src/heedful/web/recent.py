@@ -30,6 +30,9 @@ LOOP_COUNTS = (
     "right",
     "retried",
     "solved",
+    "called",
+    "with_tokens",
+    "with_cost",
 )
 Plain = dict[str, Any]
 
@@ -146,7 +149,11 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
     total = NO_USAGE
     counts = dict.fromkeys(LOOP_COUNTS, 0)
     for loop in loops:
-        total += loop.used.usage
+        used = loop.used.usage
+        total += used
+        counts["called"] += used.calls > 0
+        counts["with_tokens"] += used.tokens > 0
+        counts["with_cost"] += used.cost > 0
         counts["loops"] += 1
         counts[loop.state] += 1
         if loop.state in ("open", "not_validated"):

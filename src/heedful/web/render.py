@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name
-from heedful.pages.report import environment
+from heedful.pages.report import counted, environment, lasted
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
 
@@ -45,6 +45,7 @@ def _pages() -> Environment:
         "number": number,
         "rule_words": describe_rule_name,
         "short": short_id,
+        "used": used_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
@@ -66,6 +67,48 @@ def money(value: float) -> str:
     ('$0.0084', '$12.50', '$0.00')
     """
     return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
+
+
+def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
+    """Return the calls, tokens, cost and time of loops; a `unit` is one call.
+
+    `with_tokens` and `with_cost` count the loops with a report of these, None if their
+    number is not known.
+
+    >>> used_words({"loops": 486, "calls": 853, "tokens": 3930, "with_tokens": 1})
+    '853 calls; known for 1 of 486 loops: 3,930 tokens'
+    >>> used_words({"loops": 2, "calls": 0, "tokens": 9, "with_tokens": None})
+    'no call was reported; as far as reported: 9 tokens'
+    """
+    words = [f"no {unit} was reported"]
+    if totals["calls"]:
+        words = [counted(totals["calls"], unit)]
+
+    # What is not known for all loops, by the loops for which it is.
+    partial: dict[int | None, list[str]] = {}
+    for name, format_total in (("tokens", _tokens), ("cost", money)):
+        total = totals.get(name)
+        loops = totals.get(f"with_{name}")
+        if not total:
+            continue
+        if loops is not None and loops >= totals["loops"]:
+            words.append(format_total(total))
+        else:
+            partial.setdefault(loops, []).append(format_total(total))
+
+    if totals.get("seconds"):
+        words.append(lasted(totals["seconds"] * 1000))
+    sentences = [", ".join(words)]
+    for loops, parts in partial.items():
+        known = "as far as reported"
+        if loops is not None:
+            known = f"known for {loops:,} of {counted(totals['loops'], 'loop')}"
+        sentences.append(f"{known}: {', '.join(parts)}")
+    return "; ".join(sentences)
+
+
+def _tokens(total: int) -> str:
+    return counted(total, "token")
 
 
 def digits(values: Sequence[float], most: int) -> int:
