@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name
+from heedful.loop.share import percent
 from heedful.pages.report import counted, environment, lasted
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
@@ -38,13 +39,16 @@ def _pages() -> Environment:
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
     pages = environment(True).overlay(undefined=Undefined, loader=templates)
-    pages.filters |= {
+    pages.filters = {
+        **pages.filters,
         "ago": ago,
         "digits": digits,
         "money": money,
         "number": number,
+        "percent": lambda share: unbroken(percent(share)),
         "rule_words": describe_rule_name,
         "short": short_id,
+        "unbroken": unbroken,
         "used": used_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
@@ -58,6 +62,15 @@ def number(value: float) -> str:
     ('1,234,567', '0.123')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def unbroken(sentence: str) -> str:
+    """Return a sentence in which no line ends between a number and its "%".
+
+    >>> unbroken("50 % with") == "50\N{NO-BREAK SPACE}% with"
+    True
+    """
+    return sentence.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def money(value: float) -> str:
