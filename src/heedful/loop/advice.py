@@ -88,9 +88,7 @@ def trade_of(
 ) -> Trade:
     """Return what a policy saves and loses; both scores are of the same loops."""
     pairs = [
-        (old, new)
-        for old, new in zip(recorded, scores, strict=True)
-        if new.is_known
+        (old, new) for old, new in zip(recorded, scores, strict=True) if new.is_known
     ]
     is_money = all(score.usage.cost for score in recorded)
     attempts = sum(new.attempts for _, new in pairs)

@@ -779,10 +779,11 @@ def frontier(
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
-    at the same place share a label, without `of_record`. The dots are those of the `others`, the oracle's,
-    and those of the named points, in this order. With `of_record`, the name of the
-    cost, costs and shares are percentages of what was recorded, there is no oracle, and
-    a policy of which the record cannot tell for all loops is on no front.
+    at the same place share a label, without `of_record`. The dots are those of the
+    `others`, the oracle's, and those of the named points, in this order. With
+    `of_record`, the name of the cost, costs and shares are percentages of what was
+    recorded, there is no oracle, and a policy of which the record cannot tell for all
+    loops is on no front.
     """
     certain = [point for point in named if point.exact or not of_record]
     line = front([*certain, *others])

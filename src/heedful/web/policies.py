@@ -20,7 +20,6 @@ from heedful.loop.replay import (
     RecordedLoop,
     comparable,
     figures_of,
-    replay,
     score,
     with_policy_goals,
 )

@@ -38,9 +38,10 @@ WORKER_COMMAND = "heedful worker"
 class Trouble:
     """Something that is wrong: how often, since when, and what cures it.
 
-    `noun` names one of them, `nouns` several. `first` is what to do before the command. `at` is when it was last seen, 0 if
-    unknown. `path` leads to a page with more, "" if there is none, which lists what has
-    this `state`. `is_failure` is False for what only waits.
+    `noun` names one of them, `nouns` several. `first` is what to do before the command.
+    `at` is when it was last seen, 0 if unknown. `path` leads to a page with more, "" if
+    there is none, which lists what has this `state`. `is_failure` is False for what
+    only waits.
     """
 
     noun: str
