@@ -127,17 +127,17 @@ def advise(
         )
 
     trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
-    told = [trade for trade in trades if trade.loops]
-    if not told:
+    judged = [trade for trade in trades if trade.loops]
+    if not judged:
         return PolicyAdvice(
             sentence="The record cannot tell what these policies would have cost or "
             "lost"
         )
 
     none = "None of these policies"
-    if len(told) < len(trades):
+    if len(judged) < len(trades):
         none = "None of the policies of which the record can tell"
-    cheaper = [trade for trade in told if trade.saved >= MIN_SAVED_SHARE]
+    cheaper = [trade for trade in judged if trade.saved >= MIN_SAVED_SHARE]
     if not cheaper:
         return PolicyAdvice(sentence=f"{none} costs less than what was recorded")
 

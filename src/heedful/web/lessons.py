@@ -307,10 +307,10 @@ async def _compare_projects(visit: Visit) -> list[Document]:
 
     Returns [] if no other project has any.
     """
-    own = visit.caller.scope.project
-    names = [name for name in await project_names(visit) if name != own]
+    this_project = visit.caller.scope.project
+    names = [name for name in await project_names(visit) if name != this_project]
     rows = []
-    for name in [own, *names[:MAX_COMPARED_PROJECTS]]:
+    for name in [this_project, *names[:MAX_COMPARED_PROJECTS]]:
         scope = Scope(visit.caller.scope.tenant, name)
         totals = await read_home(visit.caller.setup.store, scope)
         if totals["loops"]:

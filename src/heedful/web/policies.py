@@ -191,14 +191,14 @@ def _reach(notation: str) -> list[str]:
         return [str(error)]
 
 
-def _describe_reach(found: Reach) -> str:
+def _describe_reach(answer: Reach) -> str:
     """Return in plain words whether a rule of a policy can ever stop a loop."""
-    rule = describe_rule_name(found.name)
-    if found.history is not None:
-        attempts = len(found.history.attempts)
+    rule = describe_rule_name(answer.name)
+    if answer.history is not None:
+        attempts = len(answer.history.attempts)
         return f"“{rule}” can stop a loop, first after attempt {attempts}"
-    if found.proof:
-        proof = RULE_NAME.sub(lambda name: describe_rule_name(name[0]), found.proof)
+    if answer.proof:
+        proof = RULE_NAME.sub(lambda name: describe_rule_name(name[0]), answer.proof)
         return f"“{rule}” never stops a loop: {proof}"
     return f"“{rule}”: neither a loop that it stops was found nor a proof"
 
@@ -322,15 +322,15 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
     `fewer` and `more` count the other loops by their attempts. `attempts` and `cost`
     are those that it takes more on all loops of which the record can tell.
     """
-    told = [row for row in rows if row["change"] is not None]
-    changes = [row["change"] for row in told]
-    others = [row["change"] for row in told if not row["correct"]]
+    known_rows = [row for row in rows if row["change"] is not None]
+    changes = [row["change"] for row in known_rows]
+    as_good = [row["change"] for row in known_rows if not row["correct"]]
     totals = {
-        "loses": sum(row["correct"] < 0 for row in told),
-        "gains": sum(row["correct"] > 0 for row in told),
-        "fewer": sum(change["attempts"] < 0 for change in others),
-        "more": sum(change["attempts"] > 0 for change in others),
-        "unknown": len(rows) - len(told),
+        "loses": sum(row["correct"] < 0 for row in known_rows),
+        "gains": sum(row["correct"] > 0 for row in known_rows),
+        "fewer": sum(change["attempts"] < 0 for change in as_good),
+        "more": sum(change["attempts"] > 0 for change in as_good),
+        "unknown": len(rows) - len(known_rows),
     }
     return {
         **totals,

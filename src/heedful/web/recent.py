@@ -151,9 +151,14 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
     for loop in loops:
         used = loop.used.usage
         total += used
-        counts["called"] += used.calls > 0
-        counts["with_tokens"] += used.tokens > 0
-        counts["with_cost"] += used.cost > 0
+        reports = {
+            "called": used.calls,
+            "with_tokens": used.tokens,
+            "with_cost": used.cost,
+        }
+        for name, amount in reports.items():
+            if amount:
+                counts[name] += 1
         counts["loops"] += 1
         counts[loop.state] += 1
         if loop.state in ("open", "not_validated"):

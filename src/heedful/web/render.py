@@ -113,10 +113,10 @@ def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
         words.append(lasted(totals["seconds"] * 1000))
     sentences = [", ".join(words)]
     for loops, parts in partial.items():
-        known = "as far as reported"
+        coverage = "as far as reported"
         if loops is not None:
-            known = f"known for {loops:,} of {counted(totals['loops'], 'loop')}"
-        sentences.append(f"{known}: {', '.join(parts)}")
+            coverage = f"known for {loops:,} of {counted(totals['loops'], 'loop')}"
+        sentences.append(f"{coverage}: {', '.join(parts)}")
     return "; ".join(sentences)
 
 

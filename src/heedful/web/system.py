@@ -29,7 +29,7 @@ MAX_COUNTED_LOOPS = 10_000  # of each project
 MAX_LISTED_PROJECTS = 50
 MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
-EMBED_COMMAND = "heedful reembed"
+REEMBED_COMMAND = "heedful reembed"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
 
@@ -152,7 +152,7 @@ def _missing_vectors(behind: int) -> Iterator[Trouble]:
             nouns="texts have no vector",
             number=behind,
             words="a search finds them by their words alone",
-            command=EMBED_COMMAND,
+            command=REEMBED_COMMAND,
             is_failure=False,
         )
 
