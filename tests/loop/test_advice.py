@@ -68,8 +68,14 @@ RECORDED = scores(30, attempts=4)
         ),
         pytest.param(
             {"blind": scores(30, attempts=1, unscored=True)},
-            "None of these policies costs less than what was recorded",
+            "The record cannot tell what these policies would have cost or lost",
             id="a policy that cannot judge the loops is not advised",
+        ),
+        pytest.param(
+            {"blind": scores(30, attempts=1, unscored=True), "same": RECORDED},
+            "None of the policies of which the record can tell costs less than what "
+            "was recorded",
+            id="a policy that cannot judge the loops is in no comparison",
         ),
     ],
 )

@@ -355,7 +355,7 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     # Without all costs, rows are compared by what is known of all.
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
-    assert "the cost is known for 5 of 6 loops" in words
+    assert "known for 5 of 6 loops: $" in words
 
 
 def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):

@@ -464,7 +464,8 @@ def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
         browser.open(api._all)
         differ = browser.data("/policies/loops?second=orchestrator")
         assert differ["loops"] == 3
-        assert [loop["id"] for loop in differ["rows"]] == ["a/b", "stopped"]
+        assert [loop["id"] for loop in differ["rows"]] == ["open", "stopped", "a/b"]
+        assert [loop["change"] for loop in differ["rows"]] == 3 * [None]
         assert "nothing" in browser.data("/policies/loops?first=nothing")["wrong"]
         pipeline = Pipeline("p", store=api.setup.store, scope=scope, progress=False)
         pipeline.stage(name="load")(lambda state: {"a": ATTACK})

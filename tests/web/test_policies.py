@@ -128,3 +128,36 @@ def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browse
 )
 def test_a_policy_is_said_in_plain_words(notation: str, words: list[str]):
     assert describe_policy(policy(notation)) == words
+
+
+@pytest.mark.parametrize("name", ["stage", "reflection", "thorough", "orchestrator"])
+def test_both_pages_have_the_same_figures_of_a_policy(browser: Browser, name: str):
+    (_, row) = browser.data(f"/policies?policy={name}")["rows"]
+    totals = browser.data(f"/policies/loops?second={name}")["totals"]
+
+    assert totals["loses"] == row["trade"]["lost"]
+    assert totals["unknown"] == row["loops"] - row["trade"]["loops"]
+    trade = row["trade"]
+    assert totals["attempts"] == trade["attempts"] - trade["recorded_attempts"]
+
+
+def test_without_scores_for_the_goals_of_a_policy_nothing_is_said_to_be_lost(
+    browser: Browser,
+):
+    address = "/policies/loops?second=orchestrator"
+    data = browser.data(address)
+    page = words_of(browser.get(address).text)
+
+    assert data["sentence"] == (
+        "The record cannot tell for 21 of 21 loops: no scores for its goals "
+        "(alignment, drift) are recorded"
+    )
+    assert data["sentence"] in page
+    assert [row["change"] for row in data["rows"]] == [None] * 21
+    assert "loses" not in page
+
+
+def test_loops_of_which_the_record_cannot_tell_are_listed(browser: Browser):
+    rows = browser.data("/policies/loops?first=default&second=thorough")["rows"]
+    assert [row["id"] for row in rows] == ["lost"]
+    assert rows[0]["change"] is None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.store import exposures
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
 
 EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
+LESSON_KIND = "check"
+SIGNATURE = 64 * "a"
 FAIL = "update episode set state = 'failed', error = '{error}' where name = '{name}'"
 
 
@@ -41,9 +45,28 @@ def test_equal_errors_are_one_row_with_the_next_command(browser: Browser):
         ("1 reflection failed", "no event"),
     ]
     assert data["troubles"][0]["at"] > 0
-    # One command is next for both, so it is said once.
-    assert [step["command"] for step in data["steps"]] == ["heedful worker --once"]
-    assert page.count("heedful worker --once") == 1
+    assert page.count("heedful worker --once") == 2
+
+
+def test_each_trouble_has_its_own_cure(browser: Browser):
+    fail_reflections(browser, {"a": "ModelUnavailable: no model answers"})
+    page = words_of(browser.get("/health").text)
+    assert "set a model, then heedful worker --once" in page
+
+
+def test_health_has_the_share_that_is_set_and_the_recorded_one(browser: Browser):
+    store = browser.api.setup.store
+    name = f"{LESSON_KIND}/{SIGNATURE}"
+    coin = Exposure(name, "loop", shown=True, signature=SIGNATURE, share=0.25)
+    end = Outcome("loop", True, calls=1, signatures=frozenset())
+    scope = Scope("acme", "main")
+    write = store.write(scope, exposures.remember, (), exposures=[coin], outcome=end)
+    browser.api.run(write)
+
+    (proof,) = [
+        row for row in browser.data("/health")["setup"] if row["name"] == "proof"
+    ]
+    assert proof["value"].endswith("set here: 10 %; recorded: 25 %")
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
@@ -103,10 +126,10 @@ def test_projects_say_what_is_in_them(browser: Browser):
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        pytest.param("/loops/zzz", 404, "All of Loops", id="the list of loops"),
-        pytest.param("/runs/zzz", 404, "All of Runs", id="the list of runs"),
-        pytest.param("/lessons/99", 404, "All of Lessons", id="the list of lessons"),
-        pytest.param("/loops?days=x", 422, "All of Loops", id="a wrong filter"),
+        pytest.param("/loops/zzz", 404, "Open Loops", id="the list of loops"),
+        pytest.param("/runs/zzz", 404, "Open Runs", id="the list of runs"),
+        pytest.param("/lessons/99", 404, "Open Lessons", id="the list of lessons"),
+        pytest.param("/loops?days=x", 422, "Open Loops", id="a wrong filter"),
     ],
 )
 def test_an_error_offers_the_way_back(

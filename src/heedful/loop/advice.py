@@ -88,9 +88,7 @@ def trade_of(
 ) -> Trade:
     """Return what a policy saves and loses; both scores are of the same loops."""
     pairs = [
-        (old, new)
-        for old, new in zip(recorded, scores, strict=True)
-        if new.exact and not new.unscored
+        (old, new) for old, new in zip(recorded, scores, strict=True) if new.is_known
     ]
     is_money = all(score.usage.cost for score in recorded)
     attempts = sum(new.attempts for _, new in pairs)
@@ -129,19 +127,27 @@ def advise(
         )
 
     trades = [trade_of(name, recorded, scores) for name, scores in policies.items()]
-    cheaper = [trade for trade in trades if trade.saved >= MIN_SAVED_SHARE]
-    if not cheaper:
+    judged = [trade for trade in trades if trade.loops]
+    if not judged:
         return PolicyAdvice(
-            sentence="None of these policies costs less than what was recorded"
+            sentence="The record cannot tell what these policies would have cost or "
+            "lost"
         )
+
+    none = "None of these policies"
+    if len(judged) < len(trades):
+        none = "None of the policies of which the record can tell"
+    cheaper = [trade for trade in judged if trade.saved >= MIN_SAVED_SHARE]
+    if not cheaper:
+        return PolicyAdvice(sentence=f"{none} costs less than what was recorded")
 
     lossless = [trade for trade in cheaper if not trade.lost]
     if not lossless:
         nearest = min(cheaper, key=lambda trade: (trade.lost, -trade.saved))
         lost = f"loses {nearest.lost:,} of {nearest.solved:,}"
         return PolicyAdvice(
-            sentence="None of these policies costs less without losing correct "
-            f"answers: {_name(nearest)} {nearest.saving} and {lost}"
+            sentence=f"{none} costs less without losing correct answers: "
+            f"{_name(nearest)} {nearest.saving} and {lost}"
             f"{_which_loops(nearest, len(recorded))}",
             trade=nearest,
         )

@@ -753,7 +753,7 @@ def _drawn_at(cost: float, solved: float, x: Axis, y: Axis) -> tuple[float, floa
 
 
 def _place_labels(
-    groups: Iterable[tuple[tuple[float, float], Sequence[str]]],
+    groups: Iterable[tuple[tuple[float, float, str], Sequence[str]]],
     line: Iterable[Point],
     x: Axis,
     y: Axis,
@@ -765,7 +765,7 @@ def _place_labels(
     """
     # A long label has the fewest places.
     places_of_names = sorted(groups, key=lambda group: -len("; ".join(group[1])))
-    dots = [_drawn_at(cost, solved, x, y) for (cost, solved), _ in places_of_names]
+    dots = [_drawn_at(cost, solved, x, y) for (cost, solved, _), _ in places_of_names]
     corners = [_drawn_at(point.cost, point.solved, x, y) for point in line]
     title = Label(2, 11, y["label"])
 
@@ -793,10 +793,11 @@ def frontier(
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
-    at the same place share a label. The dots are those of the `others`, the oracle's,
-    and those of the named points, in this order. With `of_record`, the name of the
-    cost, costs and shares are percentages of what was recorded, there is no oracle, and
-    a policy of which the record cannot tell for all loops is on no front.
+    at the same place share a label, without `of_record`. The dots are those of the
+    `others`, the oracle's, and those of the named points, in this order. With
+    `of_record`, the name of the cost, costs and shares are percentages of what was
+    recorded, there is no oracle, and a policy of which the record cannot tell for all
+    loops is on no front.
     """
     certain = [point for point in named if point.exact or not of_record]
     line = front([*certain, *others])
@@ -805,14 +806,17 @@ def frontier(
     dots = [("other", point) for point in others]
     if not of_record:
         dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
-    marks_by_place = defaultdict[tuple[float, float], list[str]](list)
+    # A policy that was replayed has a label of its own, so that each is beside its dot.
+    marks_by_place = defaultdict[tuple[float, float, str], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         is_best = point.judged and (point.cost, point.solved) in best
         kind = "front" if is_best else "dot"
         if of_record and not point.exact:
             kind = "unsure"
         dots.append((kind, point))
-        marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
+        own = mark if of_record else ""
+        place = round(point.cost, 3), round(point.solved, 3), own
+        marks_by_place[place].append(mark)
 
     texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
     if of_record:

@@ -168,6 +168,7 @@ async def read_home(store: Store, scope: Scope) -> Plain:
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
+        "spent": total,
         "right": Share(total["right_at_once"], total["ended"]).plain,
         "solved": Share(total["solved"], total["retried"]).plain,
         "stopped": Share(total["stopped"], total["ended"]).plain,

@@ -329,9 +329,14 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
 -- The first loop in which the error of a lesson was seen.
 select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
+-- name: coin_shares
+-- The least and the largest probability with which coins withheld lessons, of at most :limit rows.
+select min(share) as low, max(share) as high from (
+  select share from exposure where tenant = :tenant and project = :project and share > 0 limit :limit) as coins;
+
 -- name: loops_of
--- The loops in which the error of a lesson was seen, newest first, with the beginnings of their tasks; no task if a loop is gone.
-select seen.loop, seen.at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+-- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
+select seen.loop, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
 from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
 left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
 

@@ -104,11 +104,12 @@ def describe_effect(effect: Document | None) -> str:
     """
     if effect is None:
         return "Not known yet: no loop that was shown these words has ended"
+    words = effect["gain"] or "Not known yet: nothing to compare with"
+    if effect["conclusion"] in ("helps", "hurts"):
+        words = f"{effect['verdict'].capitalize()}: {words}"
     if effect["lacks"]:
-        gain = effect["gain"] or "nothing to compare with"
-        return f"Not known yet: {gain}. Missing: {effect['lacks']}"
-    verdict = effect["conclusion"].capitalize()
-    return f"{verdict}: {effect['gain']}"
+        return f"{words}. Missing: {effect['lacks']}"
+    return words
 
 
 def compare_versions(helped: Sequence[Document]) -> str:
@@ -129,7 +130,8 @@ def compare_versions(helped: Sequence[Document]) -> str:
     return (
         f"The new words do worse so far than the ones before{chance}: right at the "
         f"first try in {percent(new['value'])} of their loops against "
-        f"{percent(old['value'])}."
+        f"{percent(old['value'])}. These loops were at different times and of "
+        "different tasks; no coin chose them."
     )
 
 

@@ -20,6 +20,7 @@ from heedful.lessons.lesson import (
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
 from heedful.lessons.sentence import say_gain, say_missing
+from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.service import review
 from heedful.service.wire import split_page
@@ -48,6 +49,8 @@ MAX_PAGE_LESSONS = 50
 # The newest lessons that fit are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
 LESSON_SORTS = ("seen", "helped", "hurt", "effect")
+# What pages say of a comparison.
+VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, "not known yet")
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
 MAX_ROW_LINKS = 3  # of each lesson in a list
@@ -84,6 +87,8 @@ async def lessons(visit: Visit) -> Document:
             state=filters["state"] or "settled",
         )
         rows, cursor = split_page(listed, limit, "id")
+        # What no loop was shown has no figures to look at.
+        rows = sorted(rows, key=lambda row: not row["last_shown"])
 
     lessons = await _with_links(visit, rows)
     effects = await effects_of(visit)
@@ -162,21 +167,15 @@ async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
 
 
 def count_effects(names: Sequence[str], effects: Mapping[str, Document]) -> Document:
-    """Return how many lessons help, hurt, make no difference, or are not known.
+    """Return how many lessons have each verdict, and how many are `unmeasured`.
 
-    `unmeasured` are those that no compared loop was shown or denied.
+    These are those that no compared loop was shown or denied.
     """
-    words: Mapping[Conclusion, str] = {
-        "helps": "helps",
-        "hurts": "hurts",
-        "no difference shown": "same",
-        NO_CONCLUSION: "unknown",
-    }
-    counts = dict.fromkeys([*words.values(), "unmeasured"], 0)
+    counts = dict.fromkeys([*VERDICTS, "unmeasured"], 0)
     for name in names:
         effect = effects.get(name)
-        word = words[effect["conclusion"]] if effect else "unmeasured"
-        counts[word] += 1
+        verdict = effect["verdict"] if effect else "unmeasured"
+        counts[verdict] += 1
     return {"lessons": len(names), **counts}
 
 
@@ -266,7 +265,7 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: the gain, or else what is missing."""
+    """Return what a comparison says in words: gain, verdict, and what is missing."""
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
@@ -277,7 +276,21 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
-    return {"gain": gain, "lacks": missing}
+    return {"gain": gain, "lacks": missing, "verdict": _verdict_of(comparison)}
+
+
+def _verdict_of(comparison: Document) -> str:
+    """Return the conclusion of a comparison as all pages say it, one of `VERDICTS`.
+
+    An interval with 0 in it shows no difference yet; a narrow one, that there is none.
+    """
+    if comparison["conclusion"] in ("helps", "hurts"):
+        return str(comparison["conclusion"])
+    if comparison["conclusion"] != NO_CONCLUSION:
+        return "no difference"
+    if comparison["uplift"]["gain"] is None:
+        return "not known yet"
+    return NO_DIFFERENCE
 
 
 def _by_conclusion(comparison: Document) -> tuple[int, float]:
@@ -294,10 +307,10 @@ async def _compare_projects(visit: Visit) -> list[Document]:
 
     Returns [] if no other project has any.
     """
-    own = visit.caller.scope.project
-    names = [name for name in await project_names(visit) if name != own]
+    this_project = visit.caller.scope.project
+    names = [name for name in await project_names(visit) if name != this_project]
     rows = []
-    for name in [own, *names[:MAX_COMPARED_PROJECTS]]:
+    for name in [this_project, *names[:MAX_COMPARED_PROJECTS]]:
         scope = Scope(visit.caller.scope.tenant, name)
         totals = await read_home(visit.caller.setup.store, scope)
         if totals["loops"]:

@@ -42,11 +42,13 @@ from heedful.store.loop_texts import LoopMatches, search_loops
 from heedful.store.offload import offload
 from heedful.store.practices import practices_of
 from heedful.store.records import StoredLoop
-from heedful.web import figures, matrix, pairs, recent
+from heedful.web import figures, inbox, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
+from heedful.web.degraded import degraded_runs
 from heedful.web.facets import FACETS, SORTS, name_keys, narrow, sort_loops
 from heedful.web.failure import find_failure, is_tied
+from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
 from heedful.web.recent import RecentLoop
 from heedful.web.site import (
@@ -123,8 +125,11 @@ async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
     waiting = figures.Waiting([], 0, sources=[])
+    groups: list[InboxRow] = []
     if visit.may("read"):
-        waiting = await read(figures.waiting, limit=MAX_HOME_ROWS)
+        waiting = await read(figures.waiting, limit=0)
+    if waiting.total:
+        groups, _ = await read(inbox.groups)
 
     failing, unjudged = await read(figures.failing)
     stopping = await read(figures.stopping)
@@ -140,6 +145,7 @@ async def home(visit: Visit) -> Document:
     facts = await read_home(visit.caller.setup.store, visit.caller.scope)
     week = facts["weeks"]["week"]
     unsolved = [loop for loop in stopped_loops if loop["created"] >= week["from"]]
+    degraded = await degraded_runs(visit, week["from"])
     # Shares of few loops say nothing: their numbers and the loops themselves do.
     few = facts["loops"] < FIRST_LOOPS_WITHOUT_HOLDOUT
     first_loops: list[Document] = []
@@ -149,6 +155,7 @@ async def home(visit: Visit) -> Document:
     needs = {
         "texts": waiting.total,
         "stopped": week["passed"]["of"] - week["passed"]["number"],
+        "runs": len(degraded),
         "reflections": episodes.get("failed", 0),
         "lessons": len(reviews),
         "jobs": sum(queue["number"] or 1 for queue in jobs),
@@ -159,8 +166,11 @@ async def home(visit: Visit) -> Document:
         "needs": {**needs, "number": sum(needs.values())},
         "jobs": jobs,
         "reviews": [dict(row) for row in reviews[:MAX_HOME_ROWS]],
-        "waiting": [asdict(lesson) for lesson in waiting.lessons],
+        # In the order of the page of quarantine: what is dangerous comes first.
+        "waiting": [asdict(group) for group in groups[:MAX_HOME_ROWS]],
         "texts": waiting.total,
+        "suspect": sum(bool(group.signs) for group in groups),
+        "degraded": degraded[:MAX_HOME_ROWS],
         "unsolved": unsolved,
         "failed": group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],
         "overrides": overrides,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from heedful.errors import HeedfulError, UsageError
 from heedful.loop.advice import PolicyAdvice, Trade, advise, trade_of
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, policy
-from heedful.loop.reach import reach
+from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import (
     RECORDED_POLICY,
     Comparable,
@@ -19,11 +20,11 @@ from heedful.loop.replay import (
     RecordedLoop,
     comparable,
     figures_of,
-    replay,
     score,
     with_policy_goals,
 )
-from heedful.loop.sentence import describe_policy
+from heedful.loop.sentence import describe_policy, describe_rule_name
+from heedful.loop.stop import STOP_RULES
 from heedful.pages.report import Point, counted, cut, frontier
 from heedful.store.offload import offload
 from heedful.web import figures
@@ -38,18 +39,9 @@ MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
 MAX_MARK_CHARS = 24  # of the name of a policy beside its dot
 MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
+# The name of a rule in a proof: one, or several that must all stop.
+RULE_NAME = re.compile(rf"\b(?:{'|'.join(STOP_RULES)})(?:\+\w+)*\b")
 NO_SAVING = PolicyAdvice(sentence="")
-
-
-class Differences(NamedTuple):
-    """The loops on which two policies differ.
-
-    `unknown` counts those whose record is too short to tell, although the policies do
-    the same as far as it reaches.
-    """
-
-    rows: list[Document]
-    unknown: int
 
 
 class ReplayedPolicies(NamedTuple):
@@ -119,7 +111,8 @@ def _draw(trades: Sequence[Trade], loops: int) -> Document:
     A policy is drawn where it stands on the loops of which the record can tell.
     """
     drawn = [trade for trade in trades if trade.loops]
-    if not drawn:
+    # What was recorded is always there; alone, it shows nothing.
+    if len(drawn) < 2:
         return {"dots": []}
 
     points = []
@@ -193,9 +186,21 @@ def _reach(notation: str) -> list[str]:
     if not notation:
         return []
     try:
-        return list(map(str, reach(policy(notation))))
+        return list(map(_describe_reach, reach(policy(notation))))
     except HeedfulError as error:
         return [str(error)]
+
+
+def _describe_reach(answer: Reach) -> str:
+    """Return in plain words whether a rule of a policy can ever stop a loop."""
+    rule = describe_rule_name(answer.name)
+    if answer.history is not None:
+        attempts = len(answer.history.attempts)
+        return f"“{rule}” can stop a loop, first after attempt {attempts}"
+    if answer.proof:
+        proof = RULE_NAME.sub(lambda name: describe_rule_name(name[0]), answer.proof)
+        return f"“{rule}” never stops a loop: {proof}"
+    return f"“{rule}”: neither a loop that it stops was found nor a proof"
 
 
 async def compared(visit: Visit) -> Document:
@@ -222,21 +227,21 @@ async def compared(visit: Visit) -> Document:
         return {**facts, "wrong": str(error)}
 
     loops = with_policy_goals(recorded, policies)
-    differences = await offload(_differences, loops, policies)
-    rows = differences.rows
+    rows = await offload(_differences, loops, policies)
     for row in rows[:MAX_COMPARED_ROWS]:
         row["task"] = tasks[row["id"]]
 
-    totals = _totals(rows)
-    totals["unknown"] += differences.unknown
-    totals["same"] = len(recorded) - len(rows) - differences.unknown
+    totals = _totals(rows, len(recorded))
+    sentence = describe_totals(
+        facts["names"], totals, len(recorded), why=_why_unknown(rows, policies)
+    )
     return {
         **facts,
         "loops": len(recorded),
         "rows": rows[:MAX_COMPARED_ROWS],
-        "differ": len(rows),
+        "listed": len(rows),
         "totals": totals,
-        "sentence": describe_totals(facts["names"], totals, len(recorded)),
+        "sentence": sentence,
         "rules": [_rules(rules) for rules in policies],
         "unread": unread,
     }
@@ -251,72 +256,110 @@ def _rules(chosen: Policy) -> list[str]:
 
 def _differences(
     recorded: Sequence[RecordedLoop], policies: Sequence[Policy]
-) -> Differences:
-    """Return the loops to which two policies give other attempts or another quality.
+) -> list[Document]:
+    """Return the loops on which two policies differ, or may differ.
 
-    Those come first on which the second policy loses most quality, then those on which
-    it takes most attempts more; those that a replay cannot tell come last. `change` has
-    what the second has more, None if the record ends too early.
+    They differ in their attempts or in the quality of the answer. Those come first on
+    which the second policy loses most quality, then those on which it takes most
+    attempts more; those of which the record cannot tell come last. `change` has what
+    the second has more, None if the record cannot tell.
     """
+    if policies[0] == policies[1]:
+        return []
+
     rows = []
-    unknown = 0
     for loop in reversed(recorded):
-        ways = []
-        for rules in policies:
-            result = replay(loop.loop, rules)
-            ways.append(
-                {
-                    "attempts": result.attempts,
-                    "quality": loop.worth(result.kept),
-                    "cost": result.usage.cost,
-                    # What was recorded is what happened, however a loop ended.
-                    "exact": result.exact or rules is RECORDED_POLICY,
-                }
-            )
-
+        ways = [_way(loop, rules) for rules in policies]
         first, second = ways
-        exact = first["exact"] and second["exact"]
-        if any(first[name] != second[name] for name in ("attempts", "quality")):
-            change = None
-            if exact:
-                names = ("attempts", "quality", "cost")
-                change = {name: second[name] - first[name] for name in names}
-            rows.append({"id": loop.loop.id, "ways": ways, "change": change})
-        elif not exact and policies[0] != policies[1]:
-            unknown += 1
-    return Differences(sorted(rows, key=_loss), unknown)
+        change = None
+        if first["exact"] and second["exact"]:
+            names = ("attempts", "quality", "cost")
+            change = {name: second[name] - first[name] for name in names}
+            if not (change["attempts"] or change["quality"]):
+                continue
+        rows.append(
+            {
+                "id": loop.loop.id,
+                "ways": ways,
+                "change": change,
+                "correct": _correct_change(change, ways),
+            }
+        )
+    return sorted(rows, key=_loss)
 
 
-def _loss(row: Document) -> tuple[bool, float, int]:
+def _way(loop: RecordedLoop, rules: Policy) -> Document:
+    """Return what a policy does with a loop, by the rule of the page of policies."""
+    result = score(loop, rules)
+    return {
+        "attempts": result.attempts,
+        "quality": result.quality,
+        "cost": result.usage.cost,
+        # What was recorded is what happened, however a loop ended.
+        "exact": result.is_known or rules is RECORDED_POLICY,
+        "unscored": result.unscored,
+    }
+
+
+def _correct_change(change: Document | None, ways: Sequence[Document]) -> int:
+    """Return 1 if the second way gains a correct answer, -1 if it loses one, else 0."""
+    if change is None:
+        return 0
+    return int(ways[1]["quality"] == 1) - int(ways[0]["quality"] == 1)
+
+
+def _loss(row: Document) -> tuple[bool, int, float, int]:
     """Return the place of a row of two policies: the greatest loss has the first."""
     change = row["change"]
     if change is None:
-        return True, 0.0, 0
-    return False, change["quality"], -change["attempts"]
+        return True, 0, 0.0, 0
+    return False, row["correct"], change["quality"], -change["attempts"]
 
 
-def _totals(rows: Sequence[Document]) -> Document:
-    """Return on how many loops the second of two policies loses and gains quality.
+def _totals(rows: Sequence[Document], loops: int) -> Document:
+    """Return on how many loops the second of two policies loses and gains an answer.
 
     `fewer` and `more` count the other loops by their attempts. `attempts` and `cost`
-    are those that it takes more on all loops of which a replay can tell.
+    are those that it takes more on all loops of which the record can tell.
     """
-    changes = [row["change"] for row in rows if row["change"] is not None]
-    as_good = [change for change in changes if not change["quality"]]
-    return {
-        "loses": sum(change["quality"] < 0 for change in changes),
-        "gains": sum(change["quality"] > 0 for change in changes),
+    known_rows = [row for row in rows if row["change"] is not None]
+    changes = [row["change"] for row in known_rows]
+    as_good = [row["change"] for row in known_rows if not row["correct"]]
+    totals = {
+        "loses": sum(row["correct"] < 0 for row in known_rows),
+        "gains": sum(row["correct"] > 0 for row in known_rows),
         "fewer": sum(change["attempts"] < 0 for change in as_good),
         "more": sum(change["attempts"] > 0 for change in as_good),
-        "unknown": len(rows) - len(changes),
+        "unknown": len(rows) - len(known_rows),
+    }
+    return {
+        **totals,
+        "same": loops - sum(totals.values()),
         "attempts": sum(change["attempts"] for change in changes),
         "cost": sum(change["cost"] for change in changes),
     }
 
 
-def describe_totals(names: Sequence[str], totals: Document, loops: int) -> str:
-    """Return in one sentence what the second of two policies loses, gains and costs."""
+def _why_unknown(rows: Sequence[Document], policies: Sequence[Policy]) -> str:
+    """Return why the record cannot tell of any loop, if goals lack scores; else ""."""
+    for place, rules in enumerate(policies):
+        if rows and all(row["ways"][place]["unscored"] for row in rows):
+            names = ", ".join(goal.score for goal in rules.goals)
+            return f"no scores for its goals ({names}) are recorded"
+    return ""
+
+
+def describe_totals(
+    names: Sequence[str], totals: Document, loops: int, *, why: str = ""
+) -> str:
+    """Return in one sentence what the second of two policies loses, gains and costs.
+
+    `why` says why the record cannot tell, if it tells of no loop.
+    """
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
+    if totals["unknown"] == loops:
+        unknown = f"The record cannot tell for {loops:,} of {counted(loops, 'loop')}"
+        return f"{unknown}: {why or 'it ends too early'}"
     if totals["same"] + totals["unknown"] == loops:
         return _describe_same(totals, loops)
 
@@ -348,8 +391,6 @@ def _describe_same(totals: Document, loops: int) -> str:
     newest = f"the newest {counted(loops, 'loop')}"
     if not totals["unknown"]:
         return f"They do the same on {newest}"
-    if not totals["same"]:
-        return f"The record of {newest} ends too early to tell them apart"
     return (
         f"Of {newest}, they do the same on {totals['same']:,}; "
         f"the record cannot tell for {totals['unknown']:,}"

@@ -30,6 +30,9 @@ LOOP_COUNTS = (
     "right",
     "retried",
     "solved",
+    "called",
+    "with_tokens",
+    "with_cost",
 )
 Plain = dict[str, Any]
 
@@ -146,7 +149,16 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
     total = NO_USAGE
     counts = dict.fromkeys(LOOP_COUNTS, 0)
     for loop in loops:
-        total += loop.used.usage
+        used = loop.used.usage
+        total += used
+        reports = {
+            "called": used.calls,
+            "with_tokens": used.tokens,
+            "with_cost": used.cost,
+        }
+        for name, amount in reports.items():
+            if amount:
+                counts[name] += 1
         counts["loops"] += 1
         counts[loop.state] += 1
         if loop.state in ("open", "not_validated"):

@@ -12,8 +12,9 @@ from urllib.parse import quote, urlencode
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
 from heedful.loop.sentence import describe_rule_name, describe_stop
+from heedful.loop.share import percent
 from heedful.loop.stop import Stop
-from heedful.pages.report import environment
+from heedful.pages.report import counted, environment, lasted
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.web.menu import MENU
@@ -49,18 +50,22 @@ def _pages() -> Environment:
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
     pages = environment(True).overlay(undefined=Undefined, loader=templates)
-    pages.filters |= {
+    pages.filters = {
+        **pages.filters,
         "ago": ago,
         "digits": digits,
         "hit": hit,
         "money": money,
         "number": number,
+        "percent": lambda share: unbroken(percent(share)),
         "rule_words": describe_rule_name,
         "short": short_id,
         "stage_value": stage_value,
         "stop_words": stop_words,
         "sign_words": sign_words,
         "words": cut_words,
+        "unbroken": unbroken,
+        "used": used_words,
     }
     pages.globals |= {"address": address, "proof_figure": proof_figure, "MENU": MENU}
     return pages
@@ -137,6 +142,15 @@ def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
 
 
+def unbroken(sentence: str) -> str:
+    """Return a sentence in which no line ends between a number and its "%".
+
+    >>> unbroken("50 % with") == "50\N{NO-BREAK SPACE}% with"
+    True
+    """
+    return sentence.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def money(value: float) -> str:
     """Return a cost in dollars; a small one has two digits that are not 0.
 
@@ -144,6 +158,48 @@ def money(value: float) -> str:
     ('$0.0084', '$12.50', '$0.00')
     """
     return f"${value:,.{max(2, digits([value], MAX_MONEY_DECIMALS))}f}"
+
+
+def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
+    """Return the calls, tokens, cost and time of loops; a `unit` is one call.
+
+    `with_tokens` and `with_cost` count the loops with a report of these, None if their
+    number is not known.
+
+    >>> used_words({"loops": 486, "calls": 853, "tokens": 3930, "with_tokens": 1})
+    '853 calls; known for 1 of 486 loops: 3,930 tokens'
+    >>> used_words({"loops": 2, "calls": 0, "tokens": 9, "with_tokens": None})
+    'no call was reported; as far as reported: 9 tokens'
+    """
+    words = [f"no {unit} was reported"]
+    if totals["calls"]:
+        words = [counted(totals["calls"], unit)]
+
+    # What is not known for all loops, by the loops for which it is.
+    partial: dict[int | None, list[str]] = {}
+    for name, format_total in (("tokens", _tokens), ("cost", money)):
+        total = totals.get(name)
+        loops = totals.get(f"with_{name}")
+        if not total:
+            continue
+        if loops is not None and loops >= totals["loops"]:
+            words.append(format_total(total))
+        else:
+            partial.setdefault(loops, []).append(format_total(total))
+
+    if totals.get("seconds"):
+        words.append(lasted(totals["seconds"] * 1000))
+    sentences = [", ".join(words)]
+    for loops, parts in partial.items():
+        coverage = "as far as reported"
+        if loops is not None:
+            coverage = f"known for {loops:,} of {counted(totals['loops'], 'loop')}"
+        sentences.append(f"{coverage}: {', '.join(parts)}")
+    return "; ".join(sentences)
+
+
+def _tokens(total: int) -> str:
+    return counted(total, "token")
 
 
 def digits(values: Sequence[float], most: int) -> int:

@@ -109,13 +109,7 @@ def _group(
     rows = []
     for value, group in groups.items():
         counts = count_loops(group)
-        used = [loop.used.usage for loop in group]
-        counts |= {
-            "unjudged": counts["not_validated"],
-            "called": sum(usage.calls > 0 for usage in used),
-            "with_tokens": sum(usage.tokens > 0 for usage in used),
-            "with_cost": sum(usage.cost > 0 for usage in used),
-        }
+        counts["unjudged"] = counts["not_validated"]
         rows.append(_row(value, counts))
     return rows
 
@@ -149,8 +143,13 @@ def _row(value: str, counts: Document) -> Document:
 
 
 def _total(rows: Sequence[Document]) -> Document:
-    """Return the sums of all rows."""
-    return {name: sum(row[name] or 0 for row in rows) for name in SUMS}
+    """Return the sums of all rows; what the rows do not count is None."""
+    totals: Document = {}
+    for name in SUMS:
+        counts = [row[name] for row in rows]
+        is_counted = name in ("loops", "calls", "tokens", "cost") or None not in counts
+        totals[name] = sum(count or 0 for count in counts) if is_counted else None
+    return totals
 
 
 def _measure(total: Document) -> str:
@@ -161,7 +160,7 @@ def _measure(total: Document) -> str:
     if not total["calls"]:
         return "loops"
     for name in ("cost", "tokens"):
-        if 0 < total["called"] <= total[f"with_{name}"]:
+        if 0 < (total["called"] or 0) <= total[f"with_{name}"]:
             return name
     return "calls"
 

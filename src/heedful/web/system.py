@@ -27,17 +27,21 @@ MAX_NAMED_ERRORS = 10  # different errors that have a row
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 10_000  # of each project
 MAX_LISTED_PROJECTS = 50
+MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
+REEMBED_COMMAND = "heedful reembed"
+NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Something that is wrong: how often, since when, and the command that is next.
+    """Something that is wrong: how often, since when, and what cures it.
 
-    `noun` names one of them, `nouns` several. `at` is when it was last seen, 0 if
-    unknown. `path` leads to a page with more, "" if there is none, which lists what has
-    this `state`. `is_failure` is False for what only waits.
+    `noun` names one of them, `nouns` several. `first` is what to do before the command.
+    `at` is when it was last seen, 0 if unknown. `path` leads to a page with more, "" if
+    there is none, which lists what has this `state`. `is_failure` is False for what
+    only waits.
     """
 
     noun: str
@@ -45,6 +49,7 @@ class Trouble:
     number: int
     words: str = ""
     at: float = 0.0
+    first: str = ""
     command: str = ""
     path: str = ""
     state: str = "failed"
@@ -71,6 +76,7 @@ async def health(visit: Visit) -> Document:
     errors = group_errors(failures, visit.may("read"))
     jobs = await queues(visit)
     (waiting,) = await read(figures.rows, "waiting_episodes")
+    (coins,) = await read(figures.rows, "coin_shares", limit=MAX_COUNTED_COINS)
     has_worker = type(visit.caller.setup.work) is not Work
 
     behind = vectors["texts"] - vectors["here"] if space else 0
@@ -86,23 +92,28 @@ async def health(visit: Visit) -> Document:
         "sentence": describe_health(troubles),
         "well": not troubles,
         "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
-        "steps": _next_steps(troubles),
         "jobs": jobs,
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "waiting": dict(waiting),
-        "setup": _describe_setup(visit, space, dict(vectors), waits=waiting["number"]),
+        "setup": _describe_setup(
+            visit, space, dict(vectors), waits=waiting["number"], coins=dict(coins)
+        ),
     }
 
 
 def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
     """Yield the errors of reflections, equal ones together."""
     for error in errors[:MAX_NAMED_ERRORS]:
+        first = ""
+        if error["error"].startswith(NO_MODEL_ERROR):
+            first = "set a model, then"
         yield Trouble(
             noun="reflection failed",
             nouns="reflections failed",
             number=error["number"],
             words=error["error"],
             at=error["at"],
+            first=first,
             command=RETRY_COMMAND,
             path="/traces",
         )
@@ -141,7 +152,7 @@ def _missing_vectors(behind: int) -> Iterator[Trouble]:
             nouns="texts have no vector",
             number=behind,
             words="a search finds them by their words alone",
-            command=RETRY_COMMAND,
+            command=REEMBED_COMMAND,
             is_failure=False,
         )
 
@@ -179,22 +190,13 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
     return f"{', '.join(parts)}."
 
 
-def _next_steps(troubles: Sequence[Trouble]) -> list[Document]:
-    """Return each command that is next, once, with what it is for."""
-    names: dict[str, list[str]] = {}
-    for trouble in troubles:
-        if trouble.command:
-            names.setdefault(trouble.command, []).append(trouble.name)
-    return [{"command": command, "names": names[command]} for command in names]
-
-
 def _describe_setup(
-    visit: Visit, space: str, vectors: Document, *, waits: int
+    visit: Visit, space: str, vectors: Document, *, waits: int, coins: Document
 ) -> list[Document]:
     """Return how this service is set up: name, value, and whether that is well.
 
     Only the person at this machine sees where the database is. `waits` counts the
-    traces that wait.
+    traces that wait, `coins` has the least and the largest share that was recorded.
     """
     setup = visit.caller.setup
     is_postgres = setup.store.url.startswith(POSTGRES_PREFIXES)
@@ -204,10 +206,7 @@ def _describe_setup(
     rows = [_setup_row("database", database), _describe_recall(space, vectors)]
 
     holdout = visit.caller.memory.holdout
-    proof = "is off: no coin withholds lessons"
-    if holdout:
-        proof = f"a coin withholds lessons from {percent(holdout)} of the loops"
-    rows.append(_setup_row("proof", proof, well=holdout > 0))
+    rows.append(_setup_row("proof", _describe_coin(holdout, coins), well=holdout > 0))
 
     if type(setup.work) is not Work:
         rows.append(_setup_row("worker", "jobs are queued for heedful worker"))
@@ -217,6 +216,25 @@ def _describe_setup(
     else:
         rows.append(_setup_row("worker", "none in this process; nothing needs one"))
     return rows
+
+
+def _describe_coin(holdout: float, coins: Document) -> str:
+    """Return from how many loops a coin withholds lessons here, and did elsewhere.
+
+    >>> _describe_coin(0.1, {"low": 0.1, "high": 0.25})
+    'a coin withholds lessons from some loops; set here: 10 %; recorded: 10 % to 25 %'
+    """
+    recorded = ""
+    if coins["high"]:
+        ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
+        recorded = " to ".join(ends)
+    if not holdout:
+        was = f"; recorded: {recorded}" if recorded else ""
+        return f"is off here: no coin withholds lessons{was}"
+    if recorded in ("", percent(holdout)):
+        return f"a coin withholds lessons from {percent(holdout)} of the loops"
+    here = f"set here: {percent(holdout)}; recorded: {recorded}"
+    return f"a coin withholds lessons from some loops; {here}"
 
 
 def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
