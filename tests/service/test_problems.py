@@ -31,7 +31,8 @@ KNOWN = (
 
 
 def respond(error, path="/v1/loops"):
-    answer = problems.answer(error, {"path": path})
+    scope = {"path": path, "state": {"request_id": "r1"}}
+    answer = problems.answer(error, scope)
     return json.loads(bytes(answer.body)), answer.headers
 
 
@@ -200,7 +201,7 @@ def test_no_secret_and_no_place_of_the_store_is_said_and_the_log_has_it_once(cap
         if "unavailable" in record.getMessage()
     ]
     assert lines == [
-        f"store_unavailable: /var/lib/heedful.db: {n} again" for n in (1, 2)
+        f"store_unavailable: /var/lib/heedful.db: {n} again id=r1" for n in (1, 2)
     ]
     assert "ZeroDivisionError" in caplog.text
     assert not any(word in caplog.text for word in ("private", "forged", 64 * "a"))
