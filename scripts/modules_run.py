@@ -32,8 +32,8 @@ ROOT = f"{Path(heedful.__file__).parent}/"
 # attempt over HTTP has one more: what is large is parsed beside the event loop. A run
 # with memory has two more: a hook process, which starts for each event, needs the names
 # of scopes and the coins of withholding, and not the modules that they came from. What
-# a pipeline could not validate is read from an attempt in a module of its own. A run and
-# a stage have one more: the store's own module says that loops go beside their lessons.
+# a pipeline could not validate is read from an attempt in a module of its own. A
+# run and a stage have one more: the store itself puts loops beside their lessons.
 CEILINGS = {
     "an attempt over HTTP": 25,
     "run with memory and store": 35,
