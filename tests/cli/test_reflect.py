@@ -365,7 +365,7 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
 
     levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
     db = str(desk.folder / "heedful.db")
-    run = heedful.Run(
+    run: heedful.Run[str] = heedful.Run(
         "Checkout answers 500",
         generate=generate,
         checks=[levels],

@@ -356,11 +356,12 @@ def test_a_wrong_name_of_an_agent_is_refused_before_anything_is_written(
 
 def trials_in_time(shop: Path) -> list[dict[str, Any]]:
     """Return what the doctor shows when the machine gave each hook enough time."""
+    trials: list[dict[str, Any]] = []
     for _ in range(5):
         result = Desk(shop).heedful(
             "hook doctor --json", HOME=str(shop.parent / "home"), PATH="/usr/bin:/bin"
         )
-        trials: list[dict[str, Any]] = result.json["trials"]
+        trials = result.json["trials"]
         if not any("time limit" in trial["problem"] for trial in trials):
             break
     return trials

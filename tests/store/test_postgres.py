@@ -443,7 +443,8 @@ async def test_a_server_that_is_not_there_is_told_without_the_password():
 async def test_an_unreachable_server_is_described_in_words_of_heedful(
     postgres, change, words
 ):
-    error = await refuse_to_open(re.sub(*change, postgres.service))
+    pattern, changed = change
+    error = await refuse_to_open(re.sub(pattern, changed, str(postgres.service)))
     assert isinstance(error, StoreUnavailable)
     assert words in str(error)
 
