@@ -38,6 +38,7 @@ ROUTE_OF_PAGE = {
     "/lessons/{n:int}": "GET /v1/reflections/1",
     "/quarantine": QUARANTINE,
     "/quarantine/{n:int}": "GET /v1/quarantine/1",
+    "/quarantine/decided": QUARANTINE,
     "/dreams": "GET /v1/reflections",
     "/proof": "GET /v1/proof",
     "/recall": "POST /v1/recall",

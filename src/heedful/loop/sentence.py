@@ -34,6 +34,7 @@ _PLAIN_REASONS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
         (r"\battempt \d+ repeats attempt (\d+)", r"the answer repeats attempt \1"),
+        (r"\b1 of 1 attempts made", "the only attempt is made"),
         (r"\b(\d+) of \1 attempts made", r"all \1 attempts are made"),
         (
             r"\bfatigue ([\d.]+) has reached ([\d.]+)",
