@@ -104,7 +104,7 @@ def __getattr__(name: str) -> Any:
         value = import_module("importlib.metadata").version("heedful")
     else:
         errors = import_module("heedful.errors")
-        raise errors.missing_attribute("heedful", name, [*__all__, *_MODULES])
+        raise errors.MissingAttribute("heedful", name, [*__all__, *_MODULES])
 
     globals()[name] = value
     return value

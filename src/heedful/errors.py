@@ -7,7 +7,8 @@ not a fault: no candidate was accepted. Every message says what was wrong, with 
 value, and what to do.
 """
 
-import os
+import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,11 @@ from typing import Any
 from heedful.redact import redact
 
 # The files of heedful and of Python's own library.
-_FOREIGN_FOLDERS = (os.path.dirname(__file__), os.path.dirname(os.__file__), "<frozen")
+_FOREIGN_FOLDERS = (
+    __file__.removesuffix("errors.py"),
+    dataclasses.__file__.removesuffix("dataclasses.py"),
+    "<frozen",
+)
 
 
 class HeedfulError(Exception):
@@ -86,13 +91,24 @@ class UnknownName(UsageError):
         super().__init__(f"no {kind} is called {name!r}{question}; {remedy}")
 
 
-def missing_attribute(module: str, name: str, known: Sequence[str]) -> AttributeError:
-    """Return the error for a public name that a module does not have."""
-    message = f"module {module!r} has no attribute {name!r}"
-    # Programs ask for names such as `__wrapped__` only to see if there is one.
-    if not name.startswith("_"):
-        message += _similar_name(name, known) or f"; there are: {', '.join(known)}"
-    return AttributeError(message)
+class MissingAttribute(AttributeError):
+    """A module has no such public name; the message has a similar one, or all names.
+
+    The message is made when somebody reads it: Python itself asks a package for each
+    of its modules before it imports one.
+    """
+
+    def __init__(self, module: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(module, name)
+        self.module: str = module
+        self.known: tuple[str, ...] = tuple(known)
+
+    def __str__(self) -> str:
+        """Return what is missing, and what was meant or exists."""
+        module, name = self.args
+        similar = _similar_name(name, self.known)
+        hint = similar or f"; there are: {', '.join(self.known)}"
+        return f"module {module!r} has no attribute {name!r}{hint}"
 
 
 def _similar_name(name: str, known: Sequence[str]) -> str:
@@ -465,7 +481,8 @@ def _place(cause: BaseException) -> str:
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file:
-            place = f" ({os.path.basename(file)}:{trace.tb_lineno})"
+            name = re.split(r"[\\/]", file)[-1]
+            place = f" ({name}:{trace.tb_lineno})"
         trace = trace.tb_next
     return place
 

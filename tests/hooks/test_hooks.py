@@ -707,8 +707,7 @@ def test_what_a_clone_brings_is_ignored_until_it_is_approved(
     assert not (folder / "heedful.db").stat().st_size
     assert not (folder / "other.db").exists()
     assert "heedful.toml" in desk.heedful("hook status", HOME=home).err
-    # Three parts of the settings, and the database among the files of the repository.
-    assert [line.count("heedful.") for line in log(folder)] == [4]
+    assert [line.count("heedful.") for line in log(folder)] == [3]
     approve(folder)
     assert "heedful.toml" not in desk.heedful("hook status", HOME=home).err
     assert stops("p2")

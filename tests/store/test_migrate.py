@@ -179,7 +179,13 @@ from heedful.store import loops, open_store
 async def main():
     store, name = open_store(sys.argv[1]), sys.argv[2]
     try:
-        await run("task", generate=lambda task, hint: "text", store=store, id=name)
+        await run(
+            "task",
+            generate=lambda task, hint: "text",
+            checks=[lambda candidate, context: []],
+            store=store,
+            id=name,
+        )
         assert (await store.read(Scope(), loops.read, name)).values == ("text",)
         memory = Memory(store)
         error = f"{name} rises too late"

@@ -9,7 +9,7 @@ from the table below.
 from importlib import import_module
 from typing import Any
 
-from heedful.errors import missing_attribute
+from heedful.errors import MissingAttribute
 
 _NAMES = {
     "claims": "Claim Evidence Lexicon ground grounding",
@@ -32,6 +32,6 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise missing_attribute(__name__, name, __all__)
+        raise MissingAttribute(__name__, name, __all__)
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
