@@ -137,6 +137,8 @@ async function keys() {
   check(await page.evaluate(() => location.hash && document.querySelector(location.hash)?.closest("article")), "a cell of the matrix leads to no finding");
   await go(page, "/ui/loops/incident-summary");
   const before = await page.textContent("#again");
+  await tabTo(page, "#policy > summary");
+  await page.keyboard.press("Enter");
   await tabTo(page, 'input[type="range"]');
   await page.keyboard.press("ArrowLeft");
   await page.keyboard.press("ArrowLeft");
