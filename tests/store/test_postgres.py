@@ -153,8 +153,13 @@ def takes_back(db: Db) -> None:
     add(db)
     db.execute("savepoint part")
     add(db)
-    db.execute("rollback to part")
-    db.execute("release part")
+    db.execute_later("select 'waits'", {})
+    db.undo("part")
+    follows(db)
+
+
+def follows(db: Db) -> None:
+    db.execute("select 'follows'").fetchall()
 
 
 @pytest.mark.parametrize(
@@ -170,6 +175,7 @@ async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres, work, 
             await database.write(ONE, work)
         assert count(postgres.owner) == 0
         await database.write(ONE, takes_back)
+        await database.write(ONE, follows)
     assert count(postgres.owner) == 1
 
 

@@ -121,6 +121,10 @@ class Db(ABC):
         if self.free_bytes < 0:
             raise LargeRead
 
+    def undo(self, savepoint: str, /) -> None:
+        """Undo the work since a savepoint of this transaction."""
+        self.execute(f"rollback to {savepoint}")
+
     def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
         """Run the statement `name` of `sql/` and return the result."""
         return self.execute(statements(self.dialect)[name], values)

@@ -219,6 +219,12 @@ class PostgresSession(Db):
         cursor = self._connection.execute(sql.encode(), prepare=False)
         return cursor.statusmessage or ""
 
+    def undo(self, savepoint: str, /) -> None:
+        # psycopg forgets its prepared statements at a rollback. In a pipeline it would
+        # drop them on the server after the next statement, which it still believes to
+        # be prepared.
+        self.script(f"rollback to {savepoint}")
+
     def load(
         self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     ) -> int:

@@ -385,8 +385,7 @@ def revoke(
         removed, sources = _forget_key(db, values)
     removed = _forget_sources(db, values, sources, removed)
     if dry_run:
-        db.execute("rollback to revocation")
-    db.execute("release revocation")
+        db.undo("revocation")
 
     if removed == RevocationResult():
         where = f"the memory of {scope.tenant}/{scope.project}"

@@ -338,8 +338,7 @@ def import_lessons(
             counts.update(_import_untrusted(db, scope, record, source))
 
     if dry_run:
-        db.execute("rollback to importing")
-    db.execute("release importing")
+        db.undo("importing")
     return counts
 
 
