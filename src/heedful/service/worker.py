@@ -25,7 +25,6 @@ from procrastinate import (
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool
 
 from heedful.errors import HeedfulError, StoreUnavailable
@@ -77,12 +76,10 @@ class PostgresQueue(jobs.Work):
     """
 
     def __init__(self, url: str, works: bool = False) -> None:
-        self._conninfo = parse_url(url).conninfo
+        self._address = parse_url(url)
+        self._settings = self._address.settings
         if works:
-            options = conninfo_to_dict(self._conninfo)["options"]
-            self._conninfo = make_conninfo(
-                self._conninfo, options=f"{options} -c heedful.worker=on"
-            )
+            self._settings += "; set heedful.worker = on"
         self._stack = AsyncExitStack()
         self._delayed: dict[str, asyncio.Task[None]] = {}  # by the names of their jobs
         self._closing = asyncio.Event()
@@ -94,8 +91,9 @@ class PostgresQueue(jobs.Work):
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""
         pool = AsyncConnectionPool(
-            self._conninfo,
+            self._address.conninfo,
             open=False,
+            configure=self._configure,
             check=AsyncConnectionPool.check_connection,
             min_size=1,
             max_size=4,
@@ -103,6 +101,11 @@ class PostgresQueue(jobs.Work):
         )
         await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Make the settings of a new connection."""
+        await connection.execute(self._settings.encode(), prepare=False)
+        await connection.commit()
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._closing.set()
