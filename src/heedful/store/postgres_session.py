@@ -462,6 +462,11 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
 # What libpq says of a server that it cannot reach, what is wrong, and what to do.
 _CONNECTION_FAULTS = (
     (
+        r"closed the connection|database system is",
+        "the server at {place} starts or stops",
+        "try again in a few seconds",
+    ),
+    (
         r"refused|No such file",
         "no server listens at {place}",
         "see that the server runs, and that host and port in the URL are right",
