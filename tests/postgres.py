@@ -190,6 +190,25 @@ def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
 
 
 @contextmanager
+def standby(primary: Server) -> Iterator[Server]:
+    """Start a server that follows this one, and from which others may read."""
+    folder = primary.folder.parent / "standby"
+    folder.mkdir(mode=0o700)
+    if primary.system_user is not None:
+        shutil.chown(folder, primary.system_user)
+    source = ("--host", str(primary.socket_folder), "--username", "postgres")
+    copy = ("--pgdata", str(folder), "--checkpoint", "fast", "--write-recovery-conf")
+    primary.program("pg_basebackup", *source, *copy)
+    # The primary's, whose socket is in the folder of its data.
+    (folder / ".s.PGSQL.5432.lock").unlink()
+    server = Server(folder)
+    try:
+        yield server
+    finally:
+        server.stop("immediate")
+
+
+@contextmanager
 def _lock() -> Iterator[None]:
     """Let one process at a time start or end a server; this file is the lock."""
     with open(__file__, encoding="utf-8") as file:
