@@ -37,7 +37,7 @@ def check_service(url: str, key: str) -> None:
     api = Api(Setup(store=open_store(url)), key=key)
     try:
         answer = read_data(api.post("/v1/recall", json={"task": "no unit"}))
-        assert [item["pattern"] for item in answer["items"]] == ["no unit at the plank"]
+        assert [item["kind"] for item in answer["items"]] == ["error"]
         refused = api.put("/v1/loops/a", json={"task": TASK})
         problem(refused, 503, "store_unavailable")
         assert refused.headers["Retry-After"] == "1"

@@ -25,6 +25,7 @@ from procrastinate import (
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
+from procrastinate.manager import JobManager
 from psycopg_pool import AsyncConnectionPool
 
 from heedful.errors import HeedfulError, StoreUnavailable
@@ -69,6 +70,20 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
+class _JobManager(JobManager):
+    """Deletes a job that is tried again while an equal one waits.
+
+    Procrastinate would leave it running for ever, with its lock
+    (github.com/procrastinate-org/procrastinate/issues/1446).
+    """
+
+    async def retry_job(self, job: Row, *args: Any, **options: Any) -> None:
+        try:
+            await super().retry_job(job, *args, **options)
+        except failures.UniqueViolation:
+            await self.finish_job(job, Status.ABORTED, delete_job=True)
+
+
 class PostgresQueue(jobs.Work):
     """A job queue in the database at a `postgresql://` URL; use `async with`.
 
@@ -87,6 +102,7 @@ class PostgresQueue(jobs.Work):
         self._app = App(
             connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400}
         )
+        self._app.job_manager = _JobManager(self._app.connector)
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""
@@ -250,25 +266,12 @@ class PostgresQueue(jobs.Work):
 
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job = Job(name, Scope(**scope), arguments)
-            manager = self._app.job_manager
-            try:
-                await jobs.do(job, tools, context.job.attempts + 1, listener)
-            except HeedfulError:
-                # If an equal job was queued meanwhile, procrastinate cannot retry this
-                # job (github.com/procrastinate-org/procrastinate/issues/1446).
-                waiting = await manager.list_jobs_async(
-                    queueing_lock=job.name, status=Status.TODO.value
-                )
-                if not list(waiting):
-                    raise
+            await jobs.do(job, tools, context.job.attempts + 1, listener)
 
         return run
 
     async def _revive(self) -> None:
-        """Queue the jobs of dead workers again; a job without tries left fails.
-
-        If an equal job already waits, the job of the dead worker is deleted.
-        """
+        """Queue the jobs of dead workers again; a job without tries left fails."""
         manager = self._app.job_manager
         with _translate_errors():
             stalled = await manager.get_stalled_jobs(
@@ -278,12 +281,8 @@ class PostgresQueue(jobs.Work):
                 # The job may have killed all these workers.
                 if job.attempts + 1 >= MAX_JOB_TRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
-                    continue
-
-                try:
+                else:
                     await manager.retry_job(job)
-                except failures.UniqueViolation:
-                    await manager.finish_job(job, Status.ABORTED, delete_job=True)
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:

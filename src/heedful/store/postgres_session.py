@@ -659,7 +659,11 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return StoreInDoubt(line)
     if isinstance(error, ServerUnreachable):
         return StoreUnavailable(str(error))
-    if lost:
+    # psycopg was answered twice: a pooler added that the server is gone.
+    is_answered_twice = (
+        isinstance(error, psycopg.InternalError) and error.sqlstate is None
+    )
+    if lost or is_answered_twice:
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{line}: {_UNREACHABLE_SERVER_FIX}")
