@@ -70,7 +70,7 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
-class _JobManager(JobManager):
+class _StoredJobs(JobManager):
     """Deletes a job that is tried again while an equal one waits.
 
     Procrastinate would leave it running for ever, with its lock
@@ -102,7 +102,7 @@ class PostgresQueue(jobs.Work):
         self._app = App(
             connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400}
         )
-        self._app.job_manager = _JobManager(self._app.connector)
+        self._app.job_manager = _StoredJobs(self._app.connector)
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -55,7 +55,7 @@ SERVER_SETTINGS: Mapping[str, str] = {
 }
 _PROCESS_SQL = "select pg_backend_pid()"
 # One of `options`: `-c name=value` or `--name=value`; a backslash escapes a space.
-_OPTION_PATTERN = re.compile(r"\s*(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
+_SERVER_OPTION_PATTERN = re.compile(r"\s*(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
 # For a slow transaction, which may also wait for work elsewhere.
 PATIENT_TRANSACTION_SQL = (
     "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
@@ -135,12 +135,12 @@ def parse_url(url: str) -> Address:
 
 def _parse_options(options: str) -> dict[str, str]:
     """Return the server's settings in libpq's `options`. Raises InvalidInput."""
-    rest = _OPTION_PATTERN.sub("", options).strip()
+    rest = _SERVER_OPTION_PATTERN.sub("", options).strip()
     if rest:
         raise InvalidInput("options", rest, "like -c%20statement_timeout=60s")
     return {
         name.replace("-", "_"): re.sub(r"\\(.)", r"\1", value)
-        for name, value in _OPTION_PATTERN.findall(options)
+        for name, value in _SERVER_OPTION_PATTERN.findall(options)
     }
 
 
@@ -295,7 +295,7 @@ class PostgresSession(Db):
         self._expected = []
         if self._pooled_process is not None:
             self._begin = [*begin, _same_process_sql(self._pooled_process)]
-            self._expected.append(_pooler_refused(self.url))
+            self._expected.append(PoolerRefused(f"{self.url}: {_SHARED_CONNECTIONS}"))
         self._reads = reads
         self._has_ended = False
         try:
@@ -529,18 +529,19 @@ def _check_pooler(
         if address.conninfo in _session_poolers:
             return
         with closing(_connect(address.conninfo, autocommit=True)) as other:
-            other_process = _process_of(other)
-            later_process = _process_of(connection)
-        if other_process == process or later_process != process:
-            raise _pooler_refused(address.shown)
+            is_shared = (
+                _process_of(other) == process or _process_of(connection) != process
+            )
+        if is_shared:
+            raise PoolerRefused(f"{address.shown}: {_SHARED_CONNECTIONS}")
         _session_poolers.add(address.conninfo)
 
 
 def _process_of(connection: psycopg.Connection[Any], sql: str = _PROCESS_SQL) -> int:
     """Return the number of the server's process, the first column of `sql`."""
     # Not prepared: in a shared process, another client may have prepared that name.
-    row = connection.execute(sql.encode(), prepare=False).fetchone()
-    return int(cast("Any", row)[0])
+    rows: Rows = connection.execute(sql.encode(), prepare=False)
+    return int(rows.fetchone()[0])
 
 
 def _same_process_sql(process: int) -> str:
@@ -549,10 +550,6 @@ def _same_process_sql(process: int) -> str:
         f"do $$ begin if pg_backend_pid() <> {process} then raise exception '' using "
         f"errcode = '{UNMET_EXPECTATION_STATE}', detail = '0'; end if; end $$"
     )
-
-
-def _pooler_refused(url: str) -> PoolerRefused:
-    return PoolerRefused(f"{url}: {_SHARED_CONNECTIONS}")
 
 
 def _describe_failure(text: str, conninfo: str) -> str:
@@ -659,11 +656,9 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return StoreInDoubt(line)
     if isinstance(error, ServerUnreachable):
         return StoreUnavailable(str(error))
-    # psycopg was answered twice: a pooler added that the server is gone.
-    is_answered_twice = (
-        isinstance(error, psycopg.InternalError) and error.sqlstate is None
-    )
-    if lost or is_answered_twice:
+    # Without a state, psycopg was answered twice: a pooler added that the server is
+    # gone.
+    if lost or (isinstance(error, psycopg.InternalError) and error.sqlstate is None):
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{line}: {_UNREACHABLE_SERVER_FIX}")

@@ -79,7 +79,6 @@ from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
-RETRY_LATER_EVENT = "retry: 5000\n\n"  # in milliseconds
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 # At a time. If there are more, the key with the most sessions loses the one that was
 # not used for the longest time, so that nobody can end the sessions of others.
@@ -833,9 +832,10 @@ class Site:
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
 
-        # A browser never asks again for a stream that was answered with an error.
+        # A browser never asks again for a stream that was answered with an error; it
+        # asks after 5,000 milliseconds.
         if problem.status == 503 and raw_path(request) == EVENTS_PATH:
-            return Response(RETRY_LATER_EVENT, media_type=STREAM_TYPE)
+            return Response("retry: 5000\n\n", media_type=STREAM_TYPE)
 
         if is_data(request):
             return JSONResponse(
