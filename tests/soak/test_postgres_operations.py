@@ -366,19 +366,19 @@ def check_logs(folder: Path, times: int) -> None:
 
 async def test_restarts_lose_nothing_and_everybody_goes_on(tmp_path, ledger):
     with operated() as (server, url):
-        what = "restart of PostgreSQL under services, workers, callers and pages"
-        await survive(tmp_path, server, url, ledger, what, RESTARTS)
+        damage = "restart of PostgreSQL under services, workers, callers and pages"
+        await survive(tmp_path, server, url, ledger, damage, RESTARTS)
 
 
 @NEEDS_POOLER
 async def test_restarts_behind_a_pooler_in_session_mode_lose_nothing(tmp_path, ledger):
-    what = "restart of PostgreSQL behind PgBouncer in session mode"
+    damage = "restart of PostgreSQL behind PgBouncer in session mode"
     with (
         operated() as (server, _),
         pooled(server, "session", "server_login_retry = 1") as pooler,
     ):
         url = f"{pooler}/{DATABASE}"
-        await survive(tmp_path, server, url, ledger, what, POOLED_RESTARTS)
+        await survive(tmp_path, server, url, ledger, damage, POOLED_RESTARTS)
 
 
 class Reporter:
@@ -465,8 +465,8 @@ async def promote(chance: random.Random, is_synchronous: bool) -> Promotion:
             primary.run("alter system set synchronous_standby_names = '*'")
             primary.run("select pg_reload_conf()")
         state = "sync" if is_synchronous else "async"
-        asked = f"select 1 from pg_stat_replication where sync_state = '{state}'"
-        await reach(lambda: len(primary.run(asked)), 1)
+        followers = f"select 1 from pg_stat_replication where sync_state = '{state}'"
+        await reach(lambda: len(primary.run(followers)), 1)
 
         old_store = in_database(url)
         reporter = Reporter(old_store)
@@ -491,20 +491,24 @@ async def promote(chance: random.Random, is_synchronous: bool) -> Promotion:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
             reporter.store = in_database(other.urls(DATABASE).service)
-        stored = await read_attempts(reporter.store, reporter.loops)
+        outputs = await read_attempts(reporter.store, reporter.loops)
         await old_store.close()
         await reporter.store.close()
 
     lost = {
-        key: at for key, (output, at) in before.items() if stored.get(key) != output
+        key: moment
+        for key, (output, moment) in before.items()
+        if outputs.get(key) != output
     }
-    extra = stored.keys() - before.keys()
+    extra = outputs.keys() - before.keys()
     return Promotion(
         lost=len(lost),
         # Those in doubt at the end of an asynchronous primary may be stored.
         doubled=len(extra) if is_synchronous else 0,
-        holes=sum((id, number + 1) in stored for id, number in lost),
-        milliseconds=max((ended_at - at) * 1e3 for at in [*lost.values(), ended_at]),
+        holes=sum((id, number + 1) in outputs for id, number in lost),
+        milliseconds=max(
+            (ended_at - moment) * 1e3 for moment in [*lost.values(), ended_at]
+        ),
     )
 
 
