@@ -28,6 +28,7 @@ from bench import (
     pairs,
     postgres,
     recall,
+    scale,
     starts,
     ui,
 )
@@ -52,6 +53,7 @@ def main() -> int:
         "pairs": partial(pairs.figures, before=options.before),
         "postgres": postgres.figures,
         "recall": partial(recall.figures, real=options.texts, million=options.million),
+        "scale": scale.figures,
         "starts": starts.figures,
         "ui": ui.figures,
     }
@@ -80,7 +82,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = (
         "core durable frames grounding growth hooks hostile http lookups pairs "
-        "postgres recall starts ui"
+        "postgres recall scale starts ui"
     ).split()
     parser.add_argument(
         "--only", action="append", choices=groups, help="this group, or several"

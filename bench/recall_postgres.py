@@ -16,7 +16,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-import psycopg
 
 from bench.recall import (
     BATCH,
@@ -38,7 +37,6 @@ from heedful.lessons.words import words
 from heedful.memory.vectors import space_of
 from heedful.store.connection import token
 from heedful.store.postgres import in_database
-from heedful.store.postgres_session import parse_url
 
 AT = "heedful_template"
 NOW = 1.8e9
@@ -142,7 +140,9 @@ def fill(
     url: str, scopes: Sequence[Scope], texts: Sequence[str], vectors: Rows
 ) -> None:
     """Write the rows of a lesson for each text, equally many in each scope."""
-    with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
+    from tests.postgres import connect
+
+    with connect(url, autocommit=True) as db:
         db.execute(
             "set session_replication_role = replica"
         )  # what triggers do is in the rows

@@ -73,6 +73,18 @@ class Server:
         """End it: `fast` rolls back what is under way, `immediate` is as a crash."""
         self.program("pg_ctl", "-w", "-D", str(self.folder), "-m", mode, "stop")
 
+    @property
+    def socket_folder(self) -> Path:
+        """The folder of the socket at which it listens."""
+        folder: Path = self._server.get_postmaster_info().socket_dir
+        return folder
+
+    @property
+    def system_user(self) -> str | None:
+        """The user of the operating system that it runs as; None is this one."""
+        user: str | None = self._server.system_user
+        return user
+
     def program(self, name: str, *arguments: str) -> str:
         """What one of PostgreSQL's own programs writes."""
         return pgexec(
@@ -81,8 +93,8 @@ class Server:
 
     def url(self, database: str = "postgres", role: str = "postgres") -> str:
         """The URL of a database for a role."""
-        host = self._server.get_postmaster_info().socket_dir
-        return f"postgresql://{role}@/{database}?host={quote(str(host))}"
+        host = quote(str(self.socket_folder))
+        return f"postgresql://{role}@/{database}?host={host}"
 
     def run(
         self, sql: str, database: str = "postgres", role: str = "postgres"
@@ -112,9 +124,18 @@ class Server:
         return self.urls(name)
 
 
+def connect(url: str, **options: Any) -> psycopg.Connection[Any]:
+    """A connection with the settings of heedful's own, such as its search_path."""
+    address = parse_url(url)
+    db = psycopg.connect(address.conninfo, **options)
+    db.execute(address.settings.encode())
+    db.commit()
+    return db
+
+
 def rows(url: str, sql: str, *values: Any) -> list[Any]:
     """The rows of a statement, on a connection of its own that commits."""
-    with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
+    with connect(url, autocommit=True) as db:
         answer = db.execute(sql, values or None)
         return answer.fetchall() if answer.description is not None else []
 
@@ -166,6 +187,25 @@ def alone(*settings: str, version: int = NEWEST) -> Iterator[Server]:
         yield server
     finally:
         _leave(base, os.getpid())
+
+
+@contextmanager
+def standby(primary: Server) -> Iterator[Server]:
+    """Start a server that follows this one, and from which others may read."""
+    folder = primary.folder.parent / "standby"
+    folder.mkdir(mode=0o700)
+    if primary.system_user is not None:
+        shutil.chown(folder, primary.system_user)
+    source = ("--host", str(primary.socket_folder), "--username", "postgres")
+    copy = ("--pgdata", str(folder), "--checkpoint", "fast", "--write-recovery-conf")
+    primary.program("pg_basebackup", *source, *copy)
+    # The primary's, whose socket is in the folder of its data.
+    (folder / ".s.PGSQL.5432.lock").unlink()
+    server = Server(folder)
+    try:
+        yield server
+    finally:
+        server.stop("immediate")
 
 
 @contextmanager

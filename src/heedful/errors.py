@@ -389,6 +389,10 @@ class RoleRefused(StoreError):
     """A PostgreSQL role bypasses row-level security, or lacks a permission."""
 
 
+class PoolerRefused(StoreError):
+    """A connection pooler gives each transaction another connection of PostgreSQL."""
+
+
 class LeaseLost(StoreError):
     """Another process is driving this loop; this process wrote nothing."""
 

@@ -26,10 +26,11 @@ class Api:
     """A running application, and who calls it: `api.post("/v1/loops", json=…,
     key=api.key())`.
 
-    Without `key` the caller may all in `acme`, project `main`; `key=""` sends none.
+    Without `key` the caller may all in `acme`, project `main`, or what the key may with
+    which the application was made; `key=""` sends none.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, key: str = "") -> None:
         self.setup = setup
         self.app = application(setup)
         self._runner = asyncio.Runner()
@@ -39,7 +40,7 @@ class Api:
         )
         self._lifespan = self.app.router.lifespan_context(self.app)
         self.run(self._lifespan.__aenter__())
-        self._all = self.key(*KEY_PERMISSIONS)
+        self._all = key or self.key(*KEY_PERMISSIONS)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

@@ -289,3 +289,18 @@ def test_a_wrong_method_is_told_all_methods_of_the_path(api):
     answer = api.delete("/v1/loops/pears")
     assert "are: GET, PUT" in problem(answer, 405, "method_not_allowed")["detail"]
     assert answer.headers["allow"] == "GET, PUT"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(errors.StoreInDoubt("closed"), id="lost during a commit"),
+        pytest.param(errors.PoolerRefused("shared"), id="a pooler that shares"),
+    ],
+)
+def test_an_outage_is_logged_as_a_line(caplog, error):
+    document, _ = respond(error)
+    assert document["status"] in (500, 503)
+    (line,) = caplog.messages
+    assert "Traceback" not in line
+    assert str(error) in line

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from heedful.store.postgres_session import parse_url
-from tests.postgres import Urls, drop, fresh, rows
+from tests.postgres import Urls, connect, drop, fresh, rows
 
 TABLES = """
 select c.relname::text from pg_class c
@@ -69,7 +68,7 @@ def filled() -> Iterator[Urls]:
         rows(
             urls.owner, f"alter table {table} drop constraint if exists {rule} cascade"
         )
-    with psycopg.connect(parse_url(urls.superuser).conninfo) as db:
+    with connect(urls.superuser) as db:
         db.execute("set session_replication_role = replica")  # no triggers
         for n, tenant in enumerate(TENANTS * EACH):
             for table in tables(urls):
@@ -102,7 +101,7 @@ def _insert(db: psycopg.Connection[Any], table: str, tenant: str, n: int) -> Non
 @contextmanager
 def serving(urls: Urls, tenant: str) -> Iterator[psycopg.Connection[Any]]:
     """A transaction of the service for a tenant, which is rolled back."""
-    with psycopg.connect(parse_url(urls.service).conninfo) as db:
+    with connect(urls.service) as db:
         db.execute("select set_config('heedful.tenant', %s, true)", (tenant,))
         yield db
         db.rollback()
@@ -130,7 +129,7 @@ def test_every_table_has_a_tenant_and_a_policy_that_binds_its_rows(filled):
 
 
 def test_without_a_tenant_nothing_is_seen(filled):
-    with psycopg.connect(parse_url(filled.service).conninfo, autocommit=True) as db:
+    with connect(filled.service, autocommit=True) as db:
         for table in tables(filled):
             with pytest.raises(psycopg.errors.UndefinedObject):
                 db.execute(sql.SQL("select from {}").format(sql.Identifier(table)))
@@ -188,7 +187,7 @@ def test_what_runs_with_the_owners_rights_is_known_and_tells_of_nobody_else(fill
     )
     assert rows(filled.owner, views) == []
     word = "update example set indexed = true, scope = 's', words = 'bread'"
-    with psycopg.connect(parse_url(filled.superuser).conninfo) as db:
+    with connect(filled.superuser) as db:
         db.execute("set session_replication_role = replica")
         db.execute(word)
     for tenant in TENANTS:

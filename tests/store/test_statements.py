@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from typing import get_args
 
-import psycopg
 import pytest
 
-from heedful.store.postgres_session import number_parameters, parse_url
+from heedful.store.postgres_session import number_parameters
 from heedful.store.sqlite import connect
 from heedful.store.statements import (
     SQL_FOLDER,
@@ -82,7 +81,9 @@ def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_se
     postgres,
 ):
     scans = set()
-    with psycopg.connect(parse_url(postgres.service).conninfo, autocommit=True) as db:
+    from tests.postgres import connect
+
+    with connect(postgres.service, autocommit=True) as db:
         db.execute("select set_config('heedful.tenant', 'one', false)")
         db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():

@@ -31,7 +31,7 @@ from heedful.cli.resources import (
     model_here,
     open_here,
 )
-from heedful.cli.settings import Settings, scope_of, settings
+from heedful.cli.settings import Settings, scope_of, seconds_if_given, settings
 from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
@@ -347,6 +347,7 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
         trust=setup.trust,
         enabled=values.reflection_enabled,
         mode=values.reflection_mode,
+        unused_for=seconds_if_given("forget", values.forget),
         patience=Patience(values.settled),
         pause=pause,
         practice=practice_plan(values),

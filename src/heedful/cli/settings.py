@@ -158,8 +158,8 @@ class Settings:
 
     `trust` has the trust of sources in sessions of agents, `hook` what the hooks of
     coding agents do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time
-    such as 180d: after reading sessions, lessons that were unused for this long are
-    removed.
+    such as 180d: after reading sessions, and every night in services and workers,
+    lessons that were unused for this long are removed.
 
     The settings from `checks` on are for `heedful serve`. A request may name the
     `checks`; `pins` says which checks, goals and keys measure the loops of a project.

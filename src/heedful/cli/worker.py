@@ -30,6 +30,7 @@ from heedful.cli.settings import (
     Settings,
     Texts,
     UnusedFor,
+    seconds,
     seconds_if_given,
     settings,
 )
@@ -84,6 +85,10 @@ def worker(
     limit_logs()
     look_here()
 
+    unused_seconds = seconds_if_given("forget", values.forget)
+    if unused_for is not None:
+        unused_seconds = seconds("--unused-for", unused_for)
+
     names = [name.strip() for name in queues.split(",") if name.strip()]
     work = WorkerRun(
         values,
@@ -91,7 +96,7 @@ def worker(
         concurrency=concurrency,
         once=once,
         loops=dict(map(_import_loop, drives or ())),
-        unused_for=seconds_if_given("--unused-for", unused_for),
+        unused_for=unused_seconds,
         keep=keep,
         practice=practice_plan(values),
         names_model="model" in current_command().options and values.model != NO_MODEL,

@@ -143,7 +143,13 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
 
 
 # Errors of the service whose text says all; anybody may cause them again and again.
-KNOWN_ERRORS = (errors.StoreUnavailable, errors.StoreCorrupt, errors.PackageMissing)
+KNOWN_ERRORS = (
+    errors.StoreUnavailable,
+    errors.StoreInDoubt,
+    errors.StoreCorrupt,
+    errors.PoolerRefused,
+    errors.PackageMissing,
+)
 # Pydantic's types of the fault that a body is missing, or is not a JSON object.
 _NO_OBJECT_FAULTS = ("missing", "model_attributes_type", "model_type", "dict_type")
 

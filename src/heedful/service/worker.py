@@ -25,7 +25,7 @@ from procrastinate import (
 from procrastinate import exceptions as failures
 from procrastinate.jobs import Job as Row
 from procrastinate.jobs import Status
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from procrastinate.manager import JobManager
 from psycopg_pool import AsyncConnectionPool
 
 from heedful.errors import HeedfulError, StoreUnavailable
@@ -70,6 +70,20 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
+class _StoredJobs(JobManager):
+    """Deletes a job that is tried again while an equal one waits.
+
+    Procrastinate would leave it running for ever, with its lock
+    (github.com/procrastinate-org/procrastinate/issues/1446).
+    """
+
+    async def retry_job(self, job: Row, *args: Any, **options: Any) -> None:
+        try:
+            await super().retry_job(job, *args, **options)
+        except failures.UniqueViolation:
+            await self.finish_job(job, Status.ABORTED, delete_job=True)
+
+
 class PostgresQueue(jobs.Work):
     """A job queue in the database at a `postgresql://` URL; use `async with`.
 
@@ -77,12 +91,10 @@ class PostgresQueue(jobs.Work):
     """
 
     def __init__(self, url: str, works: bool = False) -> None:
-        self._conninfo = parse_url(url).conninfo
+        self._address = parse_url(url)
+        self._settings = self._address.settings
         if works:
-            options = conninfo_to_dict(self._conninfo)["options"]
-            self._conninfo = make_conninfo(
-                self._conninfo, options=f"{options} -c heedful.worker=on"
-            )
+            self._settings += "; set heedful.worker = on"
         self._stack = AsyncExitStack()
         self._delayed: dict[str, asyncio.Task[None]] = {}  # by the names of their jobs
         self._closing = asyncio.Event()
@@ -90,12 +102,14 @@ class PostgresQueue(jobs.Work):
         self._app = App(
             connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400}
         )
+        self._app.job_manager = _StoredJobs(self._app.connector)
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the database server need not be available yet."""
         pool = AsyncConnectionPool(
-            self._conninfo,
+            self._address.conninfo,
             open=False,
+            configure=self._configure,
             check=AsyncConnectionPool.check_connection,
             min_size=1,
             max_size=4,
@@ -103,6 +117,11 @@ class PostgresQueue(jobs.Work):
         )
         await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Make the settings of a new connection."""
+        await connection.execute(self._settings.encode(), prepare=False)
+        await connection.commit()
 
     async def __aexit__(self, *exc_info: object) -> None:
         self._closing.set()
@@ -247,25 +266,12 @@ class PostgresQueue(jobs.Work):
 
         async def run(context: JobContext, arguments: Any, **scope: str) -> None:
             job = Job(name, Scope(**scope), arguments)
-            manager = self._app.job_manager
-            try:
-                await jobs.do(job, tools, context.job.attempts + 1, listener)
-            except HeedfulError:
-                # If an equal job was queued meanwhile, procrastinate cannot retry this
-                # job (github.com/procrastinate-org/procrastinate/issues/1446).
-                waiting = await manager.list_jobs_async(
-                    queueing_lock=job.name, status=Status.TODO.value
-                )
-                if not list(waiting):
-                    raise
+            await jobs.do(job, tools, context.job.attempts + 1, listener)
 
         return run
 
     async def _revive(self) -> None:
-        """Queue the jobs of dead workers again; a job without tries left fails.
-
-        If an equal job already waits, the job of the dead worker is deleted.
-        """
+        """Queue the jobs of dead workers again; a job without tries left fails."""
         manager = self._app.job_manager
         with _translate_errors():
             stalled = await manager.get_stalled_jobs(
@@ -275,12 +281,8 @@ class PostgresQueue(jobs.Work):
                 # The job may have killed all these workers.
                 if job.attempts + 1 >= MAX_JOB_TRIES:
                     await manager.finish_job(job, Status.FAILED, delete_job=False)
-                    continue
-
-                try:
+                else:
                     await manager.retry_job(job)
-                except failures.UniqueViolation:
-                    await manager.finish_job(job, Status.ABORTED, delete_job=True)
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:

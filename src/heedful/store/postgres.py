@@ -66,9 +66,9 @@ _MIGRATE_FIX = "run heedful migrate as the role that owns its tables"
 def connect(address: Address) -> PostgresSession:
     """Connect, and check the version of the server, the role and the schema.
 
-    Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable.
+    Raises RoleRefused, PoolerRefused, StoreOlder, StoreNewer, StoreUnavailable.
     """
-    session = PostgresSession(address.conninfo, address.shown)
+    session = PostgresSession(address)
     with ExitStack() as refusal:
         refusal.callback(session.close)
 

@@ -110,7 +110,7 @@ def migrate(url: str, part: Part = "all", role: str = "") -> MigrationResult:
     without a password. Raises StoreError, InvalidInput.
     """
     try:
-        with closing(PostgresSession(parse_url(url).conninfo)) as session:
+        with closing(PostgresSession(parse_url(url))) as session:
             return session.transact(["begin"], lambda _: _migrate(session, part, role))
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(

@@ -8,7 +8,9 @@ mode sends them in one round trip.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -17,11 +19,13 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.sql import quote
 from psycopg.types.numeric import Int8BinaryDumper
 
 from heedful.errors import (
     HeedfulError,
     InvalidInput,
+    PoolerRefused,
     RoleRefused,
     StoreCorrupt,
     StoreError,
@@ -43,10 +47,15 @@ MAX_POOL_CONNECTIONS = 500
 SCHEMA_NAME = "heedful"
 # The time-outs limit the harm of a server that hangs. `options` in the URL override
 # them.
-SERVER_OPTIONS = (
-    f"-c search_path={SCHEMA_NAME},public -c statement_timeout=30s -c lock_timeout=10s "
-    "-c idle_in_transaction_session_timeout=60s"
-)
+SERVER_SETTINGS: Mapping[str, str] = {
+    "search_path": f"{SCHEMA_NAME},public",
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+_PROCESS_SQL = "select pg_backend_pid()"
+# One of `options`: `-c name=value` or `--name=value`; a backslash escapes a space.
+_SERVER_OPTION_PATTERN = re.compile(r"\s*(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
 # For a slow transaction, which may also wait for work elsewhere.
 PATIENT_TRANSACTION_SQL = (
     "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
@@ -70,10 +79,11 @@ LOST_SEVERITIES = ("FATAL", "PANIC")
 class Address:
     """A database: its `conninfo`, the URL `shown` without password, and a pool's size.
 
-    A pool has at most `size` connections.
+    A pool has at most `size` connections. Each begins with the SQL text `settings`.
     """
 
     conninfo: str = field(repr=False)
+    settings: str = field(repr=False)
     shown: str
     size: int
 
@@ -112,10 +122,35 @@ def parse_url(url: str) -> Address:
         allowed = f"like postgresql://user@host:5432/db ({problem})"
         raise InvalidInput("store", shown(url), allowed)
 
-    # The server takes the last of two equal options, so those of the URL come last.
-    options = f"{SERVER_OPTIONS} {settings.get('options') or ''}".rstrip()
-    settings = {**CONNECTION_DEFAULTS, **settings, "options": options}
-    return Address(make_conninfo("", **settings), shown(url), int(size))
+    server_settings = {**SERVER_SETTINGS, **_parse_options(settings.get("options", ""))}
+    # A pooler refuses `options`; an empty text is not sent.
+    settings = {**CONNECTION_DEFAULTS, **settings, "options": ""}
+    return Address(
+        conninfo=make_conninfo("", **settings),
+        settings=settings_sql(server_settings),
+        shown=shown(url),
+        size=int(size),
+    )
+
+
+def _parse_options(options: str) -> dict[str, str]:
+    """Return the server's settings in libpq's `options`. Raises InvalidInput."""
+    rest = _SERVER_OPTION_PATTERN.sub("", options).strip()
+    if rest:
+        raise InvalidInput("options", rest, "like -c%20statement_timeout=60s")
+    return {
+        name.replace("-", "_"): re.sub(r"\\(.)", r"\1", value)
+        for name, value in _SERVER_OPTION_PATTERN.findall(options)
+    }
+
+
+def settings_sql(settings: Mapping[str, str]) -> str:
+    """Return SQL that makes settings of a connection, and selects its process."""
+    calls = [
+        f"set_config({quote(name)}, {quote(value)}, false)"
+        for name, value in settings.items()
+    ]
+    return f"{_PROCESS_SQL}, {', '.join(calls)}"
 
 
 class Row(tuple[Any, ...]):
@@ -161,10 +196,10 @@ class PostgresSession(Db):
 
     dialect: Dialect = "postgres"
 
-    def __init__(self, conninfo: str, url: str = "") -> None:
-        self.url = url
+    def __init__(self, address: Address) -> None:
+        self.url = address.shown
         self._connection = _connect(
-            conninfo,
+            address.conninfo,
             # Transactions are begun explicitly, together with their tenant.
             autocommit=True,
             # At the first use, because psycopg then checks that it was prepared: after
@@ -176,6 +211,14 @@ class PostgresSession(Db):
         self._connection.prepared_max = MAX_PREPARED_STATEMENTS
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
 
+        # The server's process if a pooler is between, which could exchange it.
+        self._pooled_process: int | None = None
+        try:
+            self._set_up(address)
+        except BaseException:
+            self.close()
+            raise
+
         # What the next statement is sent with: SQL that begins the transaction, and
         # statements with their values.
         self._begin: Sequence[str] = ()
@@ -185,6 +228,14 @@ class PostgresSession(Db):
         # The transaction only reads; it has ended with the last statement of its work.
         self._reads = False
         self._has_ended = False
+
+    def _set_up(self, address: Address) -> None:
+        """Make the settings of the server's connection. Raises PoolerRefused."""
+        process = _process_of(self._connection, address.settings)
+        # A pooler has numbers of its own for its clients.
+        if process != self._connection.info.backend_pid:
+            self._pooled_process = process
+            _check_pooler(self._connection, process, address)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
         if not (self._begin or self._waiting or self._has_ended):
@@ -248,6 +299,9 @@ class PostgresSession(Db):
         """
         self._begin = begin
         self._expected = []
+        if self._pooled_process is not None:
+            self._begin = [*begin, _same_process_sql(self._pooled_process)]
+            self._expected.append(PoolerRefused(f"{self.url}: {_SHARED_CONNECTIONS}"))
         self._reads = reads
         self._has_ended = False
         try:
@@ -414,6 +468,11 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
 # What libpq says of a server that it cannot reach, what is wrong, and what to do.
 _CONNECTION_FAULTS = (
     (
+        r"closed the connection|database system is",
+        "the server at {place} starts or stops",
+        "try again in a few seconds",
+    ),
+    (
         r"refused|No such file",
         "no server listens at {place}",
         "see that the server runs, and that host and port in the URL are right",
@@ -458,6 +517,47 @@ def _connect(conninfo: str, **options: Any) -> psycopg.Connection[Any]:
         raise ServerUnreachable(_describe_failure(str(error), conninfo)) from error
 
 
+# The poolers that keep a connection of the server for each client, by `conninfo`.
+_session_poolers: set[str] = set()
+_pooler_check = threading.Lock()
+
+
+def _check_pooler(
+    connection: psycopg.Connection[Any], process: int, address: Address
+) -> None:
+    """Check that a pooler keeps the server's `process` for this connection.
+
+    A pooler that shares processes gives it to a second client, or exchanges it after
+    that. Raises PoolerRefused.
+    """
+    # One client more at a time: the pooler may have few connections.
+    with _pooler_check:
+        if address.conninfo in _session_poolers:
+            return
+        with closing(_connect(address.conninfo, autocommit=True)) as other:
+            is_shared = (
+                _process_of(other) == process or _process_of(connection) != process
+            )
+        if is_shared:
+            raise PoolerRefused(f"{address.shown}: {_SHARED_CONNECTIONS}")
+        _session_poolers.add(address.conninfo)
+
+
+def _process_of(connection: psycopg.Connection[Any], sql: str = _PROCESS_SQL) -> int:
+    """Return the number of the server's process, the first column of `sql`."""
+    # Not prepared: in a shared process, another client may have prepared that name.
+    rows: Rows = connection.execute(sql.encode(), prepare=False)
+    return int(rows.fetchone()[0])
+
+
+def _same_process_sql(process: int) -> str:
+    """Return SQL that fails with the first expected error in another process."""
+    return (
+        f"do $$ begin if pg_backend_pid() <> {process} then raise exception '' using "
+        f"errcode = '{UNMET_EXPECTATION_STATE}', detail = '0'; end if; end $$"
+    )
+
+
 def _describe_failure(text: str, conninfo: str) -> str:
     """Return what keeps a server from accepting a connection, without a password."""
     parts = {
@@ -486,6 +586,11 @@ class CommitInDoubt(psycopg.OperationalError):
 # unchanged.
 PSYCOPG_ERRORS = (psycopg.Error, UnicodeEncodeError, OverflowError)
 _CLASH_FIX = "other transactions keep changing the same rows; try again later"
+_SHARED_CONNECTIONS = (
+    "a pooler shares connections of PostgreSQL between its clients (pool_mode "
+    "transaction or statement), so settings and prepared statements of heedful would "
+    "not stay; set pool_mode = session, or name PostgreSQL's own port in the URL"
+)
 _OLD_SCHEMA_FIX = "run heedful migrate as the role that owns the tables"
 # Our error for a class of errors, and what a user can do about it
 # (postgresql.org/docs/current/errcodes-appendix.html).
@@ -523,6 +628,8 @@ _TRANSLATIONS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
         RoleRefused,
         "run heedful migrate --role with the name of this role",
     ),
+    errors.DuplicatePreparedStatement: (PoolerRefused, _SHARED_CONNECTIONS),
+    errors.InvalidSqlStatementName: (PoolerRefused, _SHARED_CONNECTIONS),
     errors.UndefinedTable: (StoreOlder, _OLD_SCHEMA_FIX),
     errors.UndefinedColumn: (StoreOlder, _OLD_SCHEMA_FIX),
     errors.UndefinedFunction: (StoreOlder, _OLD_SCHEMA_FIX),
@@ -555,7 +662,9 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
         return StoreInDoubt(line)
     if isinstance(error, ServerUnreachable):
         return StoreUnavailable(str(error))
-    if lost:
+    # Without a state, psycopg was answered twice: a pooler added that the server is
+    # gone.
+    if lost or (isinstance(error, psycopg.InternalError) and error.sqlstate is None):
         return StoreUnavailable(f"{line}: {_LOST_SERVER_FIX}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{line}: {_UNREACHABLE_SERVER_FIX}")

@@ -604,7 +604,7 @@ def _copy_rows(db: Connection, target: str) -> dict[str, int]:
 
     try:
         address = postgres_session.parse_url(target)
-        session = postgres_session.PostgresSession(address.conninfo)
+        session = postgres_session.PostgresSession(address)
         with closing(session) as new_db:
             _begin_copy(new_db, target)
             counts = {table.name: _copy_table(db, new_db, table) for table in tables()}

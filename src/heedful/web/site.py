@@ -78,6 +78,7 @@ from heedful.web.render import address, page_text
 from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
+STREAM_TYPE = "text/event-stream"
 MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
 # At a time. If there are more, the key with the most sessions loses the one that was
 # not used for the longest time, so that nobody can end the sessions of others.
@@ -788,22 +789,24 @@ class Site:
         """Say, as server-sent events, that something of the project changed."""
         visit: Visit = request.state.visit
         visit.needs(*READING)
-        stream_type = "text/event-stream"
         if request.method == "HEAD":
-            return Response(media_type=stream_type)
+            return Response(media_type=STREAM_TYPE)
 
-        changes = self._changes(visit, cookie_of(request), request.headers)
-        return StreamingResponse(changes, media_type=stream_type)
+        seen_state = await visit.caller.read(figures.latest)
+        changes = self._changes(visit, cookie_of(request), request.headers, seen_state)
+        return StreamingResponse(changes, media_type=STREAM_TYPE)
 
     async def _changes(
-        self, visit: Visit, cookie: str, headers: Headers
+        self, visit: Visit, cookie: str, headers: Headers, seen_state: tuple[Any, ...]
     ) -> AsyncIterator[str]:
         """Yield an event each time something of the visitor's project changed.
 
-        The stream ends when the session does, and when its key is revoked.
+        It was in `seen_state` before.
+
+        The stream ends when the session does, when its key is revoked, and when the
+        store does not answer.
         """
         deadline = time.monotonic() + MAX_STREAM_SECONDS
-        seen_state = await visit.caller.read(figures.latest)
         # If the stream ends, the browser asks again after 1,000 milliseconds.
         yield "retry: 1000\n\n"
 
@@ -813,10 +816,10 @@ class Site:
                 return
             try:
                 await self._caller_of(visit.session, headers)
-            except KeyRefused:
+                latest = await visit.caller.read(figures.latest)
+            except (KeyRefused, StoreError):
                 return
 
-            latest = await visit.caller.read(figures.latest)
             if latest != seen_state:
                 seen_state = latest
                 yield "event: changed\ndata: {}\n\n"
@@ -828,6 +831,11 @@ class Site:
         # does when this site makes it ask again.
         if must_sign_in and request.headers.get("sec-fetch-site") == "cross-site":
             return Response("", headers={"Refresh": "0"}, media_type="text/html")
+
+        # A browser never asks again for a stream that was answered with an error; it
+        # asks after 5,000 milliseconds.
+        if problem.status == 503 and raw_path(request) == EVENTS_PATH:
+            return Response("retry: 5000\n\n", media_type=STREAM_TYPE)
 
         if is_data(request):
             return JSONResponse(
