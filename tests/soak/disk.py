@@ -68,7 +68,18 @@ def record(arguments: Sequence[object], folder: Path) -> list[Call]:
     """Run `python` with these arguments to its end, and return its calls in order."""
     assert STRACE is not None
     log = folder.with_suffix(".strace")
-    options = ["-f", "--seccomp-bpf", "-qq", "-xx", "-s", "100000000", "-e", "signal=none", "-o", log]
+    options = [
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-xx",
+        "-s",
+        "100000000",
+        "-e",
+        "signal=none",
+        "-o",
+        log,
+    ]
     result = subprocess.run(
         [
             *(STRACE, *map(str, options), "-e", f"trace={','.join(TRACED)}"),
@@ -291,9 +302,7 @@ class Disk:
         _leave(self.folder, target, chance=chance, share=share)
 
 
-def _leave(
-    folder: _File, target: Path, *, chance: random.Random, share: float
-) -> None:
+def _leave(folder: _File, target: Path, *, chance: random.Random, share: float) -> None:
     target.mkdir()
     entries = dict(folder.entries)
     for change in folder.renames:
