@@ -270,6 +270,11 @@ def find_damage(select: Select, acknowledged: Acknowledged, in_flight: int) -> D
     return damage
 
 
+def unfinished(begun: set[str], ended: set[str]) -> list[str]:
+    """What had not ended, and one that had."""
+    return sorted(begun - ended) + sorted(ended)[:1]
+
+
 async def resume(work: Work, acknowledged: Acknowledged) -> Damage:
     """Go on after the damage, and return what is not as if nothing had happened."""
     damage = Damage()
@@ -279,10 +284,12 @@ async def resume(work: Work, acknowledged: Acknowledged) -> Damage:
     if acknowledged.seen and seen.created:
         damage.lost.append("the lesson")
 
-    attempts = dict.fromkeys(acknowledged.begun, [1, 2, 3])
-    for id in sorted(acknowledged.begun):
+    # Of what had ended, one is enough: it must not run again.
+    attempts = {}
+    for id in unfinished(acknowledged.begun, acknowledged.passed):
         await work.drive(id)
-    for id in sorted(acknowledged.piping):
+        attempts[id] = [1, 2, 3]
+    for id in unfinished(acknowledged.piping, acknowledged.piped):
         await work.pipe(id)
         attempts |= {f"{id}/{STAGES[0]}": [1, 2], f"{id}/{STAGES[1]}": [1]}
 
