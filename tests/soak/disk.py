@@ -30,7 +30,7 @@ TORN_SHARE = 0.3  # of the writes that are kept
 
 WRITES = ("write", "pwrite64")
 SYNCS = ("fsync", "fdatasync")
-# All that changes files or their names; `REFUSED` are calls that a `Disk` cannot repeat.
+# Calls that change files in ways that a `Disk` cannot repeat.
 REFUSED = ("creat", "writev", "pwritev", "pwritev2", "fallocate", "copy_file_range")
 REFUSED += ("sendfile", "renameat2", "symlink", "symlinkat", "truncate", "rmdir")
 NAMES = ("open", "openat", "unlink", "unlinkat", "rename", "renameat", "link", "linkat")
@@ -167,7 +167,7 @@ def load(path: Path) -> _File:
 
 
 class Disk:
-    """The folder at `root` as it is now, and as the calls of a recording will change it.
+    """The folder at `root` as it is now, and as recorded calls will change it.
 
     Without `syncs_files` or `syncs_folders`, the disk lies: it says that it has synced.
     """

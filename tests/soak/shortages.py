@@ -22,7 +22,7 @@ from tests.soak.workloads import Work, say
 from tests.store.support import SCOPE
 
 UNLIMITED = resource.RLIM_INFINITY
-MAX_ROOM_BYTES = 400_000  # that is left when a disk becomes full
+MAX_ROOM_BYTES = 100_000  # that is left when a disk becomes full
 NOBODY = 65534
 
 
@@ -73,7 +73,7 @@ async def full(path: str, kind: str, name: str, rounds: str, seed: str) -> None:
     disk = SmallDisk(folder) if kind == "small" else LimitedDisk(folder)
     store = open_store(path)
     for number in range(int(rounds)):
-        lines_left = chance.randrange(30)
+        lines_left = chance.randint(1, 15)  # of about 35
 
         def tell(line: str) -> None:
             nonlocal lines_left
@@ -127,14 +127,15 @@ async def few_files(path: str, name: str, seed: str) -> None:
 
 async def read_only(path: str, name: str) -> None:
     """Work as nobody in a folder that becomes read-only, and writable again."""
-    folder = Path(path).parent
+    database = Path(path)
+    folder = database.parent
     store = open_store(path)
     for number in range(3):
         await Work(store, folder, say).round(f"{name}-{number}")
         await store.close()
         for mode, file_mode in ((0o555, 0o600), (0o755, 0o400), (0o555, 0o400)):
             folder.chmod(mode)
-            Path(path).chmod(file_mode)
+            database.chmod(file_mode)
             try:
                 await Work(store, folder, say).round(f"{name}-{number}-{mode}")
             except HeedfulError as error:

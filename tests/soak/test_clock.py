@@ -213,7 +213,7 @@ async def test_no_day_of_a_rung_has_more_calls_than_it_may(
 
 
 async def end_loop(store: Store, name: str) -> int:
-    """Let a key show a lesson to a loop and end it; return the number of its outcome."""
+    """Let a key show a lesson to a loop and end it; return its number."""
     shown = Exposure("check/none", name, shown=True, signature="none", share=0.0)
     outcome = Outcome(name, True, calls=1)
     with Effects(actor=Actor("key:0f", outcomes=2)):

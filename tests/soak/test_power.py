@@ -47,9 +47,6 @@ def record_work(folder: Path, name: str) -> list[Call]:
 async def go_on(path: Path, acknowledged: Acknowledged, in_flight: int) -> Damage:
     """Look at what a power cut has left, go on with it, and look again."""
     damage = Damage()
-    if len(acknowledged) and not path.exists():
-        damage.lost.append("the database")
-        return damage
 
     def select(sql: str) -> list[tuple[Any, ...]]:
         return rows(path, sql)
@@ -74,7 +71,7 @@ async def go_on(path: Path, acknowledged: Acknowledged, in_flight: int) -> Damag
 
 
 class Chain:
-    """Works on one folder, each of which begins with what a power cut left of the last."""
+    """Works on one folder: each begins with what a power cut left of the last."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.folder = folder
@@ -104,6 +101,8 @@ class Chain:
         for moment in power.run(calls, moments):
             power.leave(target, self.chance)
             acknowledged = before | Acknowledged.of(power.output)
+            if len(acknowledged) and not (target / "a.db").exists():
+                damage.lost.append("the database")
             if moment == kept_moment:
                 shutil.copytree(target, kept)
                 self.acknowledged = acknowledged
@@ -197,7 +196,7 @@ class Crashes:
         return self.server.run(sql, DATABASE)
 
     async def again(self, number: int) -> Damage:
-        """Work until the server has crashed, and look at what it has after its start."""
+        """Work until the server has crashed, start it, and look at what it has."""
         self.output = ""
         self.lines_left = self.chance.randint(1, MAX_LINES_BEFORE_CRASH)
         with suppress(StoreError):

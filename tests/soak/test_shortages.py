@@ -33,7 +33,8 @@ from tests.store.support import WAITING, ended, opened, python, rows
 pytestmark = [pytest.mark.soak, pytest.mark.sqlite]
 PROGRAM = "from tests.soak.shortages import main; main()"
 HEALTHY = [("ok",)]
-ROUNDS = min(3, SOAK)  # of a program
+RUNS = max(1, SOAK // 10)  # of a program
+ROUNDS = min(10, 2 + SOAK)  # of a run
 CLIENTS = 40
 STRANGERS = 100  # who open a connection and say nothing
 MAX_CALLS = 500
@@ -104,7 +105,7 @@ def fill_again_and_again(folder: Path, kind: str) -> tuple[int, Damage]:
     """Let a disk become full at random moments; return how often it was noticed."""
     damage = Damage()
     times = 0
-    for number in range(SOAK):
+    for number in range(RUNS):
         path = folder / f"{number}" / "a.db"
         path.parent.mkdir()
         output, refused = run("full", path, kind, "w", ROUNDS, SOAK + number)
@@ -154,7 +155,7 @@ def test_a_read_only_folder_or_file_loses_nothing(tmp_path: Path, ledger: Ledger
 def test_a_program_with_64_descriptors_loses_nothing(tmp_path: Path, ledger: Ledger):
     damage = Damage()
     times = 0
-    for number in range(SOAK):
+    for number in range(RUNS):
         folder = tmp_path / f"{number}"
         folder.mkdir()
         output, refused = run("few_files", folder / "a.db", "w", number)

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -308,13 +309,16 @@ async def resume(work: Work, acknowledged: Acknowledged) -> Damage:
 def find_torn_files(folder: Path) -> list[str]:
     """The report files that are not whole under the names of whole files."""
     torn = []
-    for path in folder.rglob("[!.]*.json"):
-        try:
-            json.loads(path.read_text())
-        except ValueError:
-            torn.append(f"{path.name}: {path.stat().st_size} bytes")
-    for path in folder.rglob("[!.]*.html"):
-        if not path.read_text().rstrip().endswith("</html>"):
+    for path in folder.rglob("[!.]*.*"):
+        is_whole = True
+        if path.suffix == ".html":
+            is_whole = path.read_text().rstrip().endswith("</html>")
+        elif path.suffix == ".json":
+            with suppress(ValueError):
+                json.loads(path.read_text())
+                continue
+            is_whole = False
+        if not is_whole:
             torn.append(f"{path.name}: {path.stat().st_size} bytes")
     return torn
 

@@ -359,7 +359,7 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
-# A database needs its file, the log, the index of the log and, for a moment, the folder.
+# A database needs its file, the log, the index of the log and, at times, the folder.
 MAX_DATABASE_DESCRIPTORS = 4
 _DESCRIPTORS_FIX = (
     "this process has too many open files; raise its limit (ulimit -n), or close some"
