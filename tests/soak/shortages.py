@@ -134,8 +134,8 @@ async def read_only(path: str, name: str) -> None:
         await Work(store, folder, say).round(f"{name}-{number}")
         await store.close()
         for mode, file_mode in ((0o555, 0o600), (0o755, 0o400), (0o555, 0o400)):
-            folder.chmod(mode)
-            database.chmod(file_mode)
+            os.chmod(folder, mode)
+            os.chmod(database, file_mode)
             try:
                 await Work(store, folder, say).round(f"{name}-{number}-{mode}")
             except HeedfulError as error:

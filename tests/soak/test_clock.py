@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful.errors import KeyRefused, LeaseLost
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.ladder import Allowance
@@ -134,6 +135,27 @@ async def test_a_clock_that_jumps_while_loops_run_loses_and_doubles_nothing(
             doubled=len(damage.doubled),
         )
     )
+
+
+@wrong
+async def test_a_run_of_a_pipeline_ends_once_though_its_clock_is_put_right(
+    clock: Clock, store: Store, error: float
+):
+    clock.put(error)
+    stages = heedful.Pipeline("p", store=store, progress=False)
+
+    def load(state: dict[str, Any]) -> int:
+        clock.put(0.0)
+        return 1
+
+    stages.stage(load, name="load", checks=[])
+    for _ in range(3):
+        report = await stages.run({}, id="r")
+        assert report.status == "passed"
+        assert report.began <= report.ended
+    run = await store.read(SCOPE, loops.read, "r")
+    assert len(run.loop.attempts) == 1
+    assert len(run.decisions) == 1
 
 
 # -- leases and limits
