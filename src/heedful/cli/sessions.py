@@ -382,6 +382,9 @@ async def _learn(
             forget = values_by_db[db].forget
             if forget:
                 unused_for = seconds("forget", forget)
+                if doubt := await memory.doubt_age(unused_for):
+                    survey.problems.append(doubt)
+                    continue
                 removed = await memory.prune(unused_for=unused_for, by="settings")
                 survey.forgotten += len(removed)
 

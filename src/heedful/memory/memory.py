@@ -852,6 +852,22 @@ class Memory:
             self.scope, lesson_store.prune, unused_seconds, max_lessons, by=by
         )
 
+    async def doubt_age(self, unused_for: float) -> str:
+        """Return why nobody should `prune` unattended by age now; "" if all is well.
+
+        If more than half of the lessons are unused for `unused_for` seconds, the clock
+        may be fast: then all that was learnt would be lost.
+        """
+        unused = await self.prune(by="-", unused_for=unused_for, dry_run=True)
+        lessons = await self.count()
+        if len(unused) * 2 <= lessons:
+            return ""
+        return (
+            f"{len(unused)} of {lessons} lessons seem unused for "
+            f"{unused_for / 86_400:g} days, and stay; see that the clock is right, "
+            "then run heedful prune"
+        )
+
     async def spaces(self) -> Spaces:
         """Count the texts with and without a vector of the embedder in use."""
         from heedful.memory.vectors import Spaces, space_of

@@ -153,7 +153,12 @@ def _write(path: Path, text: str) -> Path:
     part = path.with_name(f".{token_hex(8)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(text.encode("utf-8", "replace"))
+        # The content is on the disk before it has the name, or a power cut could leave
+        # an empty report.
+        with part.open("wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
         with suppress(OSError):

@@ -545,17 +545,21 @@ class PipelineRun:
             runs.StageReport(stage.name, "not_run", action="not_run")
             for stage in pipeline.stages[len(self._reports) :]
         ]
+        began = run.created if run else self._began
+        last_decision = self._last_decision()
         report = runs.Report(
             pipeline.name,
             self.id,
             stages=(*self._reports, *not_run),
-            began=run.created if run else self._began,
-            ended=time.time(),
+            began=began,
+            # A clock may be put back during a run.
+            ended=max(began, last_decision, time.time()),
         )
 
-        by_name = run.decisions if run else ()
-        if by_name and not self._active and self._last_decision() <= by_name[-1].at:
-            report = replace(report, ended=by_name[-1].decided)
+        ends = run.decisions if run else ()
+        last_end = max((max(end.at, end.decided) for end in ends), default=0.0)
+        if ends and not self._active and last_decision <= last_end:
+            report = replace(report, ended=ends[-1].decided)
             self.say(
                 f"run {self.id} has ended; its stored result is shown: give another id "
                 "to run again",

@@ -255,13 +255,17 @@ async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
 async def prune(tools: Tools, scope: Scope) -> None:
     """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`.
 
-    Raises StoreError.
+    Nothing is removed for its age if that would be most of the memory. Raises
+    StoreError.
     """
-    if tools.prunes:
-        memory = tools.memory(scope)
-        await memory.prune(
-            by=WORKER_ACTOR, unused_for=tools.unused_for, keep=tools.keep
-        )
+    memory = tools.memory(scope)
+    unused_for = tools.unused_for
+    if unused_for is not None and (doubt := await memory.doubt_age(unused_for)):
+        log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
+        unused_for = None
+
+    if unused_for is not None or tools.keep is not None:
+        await memory.prune(by=WORKER_ACTOR, unused_for=unused_for, keep=tools.keep)
 
 
 async def prove(tools: Tools, scope: Scope) -> None:

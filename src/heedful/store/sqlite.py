@@ -347,7 +347,8 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_BUSY: _BUSY_FIX,
     sqlite3.SQLITE_LOCKED: _BUSY_FIX,
     sqlite3.SQLITE_READONLY: (
-        "it is read-only; give write permission to the file and its folder"
+        "it is read-only; give write permission to the file, to those beside it that "
+        "end in -wal and -shm, and to the folder"
     ),
     sqlite3.SQLITE_FULL: "the disk is full; make room and run again, nothing was lost",
     sqlite3.SQLITE_IOERR: "the disk does not respond; check the disk and run again",
@@ -358,6 +359,11 @@ _RESULT_CODE_REMEDIES = {
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
 DAMAGED_FILE_FIX = "restore a copy, or move it away"
+# A database needs its file, the log, the index of the log and, at times, the folder.
+MAX_DATABASE_DESCRIPTORS = 4
+_DESCRIPTORS_FIX = (
+    "this process has too many open files; raise its limit (ulimit -n), or close some"
+)
 # The errors that `translate_error` translates.
 SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
@@ -393,6 +399,8 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         )
     elif code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES[code]
+        if code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
+            remedy = _DESCRIPTORS_FIX
         translated = errors.StoreUnavailable(f"{place}{error}: {remedy}")
     elif "no such " in str(error) or "has no column" in str(error):
         remedy = (
@@ -497,7 +505,23 @@ def _opening_problem(path: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         reason = f" ({error.strerror})"
     remedy = "check that its folder exists and is writable"
+    if _lacks_descriptors():
+        remedy = _DESCRIPTORS_FIX
     return f"{path} cannot be opened{reason}; {remedy}"
+
+
+def _lacks_descriptors() -> bool:
+    """Return True if this process cannot open the files that a database needs.
+
+    SQLite does not say why it cannot open a file.
+    """
+    with ExitStack() as opened:
+        try:
+            for _ in range(MAX_DATABASE_DESCRIPTORS):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            return True
+    return False
 
 
 def connect(

@@ -1,10 +1,10 @@
 -- name: take_episode
--- Claim the oldest unclaimed episode that was not tried since :before. A claim in the future, of a wrong clock, ends too.
+-- Claim the oldest unclaimed episode that was not tried since :before. A try in the future, of a wrong clock, does not count.
 update episode set state = 'waiting', tries = tries + 1, taken = :now
 where id = (
   select id from episode
   where tenant = :tenant and project = :project and state <> 'reflected' and (:digest = '' or digest = :digest)
-    and taken < :before and (:digest <> '' or record <> '{}')
+    and not taken between :before and :now + :lease and (:digest <> '' or record <> '{}')
     and not (state = 'waiting' and taken between :now - :lease and :now + :lease)
   order by at, id limit 1
 )

@@ -1,10 +1,10 @@
 -- name: insert_outcome
--- The outcome gets the next number of its scope. A key with :most outcomes in a day gets none. A loop without exposures has
--- no outcome.
+-- The outcome gets the next number of its scope. A key with :most outcomes in a day gets none; those in the future, of a
+-- wrong clock, do not count. A loop without exposures has no outcome.
 insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, model, rung, climbed, cost, via, at)
 select :tenant, :project, :loop,
        case when :via = '' or :most > (
-         select count(*) from outcome where tenant = :tenant and via = :via and at > :now - :day and n is not null
+         select count(*) from outcome where tenant = :tenant and via = :via and at > :now - :day and at < :now + :day and n is not null
        ) then (select coalesce(max(n), 0) + 1 from outcome where tenant = :tenant and project = :project) end,
        :right_at_once, :calls, :signatures, :model, :rung, :climbed, :cost, :via, :now
 where exists (select 1 from exposure where tenant = :tenant and project = :project and loop = :loop)

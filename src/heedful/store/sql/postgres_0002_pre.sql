@@ -467,7 +467,7 @@ alter table day_figure enable row level security;
 create policy of_tenant on day_figure using (tenant = (select current_setting('heedful.tenant')))
 with check (tenant = (select current_setting('heedful.tenant')));
 -- The figures of a day are counted again after one of its loops has changed. Who counts a day takes the lock for itself
--- alone, so that no change which it does not see commits later. A day that has not ended has no figures.
+-- alone, so that no change which it does not see commits later. A day that has not ended has figures only if a clock was fast.
 create function day_changed() returns trigger language plpgsql as $$
 declare
   today bigint := floor(store_clock() / 86400);
@@ -478,7 +478,10 @@ begin
     union
     select new.tenant, new.project, floor(new.created / 86400)::bigint where tg_op <> 'DELETE'
   loop
-    if changed.day < today then
+    if changed.day < today or exists (
+      select 1 from day_figure f
+      where f.tenant = changed.tenant and f.project = changed.project and f.day = changed.day
+    ) then
       perform pg_advisory_xact_lock_shared(hashtextextended('days ' || changed.tenant || ' ' || changed.project, 0));
       delete from day_figure f
       where f.tenant = changed.tenant and f.project = changed.project and f.day = changed.day;

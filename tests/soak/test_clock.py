@@ -1,0 +1,336 @@
+"""A clock that is wrong by a day or by 20 years, and is put right: nothing is lost or
+doubled, no limit is exceeded, and nobody waits for a time that is far away.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import KeyRefused, LeaseLost
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.loop.ladder import Allowance
+from heedful.memory.memory import Memory
+from heedful.service import jobs
+from heedful.store import episodes, exposures, keys, ladders, loops
+from heedful.store.connection import Actor, Db, key_of
+from heedful.store.records import Head
+from heedful.store.store import Effects, Store
+from heedful.web.days import count_day, counted_days
+from tests import engines
+from tests.conftest import SOAK
+from tests.engines import change_rows, opened, rows
+from tests.service.jobs import put
+from tests.soak import workloads
+from tests.soak.ledger import Ledger, Trial
+from tests.soak.workloads import Acknowledged, Damage, Work
+from tests.store.support import SCOPE, report
+
+pytestmark = [pytest.mark.soak, pytest.mark.both]
+DAY = 86_400.0
+ERRORS = {
+    "a day slow": -DAY,
+    "a day fast": DAY,
+    "20 years slow": -20 * 365.25 * DAY,
+    "20 years fast": 20 * 365.25 * DAY,
+}
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+real_time = time.time
+
+SERVER_CLOCK = """
+create or replace function store_clock() returns double precision language sql volatile
+as $$ select extract(epoch from clock_timestamp())::double precision + {error} $$
+"""
+
+
+class Clock:
+    """The clock of this process and, unless only that is wrong, of the server."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.error = 0.0
+
+    def __call__(self) -> float:
+        return real_time() + self.error
+
+    def put(self, error: float, server: bool = True) -> None:
+        """Let the clock be wrong by so many seconds from now on."""
+        self.error = error
+        if server and engines.engine.name == "postgres":
+            change_rows(self.path, SERVER_CLOCK.format(error=error))
+
+
+@pytest.fixture
+def clock(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock(path)
+    # A connection to SQLite takes it when it is opened.
+    monkeypatch.setattr(time, "time", clock)
+    yield clock
+    clock.put(0.0)
+
+
+@pytest.fixture
+def store(clock: Clock, path: Path) -> Iterator[Store]:
+    with opened(path) as store:
+        yield store
+
+
+wrong = pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+
+# -- while loops run
+
+
+class Jumps:
+    """Work during which the clock jumps at random moments."""
+
+    def __init__(self, clock: Clock, store: Store, folder: Path, seed: int) -> None:
+        self.clock = clock
+        self.chance = random.Random(seed)
+        self.work = Work(store, folder, self.say)
+        self.output = ""
+        self.number = 0
+
+    def say(self, line: str) -> None:
+        self.output += f"{line}\n"
+        if self.chance.random() < 0.2:
+            self.number += 1
+            error = self.chance.choice([0.0, *ERRORS.values()])
+            self.clock.put(error, server=self.chance.random() < 0.5)
+
+    async def run(self, rounds: int) -> Damage:
+        """Work in rounds, and look at what is stored after each."""
+        damage = Damage()
+        for number in range(rounds):
+            self.output = ""
+            await self.work.round(f"w{number}")
+            acknowledged = Acknowledged.of(self.output)
+            damage += workloads.find_damage(self.select, acknowledged, in_flight=0)
+            damage += await workloads.resume(self.work, acknowledged)
+        return damage
+
+    def select(self, sql: str) -> list[tuple[Any, ...]]:
+        return rows(self.clock.path, sql)
+
+
+async def test_a_clock_that_jumps_while_loops_run_loses_and_doubles_nothing(
+    clock: Clock, store: Store, tmp_path: Path, ledger: Ledger, engine: str
+):
+    jumps = Jumps(clock, store, tmp_path, seed=SOAK)
+    damage = await jumps.run(rounds=SOAK)
+    assert damage.torn == []
+    ledger.settle(
+        Trial(
+            what="the clock jumps by a day or 20 years, to and fro, while loops run",
+            engine=NAMES[engine],
+            times=jumps.number,
+            seed=SOAK,
+            lost=len(damage.lost),
+            doubled=len(damage.doubled),
+        )
+    )
+
+
+@wrong
+async def test_a_run_of_a_pipeline_ends_once_though_its_clock_is_put_right(
+    clock: Clock, store: Store, error: float
+):
+    clock.put(error)
+    stages = heedful.Pipeline("p", store=store, progress=False)
+
+    def load(state: dict[str, Any]) -> int:
+        clock.put(0.0)
+        return 1
+
+    stages.stage(load, name="load", checks=[])
+    for _ in range(3):
+        report = await stages.run({}, id="r")
+        assert report.status == "passed"
+        assert report.began <= report.ended
+    run = await store.read(SCOPE, loops.read, "r")
+    assert len(run.loop.attempts) == 1
+    assert len(run.decisions) == 1
+
+
+# -- leases and limits
+
+
+@wrong
+@pytest.mark.parametrize("is_put_right", [False, True])
+async def test_a_loop_is_claimed_from_a_dead_driver_at_any_clock(
+    clock: Clock, store: Store, error: float, is_put_right: bool
+):
+    """A driver on another host claims a loop and is gone; the clock is wrong then, or
+    is wrong from then on.
+    """
+    clock.put(error if is_put_right else 0.0)
+    dead = await store.write(SCOPE, loops.claim, "a", Head(task="t"), "other|1|x")
+    clock.put(0.0 if is_put_right else error)
+    owner = loops.new_owner()
+    claimed = await store.write(SCOPE, loops.claim, "a", Head(task="t"), owner)
+    assert claimed.epoch == dead.epoch + 1
+    late = report("a", 1, epoch=dead.epoch)
+    with pytest.raises(LeaseLost):
+        await store.write(SCOPE, loops.commit, late, "other|1|x")
+
+
+@wrong
+async def test_a_loop_that_is_driven_is_not_claimed_at_any_clock(
+    clock: Clock, store: Store, error: float
+):
+    owner = loops.new_owner()
+    loops.enter(owner)
+    await store.write(SCOPE, loops.claim, "a", Head(task="t"), owner)
+    clock.put(error)
+    with pytest.raises(LeaseLost, match="is being driven"):
+        await store.write(SCOPE, loops.claim, "a", Head(task="t"), loops.new_owner())
+    loops.leave(owner)
+
+
+@wrong
+@pytest.mark.parametrize("is_put_right", [False, True])
+@pytest.mark.parametrize("is_worker", [False, True])
+async def test_an_episode_is_taken_from_a_dead_worker_at_any_clock(
+    clock: Clock, store: Store, error: float, is_put_right: bool, is_worker: bool
+):
+    clock.put(error if is_put_right else 0.0)
+    [digest] = await put(store, SCOPE, "cup")
+    assert await store.write(SCOPE, episodes.take, time.time() + 1, digest)
+    clock.put(0.0 if is_put_right else error)
+    before = float("inf") if is_worker else time.time()
+    assert await store.write(SCOPE, episodes.take, before, digest)
+
+
+async def test_no_day_of_a_rung_has_more_calls_than_it_may(
+    clock: Clock, store: Store, ledger: Ledger, engine: str
+):
+    chance = random.Random(SOAK)
+    allowance = Allowance(name="large", calls=5)
+    granted = Counter[int]()
+    for _ in range(60 * SOAK):
+        clock.put(chance.choice([0.0, *ERRORS.values()]))
+        at = time.time()
+        spent = await store.write(SCOPE, ladders.reserve, allowance, at)
+        granted[int(at // DAY)] += spent is None
+    assert max(granted.values()) == 5
+    over = sum(max(0, calls - 5) for calls in granted.values())
+    ledger.settle(
+        Trial(
+            what="the clock jumps between the calls of a model with a daily limit",
+            engine=NAMES[engine],
+            times=60 * SOAK,
+            seed=SOAK,
+            exceeded=over,
+        )
+    )
+
+
+# -- counts of a day
+
+
+async def end_loop(store: Store, name: str) -> int:
+    """Let a key show a lesson to a loop and end it; return its number."""
+    shown = Exposure("check/none", name, shown=True, signature="none", share=0.0)
+    outcome = Outcome(name, True, calls=1)
+    with Effects(actor=Actor("key:0f", outcomes=2)):
+        await store.write(SCOPE, loops.commit, report(name, 1), "me")
+        await store.write(
+            SCOPE, exposures.remember, (), exposures=[shown], outcome=outcome
+        )
+
+    def read_number(db: Db, scope: Scope) -> int:
+        [outcome] = db.select("n", "outcome", {**key_of(scope), "loop": name})
+        return outcome["n"] or 0
+
+    return await store.read(SCOPE, read_number)
+
+
+async def test_a_key_counts_again_after_its_clock_was_20_years_fast(
+    clock: Clock, store: Store
+):
+    clock.put(ERRORS["20 years fast"])
+    numbers = [await end_loop(store, f"fast {n}") for n in range(3)]
+    assert numbers == [1, 2, 0]
+    clock.put(0.0)
+    numbers = [await end_loop(store, f"right {n}") for n in range(3)]
+    assert numbers == [3, 4, 0]
+
+
+async def begin_loops(store: Store, prefix: str, number: int) -> None:
+    for n in range(number):
+        await store.write(SCOPE, loops.begin, f"{prefix}{n}", Head(task="t"))
+
+
+async def test_a_page_counts_the_loops_of_a_day_that_it_took_for_the_last(
+    clock: Clock, store: Store
+):
+    """It was looked at while the clock was two days fast."""
+    await begin_loops(store, "early", 2)
+    today = int(time.time() // DAY)
+    clock.put(2 * DAY)
+    days = await counted_days(store, SCOPE)
+    assert days.figures[today]["loops"] == 2
+    clock.put(0.0)
+    await begin_loops(store, "late", 3)
+    clock.put(2 * DAY)  # two days later
+    days = await counted_days(store, SCOPE)
+    assert days.figures[today]["loops"] == 5
+    counted = await store.read(SCOPE, count_day, today)
+    assert counted["loops"] == 5
+
+
+# -- what is deleted by its age
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_a_night_20_years_ahead_forgets_nothing(
+    clock: Clock, store: Store, caplog: pytest.LogCaptureFixture, is_used: bool
+):
+    """Nobody was there to see that the clock is wrong, so most of memory stays."""
+    memory = Memory(store)
+    for n in range(6):
+        await memory.remember(f"Error{n}", f"text {n}", trust="operator")
+    clock.put(ERRORS["20 years fast"])
+    if is_used:
+        await memory.remember("Error0", "text 0")
+    tools = jobs.Tools(store=store, unused_for=180 * DAY, keep=5_000)
+    await jobs.prune(tools, SCOPE)
+    assert await memory.count() == 6
+    [record] = caplog.records
+    assert "6 lessons seem unused for 180 days" in record.reason
+
+
+async def test_a_night_forgets_what_was_not_used_for_long(clock: Clock, store: Store):
+    memory = Memory(store)
+    for n in range(3):
+        await memory.remember(f"Error{n}", f"text {n}")
+    clock.put(200 * DAY)
+    for n in range(1, 3):
+        await memory.remember(f"Error{n}", f"text {n}")
+    tools = jobs.Tools(store=store, unused_for=180 * DAY)
+    await jobs.prune(tools, SCOPE)
+    assert await memory.count() == 2
+
+
+# -- keys
+
+
+@wrong
+async def test_a_revoked_key_stays_revoked_at_any_clock(
+    clock: Clock, store: Store, error: float
+):
+    scope = Scope("acme", "main")
+    key, token = await keys.create(store, "acme", "ann", projects=["main"])
+    clock.put(error)
+    assert await keys.holder(store, token) == key
+    await store.write(scope, keys.revoke, key.id, "ann")
+    for later in (error, 0.0):
+        clock.put(later)
+        with pytest.raises(KeyRefused):
+            await keys.holder(store, token)
