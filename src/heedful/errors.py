@@ -394,7 +394,12 @@ class LeaseLost(StoreError):
 
 
 class ModelError(HeedfulError):
-    """The model or its provider failed."""
+    """The model or its provider failed.
+
+    `usage` is what the call has cost, None if it is unknown.
+    """
+
+    usage: Any = None
 
 
 class ModelUnavailable(ModelError):
@@ -426,7 +431,7 @@ class MalformedAnswer(ModelError):
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
-        self.usage: Any = usage
+        self.usage = usage
         super().__init__(f"{what}; it began: {_shorten(answer)}")
 
 
