@@ -273,8 +273,15 @@ FAULTS: dict[str, ModelFault] = {
 """By name. The network, the provider, the answer, and the caller."""
 
 
+class Unnoticed(Exception):
+    """Work went on as if its model had not failed, or did not ask it."""
+
+
 async def meet(server: FaultyServer, fault: ModelFault, place: Place) -> BaseException:
-    """Let a place go on while its model fails; return what it raises."""
+    """Let a place go on while its model fails; return what it raises.
+
+    Raises Unnoticed.
+    """
     server.fault = fault
     server.arrived.clear()
     work = asyncio.create_task(place.go(fault.model(server)))
@@ -287,7 +294,7 @@ async def meet(server: FaultyServer, fault: ModelFault, place: Place) -> BaseExc
         return error
     finally:
         server.fault = None
-    raise AssertionError("the fault was not noticed")
+    raise Unnoticed(fault)
 
 
 # -- where it fails
