@@ -398,7 +398,12 @@ class LeaseLost(StoreError):
 
 
 class ModelError(HeedfulError):
-    """The model or its provider failed."""
+    """The model or its provider failed.
+
+    `usage` is what the call has cost, None if it is unknown.
+    """
+
+    usage: Any = None
 
 
 class ModelUnavailable(ModelError):
@@ -430,7 +435,7 @@ class MalformedAnswer(ModelError):
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer: str = answer
-        self.usage: Any = usage
+        self.usage = usage
         super().__init__(f"{what}; it began: {_shorten(answer)}")
 
 

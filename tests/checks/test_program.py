@@ -2,7 +2,9 @@ import asyncio
 import fcntl
 import os
 import re
+import signal
 import socket
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -259,6 +261,25 @@ def test_what_a_program_starts_past_python_ends_with_it(
     body = f"{LIBC} libc.fork() == 0 and (libc.setsid(), libc.sleep(600)); return False"
     assert [finding.key for finding in run_act(body)][-1] == "assert act()"
     assert list_processes(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
+def test_what_left_the_group_of_a_program_does_not_keep_the_check_waiting(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(isolation, "_bubblewrap", lambda: ())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    # It holds the pipe to the check, which without the kernel's help nothing ends.
+    leave = "libc.fork() == 0 and (libc.setsid(), libc.sleep(600))"
+    check = checks.python_tests("assert act()", "act", seconds=2)
+    try:
+        problems = findings(check, f"def act():\n    {LIBC} {leave}; return False\n")
+    finally:
+        left = list_processes(tmp_path)
+        for process in left:
+            os.kill(int(process), signal.SIGKILL)
+    assert len(left) == 1
+    assert problems[-1].key == "assert act()"
 
 
 def test_a_program_runs_in_a_folder_below_dev(kept_apart, tmp_path, monkeypatch):

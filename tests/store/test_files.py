@@ -106,6 +106,23 @@ async def test_another_database_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param("policy = '{'", id="JSON without an end"),
+        pytest.param("policy = x'ff'", id="bytes for a text"),
+        pytest.param("goals = 7", id="a number for a text"),
+        pytest.param("policy = cast(x'ff' as text)", id="no UTF-8"),
+    ],
+)
+async def test_a_row_that_heedful_cannot_have_written_is_damage(path, column):
+    with opened(path) as store:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(f"update loop set {column}")
+        with pytest.raises(StoreCorrupt, match="is damaged"):
+            await store.read(SCOPE, loops.read, "a")
+
+
+@pytest.mark.parametrize(
     "content",
     [
         pytest.param(b"not a database " * 99, id="text"),

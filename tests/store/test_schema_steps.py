@@ -1,15 +1,9 @@
 """A database of an earlier schema: after the steps it is like a new one, with all its
 rows.
-
-`schema_1/` has the first schema as each engine had it, and rows of every table that the
-second schema changed.
 """
 
 import asyncio
-import re
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +14,16 @@ from heedful.memory.memory import Memory
 from heedful.store import open_store
 from heedful.store import sqlite as engine
 from heedful.store.postgres_migrations import migrate, newest_version
-from tests.postgres import SERVICE, Urls, blank, drop
+from tests.postgres import SERVICE, blank, drop
 from tests.postgres import rows as server_rows
+from tests.store.old_schemas import (
+    file_schema,
+    make_old_file,
+    make_old_server,
+    server_schema,
+)
 from tests.store.support import rows
 
-OLD = Path(__file__).parent / "schema_1"
-OLD_ROWS = (OLD / "rows.sql").read_text("utf-8")
 STATES = {1: "unverified", 2: "verified", 3: "quarantined", 4: "superseded"}
 EXAMPLES = [
     (1, 1, "unverified", "name the unit of the parcel"),
@@ -33,78 +31,21 @@ EXAMPLES = [
     (3, 3, "quarantined", "send it away"),
     (4, 1, "unverified", "name each unit"),
 ]
-# What stands in a new schema, by name; row numbers and quotes aside.
-SERVER_SCHEMA = (
-    """select table_name::text, column_name::text, data_type::text, column_default::text
-       from information_schema.columns where table_schema = 'heedful'""",
-    """select indexname::text, indexdef::text from pg_indexes
-       where schemaname = 'heedful'""",
-    """select conrelid::regclass::text, conname::text, pg_get_constraintdef(oid)
-       from pg_constraint where connamespace = 'heedful'::regnamespace""",
-    """select proname::text, prosrc from pg_proc
-       where pronamespace = 'heedful'::regnamespace""",
-    """select tgname::text, pg_get_triggerdef(t.oid) from pg_trigger t
-       join pg_class c on c.oid = t.tgrelid
-       where c.relnamespace = 'heedful'::regnamespace and not tgisinternal""",
-    """select tablename::text, policyname::text, qual, with_check from pg_policies
-       where schemaname = 'heedful'""",
-)
 
 
 @pytest.fixture
 def old_file(tmp_path: Path) -> Path:
     path = tmp_path / "old.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript((OLD / "sqlite.sql").read_text("utf-8"))
-        db.executescript(OLD_ROWS)
-        db.execute(f"pragma application_id = {engine.APPLICATION_ID}")
-        db.execute("pragma user_version = 1")
-        db.commit()
+    make_old_file(path)
     return path
 
 
 @pytest.fixture
 def old_server():
     urls = blank()
-    book = """
-        create table schema_version (
-          number integer not null,
-          part text not null check (part in ('pre', 'post')),
-          at double precision not null,
-          primary key (number, part)
-        );
-        insert into schema_version values (1, 'pre', 1)
-    """
-    schema = (OLD / "postgres.sql").read_text("utf-8")
-    server_rows(
-        urls.owner,
-        "create schema heedful; set search_path = heedful, public; "
-        f"set heedful.tenant = 'default'; {schema}; {OLD_ROWS}; {book}",
-    )
+    make_old_server(urls)
     yield urls
     drop(urls)
-
-
-def file_schema(path: Path) -> list[Any]:
-    """What SQLite says of its schema, without the quotes that a renaming leaves."""
-    schema = []
-    for kind, name, sql in rows(path, "select type, name, sql from sqlite_schema"):
-        text = " ".join(re.sub(r'["\s]+', " ", sql or "").split())
-        schema.append((kind, name, parts_of(text) if kind == "table" else text))
-    return sorted(schema)
-
-
-def parts_of(table: str) -> list[str]:
-    """The columns and constraints of a table, in order of the alphabet.
-
-    A step adds a column after the constraints; a new table has it among the others.
-    """
-    body = table.partition("(")[2].rpartition(")")[0]
-    return sorted(part.strip() for part in re.split(r",(?![^()]*\))", body))
-
-
-def server_schema(urls: Urls) -> list[list[Any]]:
-    return [sorted(server_rows(urls.owner, sql), key=repr) for sql in SERVER_SCHEMA]
 
 
 async def check_memory(url: str) -> None:

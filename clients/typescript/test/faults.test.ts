@@ -251,3 +251,41 @@ test("the key is not sent over http to another machine", () => {
   }
   assert.equal(new Heedful({ url, key: "heedful_x", insecure: true }).url, url);
 });
+
+const advised = (text: unknown) => JSON.stringify({ hookSpecificOutput: { additionalContext: text } });
+const HOSTILE: [name: string, body: string][] = [
+  ["a list", "[]"],
+  ["nothing in it", "{}"],
+  ["null for each field", '{"hookSpecificOutput": null, "text": null, "decision": null, "best": null}'],
+  ["a number for a text", advised(7)],
+  ["a list for a text", advised([["a"]])],
+  ["an object for a text", advised({ toString: "x", length: 1e9 })],
+  ["another prototype", '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}}'],
+  ["a prototype inside", '{"hookSpecificOutput": {"__proto__": {"additionalContext": "x", "polluted": 1}}}'],
+  ["lists in lists", "[".repeat(100_000) + "]".repeat(100_000)],
+  ["objects in objects", '{"a":'.repeat(50_000) + "1" + "}".repeat(50_000)],
+  ["a decision that there is not", '{"decision": "burn", "feedback": {"a": 1}, "best": "x", "attempt": -1}'],
+  ["a best attempt that nobody made", '{"decision": "done", "passed": true, "best": 1e308, "attempt": 7}'],
+];
+for (const [name, body] of HOSTILE) {
+  test(`an agent goes on, whatever a service answers: ${name}`, async () => {
+    const url = await serve((_, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(body);
+    });
+    const memory = new Watch(new Heedful({ url }), { onProblem: () => {}, pauseMs: 0 });
+    const run = memory.run();
+    const told = [
+      await run.recall("a task"),
+      await run.before("Bash", { command: "ls" }, "c1"),
+      await run.seen("Bash", { command: "ls" }, "c1", new Error("no")),
+    ];
+    for (const text of told) assert.equal(typeof text, "string");
+    const { result } = await judged(
+      { memory, task: "a task", check: () => [{ check: "a", message: "no" }] },
+      async ({ number }) => ({ text: `answer ${number}` }),
+    );
+    assert.match(result.text, /^answer \d$/);
+    assert.equal(({} as { polluted?: unknown }).polluted, undefined);
+  });
+}

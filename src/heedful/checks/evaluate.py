@@ -364,8 +364,9 @@ async def _ask_check(
             if isinstance(error.__cause__, AssertionError):
                 return str(error.__cause__) or False
 
-            # A judge has already asked its model again, and its error has the usage.
-            has_asked_twice = getattr(error, "usage", None)
+            # A judge has already asked its model again: its error counts both calls.
+            usage = getattr(error, "usage", None)
+            has_asked_twice = usage is not None and usage.calls > 1
             if not tries or has_asked_twice:
                 raise
         except errors.UsageError as error:

@@ -43,6 +43,7 @@ _CHILD_ENVIRONMENT = {
 }
 # The most bytes of output that are read; the records of a run are much smaller.
 _MAX_OUTPUT_BYTES = 1 << 22
+_MAX_DRAIN_SECONDS = 1.0  # to read what is left after the process was killed
 _MAX_SOURCE_CHARS = 240
 _MAX_TRACE_CHARS = 1_000
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
@@ -395,9 +396,14 @@ async def _collect_output(
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
-        # Some versions of Python wait for the process until its pipe is empty.
-        while await process.stdout.read(1 << 16):
-            pass
+        # Some versions of Python wait for the process until its pipe is empty. What has
+        # left the group would keep the pipe open as long as it likes.
+        try:
+            async with asyncio.timeout(_MAX_DRAIN_SECONDS):
+                while await process.stdout.read(1 << 16):
+                    pass
+        except TimeoutError:
+            process.stdout._transport.close()  # type: ignore[attr-defined]
 
         await asyncio.shield(process.wait())
 

@@ -529,7 +529,7 @@ class Run(Generic[C]):
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
-            await self._record_failure(seconds, getattr(error, "usage", None))
+            await self._record_failure(seconds, _usage_of(error))
             raise
 
         return await self._decide_on(state, value, attempt)
@@ -822,22 +822,23 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(
-        self, seconds: float, judging: record.Usage | None = None
+        self, seconds: float, usage: record.Usage | None = None
     ) -> None:
         """Write the cost of an attempt that failed after `seconds`.
 
-        If its answer is known, only the judging failed: the answer is written for the
-        next try, and only the usage of `judging` is counted, None for no calls.
+        `usage` is that of the failed call. If the answer of the attempt is known, only
+        the judging failed: the answer is written for the next try, and without a
+        `usage` no call is counted.
         """
         state = self._state or _State(loop=self.loop)
         answer = state.answer
 
         step = None
         if answer is None:
-            failed = record.Usage(1, seconds=seconds)
+            failed = (usage or record.Usage(1)).lasting(seconds)
         else:
             judging_seconds = max(0.0, seconds - answer.usage.seconds)
-            failed = (judging or record.Usage()).lasting(judging_seconds)
+            failed = (usage or record.Usage()).lasting(judging_seconds)
             if self._lease.durable:
                 step = (journal.answer_step(state.loop), answer.plain())
 
@@ -856,6 +857,17 @@ class Run(Generic[C]):
         )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
+
+
+def _usage_of(error: errors.UserCodeError | errors.ModelError) -> record.Usage | None:
+    """Return what a failed call of a model has cost, by default one call.
+
+    It is None for the error of a function, which may have called no model.
+    """
+    if not isinstance(error, errors.ModelError):
+        return None
+    usage: record.Usage | None = error.usage
+    return usage or record.Usage(1)
 
 
 # The keyword arguments that `run` and `self_correcting` share.

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.loop.record import NO_USAGE, Usage
 from heedful.models.contract import Answer, Message, Model, Options
 from heedful.validation import check_integer, check_number, require
@@ -100,12 +100,15 @@ async def ask_for_json(
                 seed=seed + number,
             )
         except MalformedAnswer as error:
-            # The cost is unknown, so it counts as one call.
-            usage = usage + Usage(1)
+            # If the cost is unknown, it counts as one call.
+            usage = usage + (error.usage or Usage(1))
             complaint = "it was not the JSON object asked for"
             reason = str(error).rpartition("; it began: ")[0]
             text = error.answer
             continue
+        except ModelError as error:
+            error.usage = usage + Usage(1)
+            raise
 
         usage = usage + answer.usage
         text = answer.text
@@ -196,7 +199,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
         message = (
             f"model {name!r} answered {size} bytes; the limit is {MAX_ANSWER_BYTES}"
         )
-        raise MalformedAnswer(message, answer.text)
+        raise MalformedAnswer(message, answer.text, answer.usage)
 
     if schema is None:
         return answer
@@ -209,7 +212,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
             f"model {name!r} was asked for JSON and its answer is not JSON{cut}: "
             f"{error}"
         )
-        raise MalformedAnswer(message, answer.text) from error
+        raise MalformedAnswer(message, answer.text, answer.usage) from error
     return answer
 
 

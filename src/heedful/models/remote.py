@@ -137,13 +137,6 @@ class RemoteModel:
         if response.finish_reason == "length":
             finish = "length"
 
-        if not response.text:
-            reason = response.finish_reason or "no reason given"
-            hint = "; raise max_tokens" if finish == "length" else ""
-            raise errors.MalformedAnswer(
-                f"model {self.name!r} answered no text ({reason}{hint})"
-            )
-
         # In US dollars, by the library's price list; 0 for models that are not on the
         # list.
         cost = 0.0
@@ -157,6 +150,12 @@ class RemoteModel:
             cost=cost,
             seconds=seconds,
         )
+        if not response.text:
+            reason = response.finish_reason or "no reason given"
+            hint = "; raise max_tokens" if finish == "length" else ""
+            message = f"model {self.name!r} answered no text ({reason}{hint})"
+            raise errors.MalformedAnswer(message, usage=usage)
+
         answer = Answer(response.text, usage, finish)
         return calls.check_answer(self.name, answer, schema)
 

@@ -304,8 +304,9 @@ class Thread(Threads[Connection]):
 
 def _read_batch(db: Connection, items: Sequence[WorkItem]) -> None:
     """Run all reads in one transaction; one that fails does not affect the others."""
+    translate = partial(_translate_read_error, path=db.place.path)
     for item in items:
-        with WorkGuard((item,), translate_error):
+        with WorkGuard((item,), translate):
             if not db.in_transaction:
                 db.execute("begin")
 
@@ -365,7 +366,7 @@ _DESCRIPTORS_FIX = (
     "this process has too many open files; raise its limit (ulimit -n), or close some"
 )
 # The errors that `translate_error` translates.
-SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
+SQLITE_ERRORS = (sqlite3.Error, OSError, UnicodeError, OverflowError)
 
 
 def translate_error(error: BaseException, path: str = "") -> BaseException:
@@ -376,6 +377,8 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
     """
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
+    if isinstance(error, UnicodeDecodeError):
+        return _damage_error(error, path)  # SQLite does not check what is in a text
     if isinstance(error, OSError):
         place = error.filename or path or "the file"
         reason = error.strerror or str(error)
@@ -393,10 +396,8 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
             f"{path or 'the file'} is not a SQLite database, or is damaged; name "
             f"another file, or {DAMAGED_FILE_FIX}"
         )
-    elif code == sqlite3.SQLITE_CORRUPT:
-        translated = errors.StoreCorrupt(
-            f"{path or 'the file'} is damaged, {error}; {DAMAGED_FILE_FIX}"
-        )
+    elif code == sqlite3.SQLITE_CORRUPT or "not decode to UTF-8" in str(error):
+        translated = _damage_error(error, path)
     elif code in _RESULT_CODE_REMEDIES:
         remedy = _RESULT_CODE_REMEDIES[code]
         if code == sqlite3.SQLITE_CANTOPEN and _lacks_descriptors():
@@ -414,6 +415,28 @@ def translate_error(error: BaseException, path: str = "") -> BaseException:
         translated = errors.StoreError(str(error))
 
     translated.__cause__ = error
+    return translated
+
+
+def _damage_error(error: BaseException, path: str) -> errors.StoreCorrupt:
+    """Return the error for a file that is damaged, as `error` shows."""
+    damaged = errors.StoreCorrupt(
+        f"{path or 'the file'} is damaged, {error}; {DAMAGED_FILE_FIX}"
+    )
+    damaged.__cause__ = error
+    return damaged
+
+
+def _translate_read_error(error: BaseException, path: str = "") -> BaseException:
+    """Return the HeedfulError for an error of a read.
+
+    SQLite has no checksums: where bytes of a page have changed, a read may find rows
+    that heedful cannot have written, such as a text that is not JSON.
+    """
+    translated = translate_error(error, path)
+    is_unreadable = isinstance(translated, TypeError | ValueError | LookupError)
+    if is_unreadable and not isinstance(translated, errors.HeedfulError):
+        return _damage_error(error, path)
     return translated
 
 

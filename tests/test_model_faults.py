@@ -1,0 +1,169 @@
+"""Each way in which a model fails, at each place that depends on it, on both engines.
+
+The caller gets a typed error without the key. What was done before is stored, and
+nothing of the rest. The work goes on where it stopped as soon as the model is well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from heedful import errors
+from heedful.loop.stop import Budget
+from heedful.models.contract import Message
+from heedful.store.store import Store
+from tests.faulty_models import (
+    FAULTS,
+    KEY,
+    PLACES,
+    FaultyServer,
+    LoopPlace,
+    ModelFault,
+    Unnoticed,
+    meet,
+    serving,
+)
+
+MAX_ERROR_CHARS = 1_000
+AMPLE = Budget(calls=100)
+MANY = 20
+# To the store, a fault is a limit, an error, an answer that is refused, or a
+# cancellation.
+ON_SERVER = ("no answer", "401 that repeats the key", "an empty answer")
+CASES = [
+    *(("sqlite", fault) for fault in FAULTS),
+    *(("postgres", fault) for fault in (*ON_SERVER, "a call that is cancelled")),
+]
+
+
+@pytest.fixture(scope="module")
+def one_server() -> Iterator[FaultyServer]:
+    with serving() as server:
+        # The first call imports the library, which takes longer than a short limit.
+        asyncio.run(server.model().complete([Message("user", "Hi")]))
+        yield server
+
+
+@pytest.fixture
+def server(one_server: FaultyServer) -> FaultyServer:
+    one_server.asked.clear()
+    one_server.usage = None
+    return one_server
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("engine", "fault"), CASES, indirect=["engine"])
+async def test_a_fault_is_typed_writes_no_half_and_the_work_goes_on(
+    fault: str,
+    place: str,
+    store: Store,
+    server: FaultyServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "heedful")
+    failing = FAULTS[fault]
+    work = PLACES[place](store, server, AMPLE)
+    await work.begin()
+    before = len(server.asked)
+
+    error = await meet(server, failing, work)
+
+    assert type(error) is failing.error
+    assert len(str(error)) < MAX_ERROR_CHARS
+    assert KEY not in str(error)
+    assert KEY not in caplog.text
+    await work.check_kept()
+    asks = work.asks_malformed if failing.malformed else work.asks
+    if failing.error is asyncio.CancelledError:
+        asks = 1
+    requests = len(server.asked) - before
+    assert requests <= asks * (1 + failing.retries)
+    # On a busy machine a short time is over before the first request.
+    is_limited = failing.error is errors.ModelTimeout
+    assert is_limited or requests == asks * (1 + failing.retries)
+
+    await work.go(server.model())
+    await work.check_done()
+
+
+BILLED = {name: fault for name, fault in FAULTS.items() if fault.billed}
+
+
+@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
+@pytest.mark.parametrize("fault", BILLED.values(), ids=BILLED)
+async def test_a_budget_counts_the_tokens_of_answers_that_nobody_can_use(
+    fault: ModelFault, place: str, store: Store, server: FaultyServer
+) -> None:
+    work = PLACES[place](store, server, AMPLE)
+    assert isinstance(work, LoopPlace)
+    await work.begin()
+    server.asked.clear()
+    before = 0
+    if place != "stage":
+        before = (await work.spent()).tokens
+
+    await meet(server, fault, work)
+
+    spent = await work.spent()
+    assert spent.tokens - before == fault.billed * len(server.asked)
+
+
+@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
+@pytest.mark.parametrize("fault", ["503", "an empty answer"])
+async def test_a_model_that_keeps_failing_is_asked_no_more_than_the_budget_allows(
+    fault: str, place: str, store: Store, server: FaultyServer
+) -> None:
+    budget = Budget(calls=4)
+    work = PLACES[place](store, server, budget)
+    assert isinstance(work, LoopPlace)
+    await work.begin()
+    with suppress(Unnoticed):
+        for _ in range(MANY):
+            await meet(server, FAULTS[fault], work)
+
+    spent = await work.spent()
+    stored = await work.stored()
+    assert [stop.rule for stop in stored.verdict.stopped_by] == ["budget"]
+    assert spent.calls >= 4
+
+
+# The library warns of a usage that it cannot read, and counts nothing.
+@pytest.mark.filterwarnings("ignore:Failed to extract usage")
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_negative_usage_gives_nothing_back_to_a_budget(
+    place: str, store: Store, server: FaultyServer
+) -> None:
+    work = PLACES[place](store, server, AMPLE)
+    await work.begin()
+    server.usage = {"prompt_tokens": -7, "completion_tokens": -2, "total_tokens": -9}
+    await work.go(server.model())
+    server.usage = None
+    await work.check_done()
+    if isinstance(work, LoopPlace):
+        spent = await work.spent()
+        assert spent.tokens >= 0
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("place", ["loop", "stage", "judge"])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param("\x00", id="NUL"),
+        pytest.param("\ud83d", id="half a character"),
+        pytest.param("\x1b[2J\u202e", id="signs that control a terminal"),
+    ],
+)
+async def test_an_odd_text_of_a_model_is_stored(
+    mark: str, place: str, store: Store, server: FaultyServer
+) -> None:
+    work = PLACES[place](store, server, AMPLE)
+    work.mark = mark
+    await work.begin()
+    await work.go(server.model())
+    await work.check_done()
