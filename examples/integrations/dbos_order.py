@@ -76,5 +76,7 @@ if __name__ == "__main__":
         asyncio.run(main())
     else:  # what systemd or Kubernetes does: it starts a killed process again
         command = (sys.executable, __file__, "worker")
-        while subprocess.run(command, check=False).returncode < 0:
-            pass
+        status = -1
+        while status < 0:
+            status = subprocess.run(command, check=False).returncode
+        sys.exit(status)

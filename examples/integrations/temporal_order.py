@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 with workflow.unsafe.imports_passed_through():
     import order
 
-    from heedful import HeedfulError, Scope
+    from heedful import Scope
     from heedful.service import jobs
 
 SERVER = Path(sys.executable).with_name("temporal-test-server")
@@ -42,7 +42,7 @@ async def watched() -> AsyncIterator[None]:
     beats = asyncio.create_task(beat())
     try:
         yield
-    except HeedfulError as error:
+    except Exception as error:
         final = jobs.again_in(error, activity.info().attempt) is None
         raise ApplicationError(str(error), non_retryable=final) from error
     finally:
