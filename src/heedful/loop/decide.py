@@ -123,6 +123,8 @@ class Done:
 Verdict = Again | Done
 R = TypeVar("R")
 State = Literal["open", "passed", "stopped"]
+# They measure the loops of a policy without them.
+_MEASURES = (Fatigue(), Echo())
 
 
 def check_types(loop: object, policy: object) -> None:
@@ -513,7 +515,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 def rule_of(policy: Policy, kind: type[R]) -> R:
     """Return the policy's first rule of type `kind`, or `kind()` if it has none."""
-    for rule in flat(policy.rules):
+    for rule in (*flat(policy.rules), *_MEASURES):
         if isinstance(rule, kind):
             return rule
     return kind()
