@@ -191,6 +191,54 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert len(read(browser)["loops"]) == len(LOOPS)
 
 
+def change_times(browser: Browser, times: dict[str, float]) -> None:
+    """Let loops have changed last at these times."""
+    store = browser.api.setup.store
+
+    def change(db: Any, scope: Scope) -> None:
+        for id, at in times.items():
+            db.execute(
+                "update loop set updated = :at where project = :project and id = :id",
+                {"at": at, "project": scope.project, "id": id},
+            )
+
+    browser.api.run(store.write(SCOPE, change))
+
+
+@both
+def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
+    browser, monkeypatch
+):
+    # Two loops changed at the same time: none is left out or shown twice.
+    times = {"sql-1": 5000.5, "sql-2": 3000.0, "sql-3": 4000.0}
+    times |= {"bug-1": 3000.0, "bug-2": 1000.25, "ticket": 2000.0}
+    change_times(browser, times)
+    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 2)
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 3)
+    expected = [["sql-1", "sql-3"], ["bug-1", "sql-2"], ["ticket", "bug-2"]]
+    assert read_pages(browser, "") == expected
+    assert read_pages(browser, "?sort=-changed") == expected
+
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1, 2, 10))
+    assert read_pages(browser, "?check=columns")[0] == ["sql-3", "sql-2"]
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1,))
+    pages = read_pages(browser, "?check=columns")
+    assert sum(pages, []) == ["sql-3", "sql-2"]
+
+    html = browser.get("/loops").text
+    assert 'aria-sort="descending"><a' in html
+    assert "changed <span" in html
+    assert browser.get("/loops?cursor=x").status_code == 422
+
+
+@both
+def test_a_search_and_days_list_what_began_last_first_and_say_so(browser):
+    change_times(browser, {"sql-1": 5000.0, "sql-2": 3000.0, "sql-3": 4000.0})
+    for query in ("?text=sql-", "?from=2020-01-01&key=sql", "?key=sql&sort=-began"):
+        assert ids_of(read(browser, query=query)) == ["sql-3", "sql-2", "sql-1"]
+        assert "began <span" in browser.get(f"/loops{query}").text
+
+
 @both
 def test_pages_of_an_order_follow_each_other(browser, monkeypatch):
     monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 4)

@@ -45,6 +45,7 @@ SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
     "cost": lambda loop: loop.used.usage.cost,
     "seconds": lambda loop: loop.used.usage.seconds,
     "changed": lambda loop: loop.updated,
+    "began": lambda loop: loop.created,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -64,6 +65,9 @@ from heedful.web.table import Table, time_of
 from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
 
 MAX_LIST_ROWS = 50  # rows of a list
+CURSOR_PATTERN = re.compile(
+    r"(?P<n>[0-9]{1,16})(@(?P<changed>[0-9]{1,12}(\.[0-9]{1,12})?))?"
+)
 MAX_HOME_ROWS = 5  # rows of each list on the first page
 MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
 MAX_COUNTED_REVIEWS = 100  # lessons that hurt, which the first page counts
@@ -240,7 +244,8 @@ async def recent_loops(
 async def loops(visit: Visit) -> Document:
     """Show the loops that fit the filters, what they used, and their facets.
 
-    Totals, facets and any order but the newest first are those of the newest loops.
+    Totals, facets and all orders but two are those of the newest loops: the list by the
+    last change, and by the begin, goes on to the oldest loop.
     """
     names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
     filters = {name: visit.query.get(name, "") for name in names}
@@ -252,14 +257,22 @@ async def loops(visit: Visit) -> Document:
         numbers = frozenset(matches.loops)
 
     narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
-    sort = visit.query.get("sort", "")
-    if sort:
+    # No index finds the loops of a search, or of some days, by their last change.
+    listed_orders = ["-changed", "-began"]
+    if matches is not None or period != figures.ALL_TIME:
+        listed_orders.remove("-changed")
+    sort = visit.query.get("sort") or listed_orders[0]
+    cursor: object
+    if sort not in listed_orders:
         rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
     else:
-        before = visit.number("cursor")
+        before = visit.query.get("cursor")
         if before and matches is not None:
-            matches = await _matches(visit, filters["text"], before)
-        rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
+            matches = await _matches(visit, filters["text"], visit.number("cursor"))
+        order = sort.removeprefix("-")
+        rows, cursor = await _list_page(
+            visit, filters, newest.loops, order=order, matches=matches
+        )
     if filters["text"].strip():
         snippets = await visit.caller.read(found_words, rows, filters["text"])
         for row in rows:
@@ -272,6 +285,7 @@ async def loops(visit: Visit) -> Document:
         "filters": filters,
         "unindexed": matches.unindexed if matches else 0,
         "sort": sort,
+        "is_whole": sort in listed_orders,
         "sorts": sort_links(visit, sort, SORTS),
         "facets": _facet_links(visit, narrowed.facets),
         "chips_held": _chips(visit, filters),
@@ -312,12 +326,14 @@ async def _list_page(
     filters: Mapping[str, str],
     recent_ones: Sequence[RecentLoop],
     *,
+    order: str,
     matches: LoopMatches | None,
-) -> tuple[list[Document], int]:
-    """Return a page of the newest loops that fit, and where the next begins."""
-    numbers, cursor = await visit.caller.read(
+) -> tuple[list[Document], str]:
+    """Return a page of the loops that fit, in an order, and where the next begins."""
+    numbers, end = await visit.caller.read(
         figures.listed,
         visit.most(MAX_LIST_ROWS),
+        order=order,
         state=filters["state"],
         rule=filters["rule"],
         key=filters["key"],
@@ -326,12 +342,29 @@ async def _list_page(
         noted=bool(filters["notes"]),
         matches=matches,
         tag=filters["check"],
-        before=visit.number("cursor"),
+        below=_place_of(visit),
         since=since(visit),
         period=period_of(visit),
     )
     usage = {loop.n: loop.used for loop in recent_ones}
+    cursor = ""
+    if end != figures.LIST_END:
+        cursor = f"{end.n}@{end.changed!r}" if end.changed else str(end.n)
     return await visit.caller.read(summaries, numbers, usage), cursor
+
+
+def _place_of(visit: Visit) -> figures.ListPlace:
+    """Return where the list of an address goes on. Raises InvalidInput.
+
+    Its cursor is the number of a loop, perhaps with the time of its last change.
+    """
+    cursor = visit.query.get("cursor", "")
+    if not cursor:
+        return figures.LIST_BEGIN
+    match = CURSOR_PATTERN.fullmatch(cursor)
+    if match is None:
+        raise InvalidInput("cursor", cursor, "that of a page of this list")
+    return figures.ListPlace(float(match["changed"] or 0), int(match["n"]))
 
 
 def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:
