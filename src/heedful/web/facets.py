@@ -96,7 +96,8 @@ def narrow(
 def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     """Return a facet as a page shows it, the most frequent values first.
 
-    A facet that cannot part loops has no values: all have the same one.
+    A facet that cannot part loops has no values: all have the same one. `number` counts
+    its values, of which `MAX_FACET_VALUES` are shown.
     """
     values = [
         {"value": value, "count": count, "chosen": value == chosen}
@@ -105,7 +106,12 @@ def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     is_alone = len(values) == 1 and facet.name not in ("rule", "check", "notes")
     if is_alone and not chosen:
         values = []
-    return {"name": facet.name, "title": facet.title, "values": values}
+    return {
+        "name": facet.name,
+        "title": facet.title,
+        "values": values,
+        "number": len(counts),
+    }
 
 
 def name_keys(values: Sequence[str]) -> dict[str, str]:

@@ -471,8 +471,7 @@ order by r.id desc limit :limit;
 -- name: project_counts
 -- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
 select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
-       coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
-                                           order by n desc limit 200) as newest), 0.0) as last,
+       coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0.0) as last,
        (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
                               and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
        (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
