@@ -173,8 +173,30 @@ def test_a_list_is_sorted_by_a_column(browser, sort, first):
     assert f'aria-sort="{order}"' in html
 
 
+@both
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        pytest.param("state=done", "open, passed, not_validated, stopped", id="state"),
+        pytest.param("from=2026-11-21&to=2026-11-20", "2026-11-21 or a later", id="to"),
+    ],
+)
+def test_what_no_loop_can_fit_is_refused_with_what_can(browser, query, allowed):
+    answer = browser.get(f"/loops?{query}")
+    assert answer.status_code == 422
+    assert allowed in words_of(answer.text)
+    assert browser.get(f"/loops.json?{query}").status_code == 422
+
+
+@pytest.mark.parametrize("page", ["loops", "spend", "runs", "traces", "quarantine"])
+def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
+    assert "This page has no filter q." in words_of(browser.get(f"/{page}?q=x").text)
+    assert "has no filter" not in browser.get(f"/{page}").text
+
+
 def test_an_unknown_order_is_refused(browser):
     assert browser.get("/loops?sort=colour").status_code == 422
+    assert browser.get("/spend?sort=colour").status_code == 422
     assert browser.get("/lessons?sort=colour").status_code == 422
     assert browser.get("/spend?by=colour").status_code == 422
 
@@ -389,6 +411,71 @@ def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
         assert behind["cost"] == pytest.approx(row["cost"] or 0)
         assert behind["right"] == row["right"]["number"]
     assert "All, since" in words_of(browser.get(f"/spend?by={by}").text)
+
+
+def spend_values(browser: Browser, query: str) -> list[str]:
+    """Return the values of the rows of Spend, in their order."""
+    return [row["value"] for row in read(browser, "/spend", query)["rows"]]
+
+
+@both
+def test_spend_is_sorted_by_a_column_and_says_by_which(browser):
+    assert spend_values(browser, "?sort=-loops")[0] == "sql"
+    assert spend_values(browser, "?sort=group") == ["-", "sql", "triage"]
+    assert spend_values(browser, "?sort=-group") == ["triage", "sql", "-"]
+    assert 'aria-sort="ascending"' in browser.get("/spend?sort=loops").text
+    assert "part of the tokens ↓" in words_of(browser.get("/spend").text)
+
+
+@both
+def test_spend_is_of_the_days_in_the_address(browser):
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    page = read(browser, "/spend", f"?from={today}&to={today}")
+    assert page["total"]["loops"] == len(LOOPS)
+    assert f"from={today}&to={today}" in page["rows"][0]["link"]
+    empty = browser.get("/spend?to=2020-01-01")
+    assert "No loop began on these days." in words_of(empty.text)
+    assert browser.get("/spend?from=2020-01-02&to=2020-01-01").status_code == 422
+
+
+@both
+def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
+    for number in range(4):
+        body = {"task": "x", "memory_key": f"alone {number}"}
+        read_data(browser.api.put(f"/v1/loops/alone-{number}", json=body), 201)
+    monkeypatch.setattr("heedful.web.spend.MAX_SINGLE_KEYS", 3)
+    page = read(browser, "/spend", "?by=key")
+    (folded,) = [row for row in page["rows"] if not row["link"]]
+    assert folded["name"] == "5 keys with one loop each"
+    assert folded["loops"] == 5
+    assert page["total"]["loops"] == len(LOOPS) + 4
+    assert "5 keys with one loop each" in browser.get("/spend").text
+    # A spreadsheet has a row for each of them.
+    assert len(rows_of(browser, "/spend.csv")) == 7
+
+
+@both
+def test_spend_by_model_is_offered_if_a_model_is_named(browser):
+    assert "by model" in words_of(browser.get("/spend").text)
+    assert "not reported" in words_of(browser.get("/spend?by=model").text)
+    store = browser.api.setup.store
+
+    def forget_models(db: Any, scope: Scope) -> None:
+        db.execute(
+            "update loop set model = '', updated = updated + 1 "
+            "where project = :project",
+            {"project": scope.project},
+        )
+
+    browser.api.run(store.write(SCOPE, forget_models))
+    assert "by model" not in words_of(browser.get("/spend").text)
+
+
+@both
+def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
+    words = words_of(browser.get("/spend?by=day").text)
+    assert "day ↓ part of the tokens loops" in words
+    assert "calls tokens cost" in words
 
 
 @both

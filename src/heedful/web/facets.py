@@ -7,7 +7,7 @@ loops a click leaves. All of this is about the loops of `recent.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heedful.errors import InvalidInput
@@ -133,12 +133,16 @@ def name_keys(values: Sequence[str]) -> dict[str, str]:
     }
 
 
+def allowed_sorts(names: Iterable[str]) -> str:
+    """Return the orders that an address may ask for."""
+    return ", ".join([order for name in names for order in (name, f"-{name}")])
+
+
 def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:
     """Return loops in the order that an address asks for. Raises InvalidInput."""
     name = sort.removeprefix("-")
     if name not in SORTS:
-        allowed = ", ".join([*SORTS, *(f"-{other}" for other in SORTS)])
-        raise InvalidInput("sort", sort, allowed)
+        raise InvalidInput("sort", sort, allowed_sorts(SORTS))
 
     value = SORTS[name]
     return sorted(loops, key=value, reverse=sort.startswith("-"))

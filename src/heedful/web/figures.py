@@ -473,6 +473,7 @@ def choices(briefing: Briefing) -> list[Plain]:
         {
             "outcome": choice.outcome,
             "lesson": choice.lesson,
+            "form": choice.form,
             "n": counts[line],
             "said": line.partition(": ")[2],  # without the outcome
             "elsewhere": OTHER_CHECK_WORDS in choice.why,

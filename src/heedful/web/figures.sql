@@ -530,16 +530,14 @@ select attempt, record from decision
 where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;
 
 -- name: others
--- Loops near one in the list, with the same task or memory key.
-select id, {shown_state} as state, same, (select count(*) from attempt where loop = loop.n) as attempts,
+-- A loop and those near it in the list.
+select n, id, {shown_state} as state, memory_key, (select count(*) from attempt where loop = loop.n) as attempts,
+       (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
+       case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
-  select n, id, kind, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
-  from (
-    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
-                     and practises = '' and n < :n order by n desc limit :near) as earlier
-    union all
-    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
-                     and practises = '' and n > :n order by n limit :near) as later
-  ) as both_sides
-) as loop
-where same = 1 or (:key <> '' and memory_key = :key) order by same desc, n desc limit :limit;
+  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project 
+                   and (kind <> 'run' and practises = '' or id = :id) and n <= :n order by n desc limit :near + 1) as earlier
+  union all
+  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+                   and practises = '' and n > :n order by n limit :near) as later
+) as loop order by n desc;

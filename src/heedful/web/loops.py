@@ -9,7 +9,6 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
-from heedful.drive.report import REPORT_JUDGE
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
@@ -65,6 +64,7 @@ from heedful.web.table import Table, time_of
 from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
 
 MAX_LIST_ROWS = 50  # rows of a list
+LOOP_STATES = ("open", "passed", "not_validated", "stopped")
 CURSOR_PATTERN = re.compile(
     r"(?P<n>[0-9]{1,16})(@(?P<changed>[0-9]{1,12}(\.[0-9]{1,12})?))?"
 )
@@ -249,6 +249,8 @@ async def loops(visit: Visit) -> Document:
     """
     names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
     filters = {name: visit.query.get(name, "") for name in names}
+    if filters["state"] not in ("", *LOOP_STATES):
+        raise InvalidInput("state", filters["state"], ", ".join(LOOP_STATES))
     period = period_of(visit)
     newest = await recent_loops(visit, period)
     matches = await _matches(visit, filters["text"])
@@ -283,6 +285,7 @@ async def loops(visit: Visit) -> Document:
         "key_names": name_keys([loop.memory_key for loop in newest.loops]),
         "begin": begin(visit),
         "filters": filters,
+        "unknown": visit.unknown(*names),
         "unindexed": matches.unindexed if matches else 0,
         "sort": sort,
         "is_whole": sort in listed_orders,
@@ -493,16 +496,8 @@ def name_passed_checks(attempts: Sequence[Document]) -> None:
         attempt["checked"] = [
             result.check_name
             for result in list_results(evaluation, (), record.judged_by)
-            if is_quiet(result) and is_named(result.check_name)
+            if is_quiet(result) and matrix.is_named(result.check_name)
         ]
-
-
-def is_named(judge: str) -> bool:
-    """Return whether a reader knows a judge by its name.
-
-    Nobody does for the report of a program, or for a `<lambda>`.
-    """
-    return judge != REPORT_JUDGE and not judge.startswith("<")
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from heedful.errors import InvalidInput
@@ -24,6 +27,11 @@ MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
+# Why a loop is offered; the third reason names a check.
+SAME_TASK = "the same task"
+SAME_WORDS = "the same task with other numbers"
+SAME_CHECK = "{} failed there, too"
+SAME_KEY = "the same memory key"
 # What is printed of both loops beside each other, in this order; what is the same in
 # both is named once.
 FIGURE_NAMES = (
@@ -122,28 +130,64 @@ class ComparedLoop:
 
 @bulk
 def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
-    """Return loops with the same task, then those with the same memory `key`.
+    """Return loops to compare one with, and why: those with the same task come first.
 
-    They are looked for among `MAX_NEAR_LOOPS` before and after the loop.
+    Then come those whose tasks differ in numbers, those that failed the same check and
+    ended otherwise, and those with the same memory `key`. They are looked for among
+    `MAX_NEAR_LOOPS` before and after the loop.
     """
     (head,) = figures.rows(db, scope, "matrix_head", id=id)
-    other_loops = figures.rows(
+    near_loops = figures.rows(
         db,
         scope,
         "others",
         id=id,
         n=head["n"],
-        key=key,
         near=MAX_NEAR_LOOPS,
-        limit=MAX_OTHERS,
         chars=MAX_OTHER_TASK_CHARS,
     )
-    offered = []
-    for row in other_loops:
-        other = dict(row)
-        task, left_out = figures.beginning(row["task"], other.pop("task_chars"))
-        offered.append({**other, "task": task, "left_out": left_out})
-    return offered
+    readable = [
+        row["n"]
+        for row in near_loops
+        if row["size"] <= figures.MAX_LIST_RECORD_CHARS
+    ]
+    checks = defaultdict[int, set[str]](set)
+    for row in figures.rows(db, scope, "checks_of", numbers=json.dumps(readable)):
+        checks[row["n"]].add(row["failed"])
+
+    (own,) = [row for row in near_loops if row["id"] == id]
+    by_reason = defaultdict[str, list[Document]](list)
+    for row in near_loops:
+        failed = sorted(checks[own["n"]] & checks[row["n"]])
+        reason = ""
+        if row["same"]:
+            reason = SAME_TASK
+        elif _without_numbers(row["task"]) == _without_numbers(own["task"]):
+            reason = SAME_WORDS
+        elif failed and row["state"] != own["state"]:
+            reason = SAME_CHECK
+        elif key and row["memory_key"] == key:
+            reason = SAME_KEY
+        task, left_out = figures.beginning(row["task"], row["task_chars"])
+        other = {
+            "id": row["id"],
+            "state": row["state"],
+            "attempts": row["attempts"],
+            "task": task,
+            "left_out": left_out,
+            "why": reason.format(failed[0] if failed else ""),
+        }
+        if row["id"] != id:
+            by_reason[reason].append(other)
+
+    reasons = (SAME_TASK, SAME_WORDS, SAME_CHECK, SAME_KEY)
+    offered = [other for reason in reasons for other in by_reason[reason]]
+    return offered[:MAX_OTHERS]
+
+
+def _without_numbers(task: str) -> str:
+    """Return the beginning of a task, as JSON, without its numbers."""
+    return re.sub("[0-9]+", "", task)
 
 
 async def pair(visit: Visit) -> Document:
@@ -224,8 +268,8 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         facts["failure"] = find_failure(decided_loop)
         facts["tied"] = is_tied(loop)
 
-    # Of attempts that are alike, the last one is compared.
-    if best and not number and not facts["tied"]:
+    # Of attempts that are alike, it is the one that is kept, as on the page of the loop.
+    if best and not number:
         of_best = await read(figures.window, id, best, 1)
         facts |= {name: of_best[name] for name in ("first", "last", "made")}
     marked = None if facts["tied"] else best

@@ -22,7 +22,7 @@ def day_text(at: float) -> str:
 def period_of(visit: Visit) -> Period:
     """Return the days `from` and `to` of an address, both inclusive.
 
-    Raises InvalidInput.
+    Raises InvalidInput, also if `to` is before `from`.
     """
     period = ALL_TIME
     if visit.query.get("from"):
@@ -30,6 +30,9 @@ def period_of(visit: Visit) -> Period:
     if visit.query.get("to"):
         last = _read_day("to", visit.query["to"])
         period = period._replace(end=last + DAY_SECONDS)
+    if period.end <= period.begin:
+        allowed = f"{visit.query['from']} or a later day, because from is that day"
+        raise InvalidInput("to", visit.query["to"], allowed)
     return period
 
 

@@ -6,19 +6,22 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
 from time import time
+from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
 from heedful.web.days import CountedDays, counted_days
-from heedful.web.facets import WITHOUT, name_keys
-from heedful.web.loops import recent_loops
-from heedful.web.periods import day_text
+from heedful.pages.report import counted
+from heedful.web.facets import WITHOUT, allowed_sorts, name_keys
+from heedful.web.figures import Period
+from heedful.web.loops import recent_loops, sort_links
+from heedful.web.periods import day_text, period_of
 from heedful.web.recent import Recent, RecentLoop, count_loops
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.table import Table
@@ -31,6 +34,20 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
+SINGLES = ""  # the value of the row of all keys with one loop
+MAX_SINGLE_KEYS = 5  # keys with one loop that have a row each
+# What the rows can be sorted by; '-' before the name puts the largest first.
+SPEND_SORTS: Mapping[str, Callable[[Document], Any]] = {
+    "group": lambda row: row["value"],
+    "part": lambda row: row["part"],
+    "loops": lambda row: row["loops"],
+    "right": lambda row: row["right"]["value"] or 0.0,
+    "solved": lambda row: row["solved"]["value"] or 0.0,
+    "calls": lambda row: row["calls"] or 0,
+    "tokens": lambda row: row["tokens"] or 0,
+    "cost": lambda row: row["cost"] or 0.0,
+    "seconds": lambda row: row["seconds"] or 0.0,
+}
 FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
@@ -46,12 +63,20 @@ SUMS = (
 
 
 async def spend(visit: Visit) -> Document:
-    """Show what loops cost and how they went, by a property of theirs."""
+    """Show what loops cost and how they went, by a property of theirs.
+
+    Many keys with one loop each have one row together. Raises InvalidInput.
+    """
     by = visit.query.get("by") or "key"
     if by not in GROUPS:
         raise InvalidInput("by", by, ", ".join(GROUPS))
 
-    newest = await recent_loops(visit)
+    sort = visit.query.get("sort") or ("-group" if by == "day" else "-part")
+    if sort.removeprefix("-") not in SPEND_SORTS:
+        raise InvalidInput("sort", sort, allowed_sorts(SPEND_SORTS))
+
+    period = period_of(visit)
+    newest = await recent_loops(visit, period)
     since = _first_whole_day(newest)
     loops = [loop for loop in newest.loops if loop.created >= since]
     days = None
@@ -59,9 +84,24 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
+    group_of = GROUPS[by][1]
+    counts = Counter(map(group_of, loops))
+    singles = {value for value, count in counts.items() if count == 1}
+    # Each has a row in a spreadsheet, and where they are few.
+    if by != "key" or len(singles) <= MAX_SINGLE_KEYS or visit.is_table:
+        singles.clear()
+    if days is None:
+        rows = _group(
+            loops,
+            lambda loop: SINGLES if group_of(loop) in singles else group_of(loop),
+        )
+    else:
+        rows = _day_rows(days, period)
 
     names = name_keys([row["value"] for row in rows])
+    names[SINGLES] = f"{counted(len(singles), 'key')} with one loop each"
+    if by == "model":
+        names[WITHOUT] = "not reported"
     total = _total(rows)
     measure = _measure(total)
     for row in rows:
@@ -69,10 +109,15 @@ async def spend(visit: Visit) -> Document:
         row["name"] = names[row["value"]]
         row["link"] = _link(visit, by, row["value"], since)
 
+    tabs = {name: title for name, (title, _) in GROUPS.items()}
+    if by != "model" and not any(loop.model for loop in loops):
+        del tabs["model"]
     return {
         "by": by,
-        "tabs": {name: title for name, (title, _) in GROUPS.items()},
-        "rows": _in_order(rows, by)[:MAX_SPEND_ROWS],
+        "unknown": visit.unknown("by", "from", "to"),
+        "tabs": tabs,
+        "sorts": sort_links(visit, sort, SPEND_SORTS),
+        "rows": _in_order(rows, sort)[:MAX_SPEND_ROWS],
         "groups": len(rows),
         "total": total,
         "measure": measure,
@@ -114,11 +159,13 @@ def _group(
     return rows
 
 
-def _day_rows(days: CountedDays) -> list[Document]:
-    """Return a row for each day with loops; what a day does not count is None."""
+def _day_rows(days: CountedDays, period: Period) -> list[Document]:
+    """Return a row for each day of a period with loops; what it does not count is None.
+    """
     rows = []
     for day, day_figures in days.figures.items():
-        if day_figures["loops"]:
+        is_asked = period.begin <= day * DAY_SECONDS < period.end
+        if is_asked and day_figures["loops"]:
             right = day_figures["right_at_once"]
             counts = {**day_figures, "right": right}
             rows.append(_row(day_text(day * DAY_SECONDS), counts))
@@ -175,19 +222,22 @@ def _course(rows: Sequence[Document], measure: str) -> list[Document]:
     return [{"at": day * DAY_SECONDS, measure: used.get(day, 0)} for day in days]
 
 
-def _in_order(rows: Sequence[Document], by: str) -> list[Document]:
-    """Return the rows of the newest day first, or of those that cost most."""
-    if by == "day":
-        return sorted(rows, key=lambda row: row["value"], reverse=True)
-    return sorted(rows, key=lambda row: (-row["part"], row["value"]))
+def _in_order(rows: Sequence[Document], sort: str) -> list[Document]:
+    """Return the rows in an order; those that are equal in it are sorted by name."""
+    named = sorted(rows, key=lambda row: row["value"])
+    value = SPEND_SORTS[sort.removeprefix("-")]
+    return sorted(named, key=value, reverse=sort.startswith("-"))
 
 
 def _link(visit: Visit, by: str, value: str, since: float) -> str:
-    """Return the address of the loops of a row."""
+    """Return the address of the loops of a row; "" if they have no value in common."""
+    if value == SINGLES:
+        return ""
     if by == "day":
         return visit.link("/loops", **{"from": value, "to": value})
-    begin = day_text(since) if since else ""
-    return visit.link("/loops", **{by: value, "from": begin})
+    begin = day_text(since) if since else visit.query.get("from")
+    end = visit.query.get("to")
+    return visit.link("/loops", **{by: value, "from": begin, "to": end})
 
 
 PAGES = (

@@ -54,12 +54,30 @@ async def runs(visit: Visit) -> Document:
     pipelines = await visit.caller.read(
         figures.rows, "pipelines", limit=figures.MAX_FIGURE_LOOPS
     )
+    by_pipeline = [_pipeline_figures(dict(row), runs) for row in pipelines]
     return {
         "runs": runs,
         "sentence": describe_runs(runs),
         "pipeline": chosen,
-        "pipelines": [dict(row) for row in pipelines],
+        "unknown": visit.unknown("pipeline"),
+        "pipelines": by_pipeline,
         **page_links(visit, cursor),
+    }
+
+
+def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
+    """Return how those of some runs ended that are of one pipeline, newest first.
+
+    `row` has its name and the number of all its runs.
+    """
+    own = [run for run in runs if run["pipeline"] == row["pipeline"]]
+    seconds = sum(run["seconds"] for run in own)
+    return {
+        **row,
+        "shown": len(own),
+        "passed": sum(run["state"] == "passed" for run in own),
+        "seconds": seconds / len(own) if own else None,
+        "last": own[0]["state"] if own else "",
     }
 
 
@@ -160,6 +178,7 @@ async def traces(visit: Visit) -> Document:
         "sentence": describe_traces(episodes),
         "state": state,
         "text": text,
+        "unknown": visit.unknown("state", "text"),
         "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),
