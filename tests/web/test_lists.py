@@ -218,10 +218,11 @@ def change_times(browser: Browser, times: dict[str, float]) -> None:
     store = browser.api.setup.store
 
     def change(db: Any, scope: Scope) -> None:
-        for id, at in times.items():
+        for id, updated in times.items():
             db.execute(
-                "update loop set updated = :at where project = :project and id = :id",
-                {"at": at, "project": scope.project, "id": id},
+                "update loop set updated = :updated "
+                "where project = :project and id = :id",
+                {"updated": updated, "project": scope.project, "id": id},
             )
 
     browser.api.run(store.write(SCOPE, change))
@@ -245,7 +246,7 @@ def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
     assert read_pages(browser, "?check=columns")[0] == ["sql-3", "sql-2"]
     monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1,))
     pages = read_pages(browser, "?check=columns")
-    assert sum(pages, []) == ["sql-3", "sql-2"]
+    assert [id for page in pages for id in page] == ["sql-3", "sql-2"]
 
     html = browser.get("/loops").text
     assert 'aria-sort="descending"><a' in html
@@ -443,7 +444,7 @@ def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
     for number in range(4):
         body = {"task": "x", "memory_key": f"alone {number}"}
         read_data(browser.api.put(f"/v1/loops/alone-{number}", json=body), 201)
-    monkeypatch.setattr("heedful.web.spend.MAX_SINGLE_KEYS", 3)
+    monkeypatch.setattr("heedful.web.spend.MAX_SINGLES", 3)
     page = read(browser, "/spend", "?by=key")
     (folded,) = [row for row in page["rows"] if not row["link"]]
     assert folded["name"] == "5 keys with one loop each"

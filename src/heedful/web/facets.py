@@ -133,6 +133,20 @@ def name_keys(values: Sequence[str]) -> dict[str, str]:
     }
 
 
+def unknown_filters(query: Iterable[str], *names: str) -> str:
+    """Return what an address asks a list for besides these names; "" if nothing.
+
+    Every list has a project, an order and a place in its address, too.
+
+    >>> unknown_filters(["q", "project"], "text", "state")
+    'This page has no filter q. It has: text, state.'
+    """
+    others = sorted({*query} - {"project", "sort", "cursor", *names})
+    if not others:
+        return ""
+    return f"This page has no filter {', '.join(others)}. It has: {', '.join(names)}."
+
+
 def allowed_sorts(names: Iterable[str]) -> str:
     """Return the orders that an address may ask for."""
     return ", ".join([order for name in names for order in (name, f"-{name}")])

@@ -28,6 +28,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
 from heedful.web.decisions import count_decisions
+from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     REVIEWING,
     Document,
@@ -193,7 +194,7 @@ async def quarantine(visit: Visit) -> Document:
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
         "unsigned": unsigned,
         "unread": max(0, waiting.total - read) if is_all else 0,
-        "unknown": visit.unknown("sign", "source", "trust"),
+        "unknown": unknown_filters(visit.query, "sign", "source", "trust"),
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,

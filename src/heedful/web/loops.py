@@ -46,7 +46,14 @@ from heedful.web import figures, inbox, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
 from heedful.web.degraded import degraded_runs
-from heedful.web.facets import FACETS, SORTS, name_keys, narrow, sort_loops
+from heedful.web.facets import (
+    FACETS,
+    SORTS,
+    name_keys,
+    narrow,
+    sort_loops,
+    unknown_filters,
+)
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
@@ -264,16 +271,17 @@ async def loops(visit: Visit) -> Document:
     if matches is not None or period != figures.ALL_TIME:
         listed_orders.remove("-changed")
     sort = visit.query.get("sort") or listed_orders[0]
-    cursor: object
     if sort not in listed_orders:
         rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
     else:
-        before = visit.query.get("cursor")
-        if before and matches is not None:
+        if matches is not None and visit.query.get("cursor"):
             matches = await _matches(visit, filters["text"], visit.number("cursor"))
-        order = sort.removeprefix("-")
         rows, cursor = await _list_page(
-            visit, filters, newest.loops, order=order, matches=matches
+            visit,
+            filters,
+            newest.loops,
+            order=sort.removeprefix("-"),
+            matches=matches,
         )
     if filters["text"].strip():
         snippets = await visit.caller.read(found_words, rows, filters["text"])
@@ -285,7 +293,7 @@ async def loops(visit: Visit) -> Document:
         "key_names": name_keys([loop.memory_key for loop in newest.loops]),
         "begin": begin(visit),
         "filters": filters,
-        "unknown": visit.unknown(*names),
+        "unknown": unknown_filters(visit.query, *names),
         "unindexed": matches.unindexed if matches else 0,
         "sort": sort,
         "is_whole": sort in listed_orders,
@@ -302,14 +310,14 @@ async def loops(visit: Visit) -> Document:
 
 async def _sorted_page(
     visit: Visit, fitting: Sequence[RecentLoop], sort: str
-) -> tuple[list[Document], int]:
+) -> tuple[list[Document], str]:
     """Return a page of the loops that fit, in an order, and where the next begins."""
     begin = visit.number("cursor")
     end = begin + visit.most(MAX_LIST_ROWS)
     page = sort_loops(fitting, sort)[begin:end]
     usage = {loop.n: loop.used for loop in page}
     rows = await visit.caller.read(summaries, list(usage), usage)
-    return rows, end if end < len(fitting) else 0
+    return rows, str(end) if end < len(fitting) else ""
 
 
 async def _matches(visit: Visit, text: str, before: int = 0) -> LoopMatches | None:

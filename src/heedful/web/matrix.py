@@ -280,17 +280,14 @@ def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
     return [check for check, _ in failed.most_common()]
 
 
-def _passed_checks(
-    columns: Iterable[MatrixColumn], checks: Sequence[str]
-) -> list[str]:
+def _passed_checks(columns: Iterable[MatrixColumn], checks: Sequence[str]) -> list[str]:
     """Return the checks that ran besides those with a finding, which are `checks`.
 
     There are none if it is not known which check reported these findings.
     """
     attempts = [column.attempt for column in columns if column.attempt]
-    names = dict[str, None]()
-    for attempt in with_reported_names(attempts):
-        names |= dict.fromkeys(filter(is_named, attempt.judged_by))
+    judges = [attempt.judged_by for attempt in with_reported_names(attempts)]
+    names = dict.fromkeys(filter(is_named, chain.from_iterable(judges)))
     if not names.keys() >= set(checks):
         return []
     return [name for name in names if name not in checks]

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
@@ -27,11 +28,6 @@ MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
-# Why a loop is offered; the third reason names a check.
-SAME_TASK = "the same task"
-SAME_WORDS = "the same task with other numbers"
-SAME_CHECK = "{} failed there, too"
-SAME_KEY = "the same memory key"
 # What is printed of both loops beside each other, in this order; what is the same in
 # both is named once.
 FIGURE_NAMES = (
@@ -147,27 +143,29 @@ def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
         chars=MAX_OTHER_TASK_CHARS,
     )
     readable = [
-        row["n"]
-        for row in near_loops
-        if row["size"] <= figures.MAX_LIST_RECORD_CHARS
+        row["n"] for row in near_loops if row["size"] <= figures.MAX_LIST_RECORD_CHARS
     ]
     checks = defaultdict[int, set[str]](set)
     for row in figures.rows(db, scope, "checks_of", numbers=json.dumps(readable)):
         checks[row["n"]].add(row["failed"])
 
-    (own,) = [row for row in near_loops if row["id"] == id]
-    by_reason = defaultdict[str, list[Document]](list)
+    (this,) = (row for row in near_loops if row["id"] == id)
+    words = _without_numbers(this["task"])
+    offered = []
     for row in near_loops:
-        failed = sorted(checks[own["n"]] & checks[row["n"]])
-        reason = ""
-        if row["same"]:
-            reason = SAME_TASK
-        elif _without_numbers(row["task"]) == _without_numbers(own["task"]):
-            reason = SAME_WORDS
-        elif failed and row["state"] != own["state"]:
-            reason = SAME_CHECK
-        elif key and row["memory_key"] == key:
-            reason = SAME_KEY
+        failed = ", ".join(sorted(checks[this["n"]] & checks[row["n"]]))
+        reasons = (
+            ("the same task", row["same"]),
+            (
+                "the same task with other numbers",
+                _without_numbers(row["task"]) == words,
+            ),
+            (f"{failed} failed there, too", failed and row["state"] != this["state"]),
+            ("the same memory key", key and row["memory_key"] == key),
+        )
+        ranks = [rank for rank, (_, holds) in enumerate(reasons) if holds]
+        if not ranks or row is this:
+            continue
         task, left_out = figures.beginning(row["task"], row["task_chars"])
         other = {
             "id": row["id"],
@@ -175,14 +173,12 @@ def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
             "attempts": row["attempts"],
             "task": task,
             "left_out": left_out,
-            "why": reason.format(failed[0] if failed else ""),
+            "why": reasons[ranks[0]][0],
         }
-        if row["id"] != id:
-            by_reason[reason].append(other)
+        offered.append((ranks[0], other))
 
-    reasons = (SAME_TASK, SAME_WORDS, SAME_CHECK, SAME_KEY)
-    offered = [other for reason in reasons for other in by_reason[reason]]
-    return offered[:MAX_OTHERS]
+    offered.sort(key=itemgetter(0))
+    return [other for _, other in offered[:MAX_OTHERS]]
 
 
 def _without_numbers(task: str) -> str:
@@ -268,7 +264,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         facts["failure"] = find_failure(decided_loop)
         facts["tied"] = is_tied(loop)
 
-    # Of attempts that are alike, it is the one that is kept, as on the page of the loop.
+    # Of attempts that are alike, it is the one that is kept, as on a loop's page.
     if best and not number:
         of_best = await read(figures.window, id, best, 1)
         facts |= {name: of_best[name] for name in ("first", "last", "made")}

@@ -345,18 +345,6 @@ class Visit:
         query = {name: value for name, value in self.query.items() if name != "cursor"}
         return self.link(self.path, **{**query, **changes})
 
-    def unknown(self, *names: str) -> str:
-        """Return what the address asks for besides these names; "" if nothing.
-
-        Every list has a project, an order and a place in its address, too.
-        """
-        others = self.query.keys() - {"project", "sort", "cursor", *names}
-        if not others:
-            return ""
-        asked = ", ".join(sorted(others))
-        known = ", ".join(names)
-        return f"This page has no filter {asked}. It has: {known}."
-
     @cached_property
     def data(self) -> str:
         """The address of the data of this page."""

@@ -6,19 +6,18 @@ day, a project with more loops has the figures of `days.py`.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
+from operator import itemgetter
 from time import time
-from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
 from heedful.web.days import CountedDays, counted_days
-from heedful.pages.report import counted
-from heedful.web.facets import WITHOUT, allowed_sorts, name_keys
+from heedful.web.facets import WITHOUT, allowed_sorts, name_keys, unknown_filters
 from heedful.web.figures import Period
 from heedful.web.loops import recent_loops, sort_links
 from heedful.web.periods import day_text, period_of
@@ -35,19 +34,19 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
 }
 MAX_SPEND_ROWS = 100
 SINGLES = ""  # the value of the row of all keys with one loop
-MAX_SINGLE_KEYS = 5  # keys with one loop that have a row each
+MAX_SINGLES = 5  # keys with one loop that have a row each
 # What the rows can be sorted by; '-' before the name puts the largest first.
-SPEND_SORTS: Mapping[str, Callable[[Document], Any]] = {
-    "group": lambda row: row["value"],
-    "part": lambda row: row["part"],
-    "loops": lambda row: row["loops"],
-    "right": lambda row: row["right"]["value"] or 0.0,
-    "solved": lambda row: row["solved"]["value"] or 0.0,
-    "calls": lambda row: row["calls"] or 0,
-    "tokens": lambda row: row["tokens"] or 0,
-    "cost": lambda row: row["cost"] or 0.0,
-    "seconds": lambda row: row["seconds"] or 0.0,
-}
+SPEND_SORTS = (
+    "group",
+    "part",
+    "loops",
+    "right",
+    "solved",
+    "calls",
+    "tokens",
+    "cost",
+    "seconds",
+)
 FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
@@ -84,38 +83,29 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    group_of = GROUPS[by][1]
-    counts = Counter(map(group_of, loops))
-    singles = {value for value, count in counts.items() if count == 1}
-    # Each has a row in a spreadsheet, and where they are few.
-    if by != "key" or len(singles) <= MAX_SINGLE_KEYS or visit.is_table:
-        singles.clear()
-    if days is None:
-        rows = _group(
-            loops,
-            lambda loop: SINGLES if group_of(loop) in singles else group_of(loop),
-        )
-    else:
+    # In a spreadsheet each key has a row.
+    folds = by == "key" and not visit.is_table
+    rows = _group(loops, GROUPS[by][1], folds=folds)
+    if days is not None:
         rows = _day_rows(days, period)
 
     names = name_keys([row["value"] for row in rows])
-    names[SINGLES] = f"{counted(len(singles), 'key')} with one loop each"
-    if by == "model":
-        names[WITHOUT] = "not reported"
     total = _total(rows)
     measure = _measure(total)
     for row in rows:
         row["part"] = (row[measure] or 0) / (total[measure] or 1)
-        row["name"] = names[row["value"]]
+        row["name"] = names[row["value"]] or f"{row['loops']:,} keys with one loop each"
         row["link"] = _link(visit, by, row["value"], since)
 
-    tabs = {name: title for name, (title, _) in GROUPS.items()}
-    if by != "model" and not any(loop.model for loop in loops):
-        del tabs["model"]
+    has_models = by == "model" or any(loop.model for loop in loops)
     return {
         "by": by,
-        "unknown": visit.unknown("by", "from", "to"),
-        "tabs": tabs,
+        "unknown": unknown_filters(visit.query, "by", "from", "to"),
+        "tabs": {
+            name: title
+            for name, (title, _) in GROUPS.items()
+            if name != "model" or has_models
+        },
         "sorts": sort_links(visit, sort, SPEND_SORTS),
         "rows": _in_order(rows, sort)[:MAX_SPEND_ROWS],
         "groups": len(rows),
@@ -144,32 +134,40 @@ def _first_whole_day(newest: Recent) -> float:
 
 
 def _group(
-    loops: Sequence[RecentLoop], group_of: Callable[[RecentLoop], str]
+    loops: Sequence[RecentLoop],
+    group_of: Callable[[RecentLoop], str],
+    *,
+    folds: bool,
 ) -> list[Document]:
-    """Return a row for each group of loops."""
+    """Return a row for each group of loops.
+
+    If it `folds`, more than `MAX_SINGLES` groups of one loop have one row together.
+    """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         groups[group_of(loop)].append(loop)
 
-    rows = []
-    for value, group in groups.items():
-        counts = count_loops(group)
-        counts["unjudged"] = counts["not_validated"]
-        rows.append(_row(value, counts))
-    return rows
+    singles = [value for value, group in groups.items() if len(group) == 1]
+    if folds and len(singles) > MAX_SINGLES:
+        groups[SINGLES] = [groups.pop(value)[0] for value in singles]
+
+    counts_of = {value: count_loops(group) for value, group in groups.items()}
+    return [
+        _row(value, {**counts, "unjudged": counts["not_validated"]})
+        for value, counts in counts_of.items()
+    ]
 
 
 def _day_rows(days: CountedDays, period: Period) -> list[Document]:
-    """Return a row for each day of a period with loops; what it does not count is None.
-    """
-    rows = []
-    for day, day_figures in days.figures.items():
-        is_asked = period.begin <= day * DAY_SECONDS < period.end
-        if is_asked and day_figures["loops"]:
-            right = day_figures["right_at_once"]
-            counts = {**day_figures, "right": right}
-            rows.append(_row(day_text(day * DAY_SECONDS), counts))
-    return rows
+    """Return a row for each day of a period with loops; None is not counted."""
+    return [
+        _row(
+            day_text(day * DAY_SECONDS),
+            {**day_figures, "right": day_figures["right_at_once"]},
+        )
+        for day, day_figures in days.figures.items()
+        if day_figures["loops"] and period.begin <= day * DAY_SECONDS < period.end
+    ]
 
 
 def _row(value: str, counts: Document) -> Document:
@@ -224,20 +222,26 @@ def _course(rows: Sequence[Document], measure: str) -> list[Document]:
 
 def _in_order(rows: Sequence[Document], sort: str) -> list[Document]:
     """Return the rows in an order; those that are equal in it are sorted by name."""
-    named = sorted(rows, key=lambda row: row["value"])
-    value = SPEND_SORTS[sort.removeprefix("-")]
-    return sorted(named, key=value, reverse=sort.startswith("-"))
+    name = sort.removeprefix("-")
+    by_value = sorted(rows, key=itemgetter("value"))
+    if name == "group":
+        return by_value[::-1] if sort != name else by_value
+
+    def figure(row: Document) -> float:
+        """Return the number by which a row is sorted."""
+        value = row[name]
+        return (value["value"] if isinstance(value, dict) else value) or 0.0
+
+    return sorted(by_value, key=figure, reverse=sort != name)
 
 
 def _link(visit: Visit, by: str, value: str, since: float) -> str:
     """Return the address of the loops of a row; "" if they have no value in common."""
-    if value == SINGLES:
-        return ""
     if by == "day":
         return visit.link("/loops", **{"from": value, "to": value})
     begin = day_text(since) if since else visit.query.get("from")
-    end = visit.query.get("to")
-    return visit.link("/loops", **{by: value, "from": begin, "to": end})
+    days = {"from": begin, "to": visit.query.get("to")}
+    return visit.link("/loops", **{by: value, **days}) if value else ""
 
 
 PAGES = (

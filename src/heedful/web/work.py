@@ -19,6 +19,7 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
+from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -59,7 +60,7 @@ async def runs(visit: Visit) -> Document:
         "runs": runs,
         "sentence": describe_runs(runs),
         "pipeline": chosen,
-        "unknown": visit.unknown("pipeline"),
+        "unknown": unknown_filters(visit.query, "pipeline"),
         "pipelines": by_pipeline,
         **page_links(visit, cursor),
     }
@@ -70,14 +71,15 @@ def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
 
     `row` has its name and the number of all its runs.
     """
-    own = [run for run in runs if run["pipeline"] == row["pipeline"]]
-    seconds = sum(run["seconds"] for run in own)
+    of_pipeline = [run for run in runs if run["pipeline"] == row["pipeline"]]
+    states = [run["state"] for run in of_pipeline]
+    seconds = sum(run["seconds"] for run in of_pipeline)
     return {
         **row,
-        "shown": len(own),
-        "passed": sum(run["state"] == "passed" for run in own),
-        "seconds": seconds / len(own) if own else None,
-        "last": own[0]["state"] if own else "",
+        "shown": len(states),
+        "passed": states.count("passed"),
+        "seconds": seconds / len(states) if states else None,
+        "last": states[0] if states else "",
     }
 
 
@@ -178,7 +180,7 @@ async def traces(visit: Visit) -> Document:
         "sentence": describe_traces(episodes),
         "state": state,
         "text": text,
-        "unknown": visit.unknown("state", "text"),
+        "unknown": unknown_filters(visit.query, "state", "text"),
         "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),
