@@ -158,5 +158,4 @@ def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:
     if name not in SORTS:
         raise InvalidInput("sort", sort, allowed_sorts(SORTS))
 
-    value = SORTS[name]
-    return sorted(loops, key=value, reverse=sort.startswith("-"))
+    return sorted(loops, key=SORTS[name], reverse=sort.startswith("-"))

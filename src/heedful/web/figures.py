@@ -583,8 +583,7 @@ def listed(
     for window in SEARCH_WINDOWS:
         end = oldest
         if rule or tag or matches is None:
-            searched = _oldest_searched(db, scope, order, window, values=values)
-            end = max(end, searched)
+            end = max(end, _oldest_searched(db, scope, order, window, values=values))
         values |= {"oldest": max(end.n, oldest_match), "oldest_change": end.changed}
         fitting = rows(db, scope, f"listed_{order}", **values)
         if len(fitting) > limit:

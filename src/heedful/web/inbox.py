@@ -328,12 +328,11 @@ async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str)
     for id in waiting or ids:
         await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
 
-    number = len(waiting)
-    earlier = len(ids) - number
+    earlier = len(ids) - len(waiting)
     before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
-    if number != 1:
+    if len(waiting) != 1:
         done = re.sub(r"\bit\b", "them", done)
-    return f"{counted(number, 'text')} {done}.{before}"
+    return f"{counted(len(waiting), 'text')} {done}.{before}"
 
 
 def _ids(texts: Iterable[str]) -> list[int]:

@@ -28,10 +28,10 @@ def period_of(visit: Visit) -> Period:
     if visit.query.get("from"):
         period = period._replace(begin=_read_day("from", visit.query["from"]))
     if visit.query.get("to"):
-        last = _read_day("to", visit.query["to"])
-        period = period._replace(end=last + DAY_SECONDS)
+        end = _read_day("to", visit.query["to"]) + DAY_SECONDS
+        period = period._replace(end=end)
     if period.end <= period.begin:
-        allowed = f"{visit.query['from']} or a later day, because from is that day"
+        allowed = f"{visit.query['from']} or a later day: from is before to"
         raise InvalidInput("to", visit.query["to"], allowed)
     return period
 

@@ -84,8 +84,7 @@ async def spend(visit: Visit) -> Document:
         days = await counted_days(setup.store, visit.caller.scope)
 
     # In a spreadsheet each key has a row.
-    folds = by == "key" and not visit.is_table
-    rows = _group(loops, GROUPS[by][1], folds=folds)
+    rows = _group(loops, GROUPS[by][1], folds=by == "key" and not visit.is_table)
     if days is not None:
         rows = _day_rows(days, period)
 
@@ -212,10 +211,10 @@ def _measure(total: Document) -> str:
 
 def _course(rows: Sequence[Document], measure: str) -> list[Document]:
     """Return what each day used, from the first to the last one, without a gap."""
-    used = {}
-    for row in rows:
-        day = date.fromisoformat(row["value"]).toordinal() - FIRST_DAY
-        used[day] = row[measure] or 0
+    used = {
+        date.fromisoformat(row["value"]).toordinal() - FIRST_DAY: row[measure] or 0
+        for row in rows
+    }
     days = range(min(used, default=0), max(used, default=-1) + 1)
     return [{"at": day * DAY_SECONDS, measure: used.get(day, 0)} for day in days]
 

@@ -55,13 +55,12 @@ async def runs(visit: Visit) -> Document:
     pipelines = await visit.caller.read(
         figures.rows, "pipelines", limit=figures.MAX_FIGURE_LOOPS
     )
-    by_pipeline = [_pipeline_figures(dict(row), runs) for row in pipelines]
     return {
         "runs": runs,
         "sentence": describe_runs(runs),
         "pipeline": chosen,
         "unknown": unknown_filters(visit.query, "pipeline"),
-        "pipelines": by_pipeline,
+        "pipelines": [_pipeline_figures(dict(row), runs) for row in pipelines],
         **page_links(visit, cursor),
     }
 
