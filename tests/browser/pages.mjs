@@ -172,6 +172,15 @@ async function keys() {
 async function inbox(where, page) {
   const waiting = async () => (await data(where, "/quarantine.json")).waiting;
   await go(page, "/ui/quarantine");
+  const ticked = () => page.locator('tbody input[name="id"]:checked').count();
+  const rejects = page.locator('#rule button[formaction="/ui/do/reject"]');
+  check(await rejects.isDisabled(), "nothing is ticked, and Reject can be pressed");
+  for (const key of ["j", "x", " "]) await page.keyboard.press(key);
+  check((await ticked()) === 0, "x and Space do not tick the row and take it off");
+  await page.keyboard.press("r");
+  check((await ticked()) === 1, "r is not about the row that j went to");
+  await page.getByText("Reason for rejecting: ").waitFor({ timeout: 5000 });
+  await go(page, "/ui/quarantine");
   await tabTo(page, '#rule input[name="why"]');
   await page.keyboard.type("read them");
   await tabTo(page, "[data-all]");

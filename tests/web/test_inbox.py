@@ -95,7 +95,7 @@ def test_many_rulings_have_one_reason(browser):
     copied = group_of(browser, COPIED)
     chosen = f"{missed},{copied}"
     note = browser.do("release", id=chosen, why="read")
-    assert "4 texts released" in note
+    assert "4 texts released: recall may show them." in note
     assert listed(browser) == [ATTACK]
     log = read_data(browser.api.get("/v1/audit"))["items"]
     reasons = [
@@ -118,7 +118,7 @@ def test_what_was_ruled_on_before_is_said(browser):
     both = f"{first},{group_of(browser, ATTACK)}"
     browser.do("reject", id=first, why="wrong")
     note = browser.do("reject", id=both, why="poison")
-    assert "1 text rejected" in note
+    assert "1 text rejected: no loop is shown it." in note
     assert "reviewed 1 text" in note
     again = {"id": both, "why": "poison", "token": browser.token}
     assert browser.post("/do/reject", again).status_code == 409
@@ -127,15 +127,21 @@ def test_what_was_ruled_on_before_is_said(browser):
 @pytest.mark.parametrize(
     ("ids", "status"),
     [
-        pytest.param("", 422, id="no box is ticked"),
         pytest.param("x/../1", 422, id="no number"),
         pytest.param("9999", 404, id="no such text"),
     ],
 )
-def test_a_form_without_texts_changes_nothing(browser, ids, status):
+def test_a_form_with_other_texts_changes_nothing(browser, ids, status):
     form = {"id": ids, "why": "read", "token": browser.token}
     assert browser.post("/do/release", form).status_code == status
     assert len(listed(browser)) == 3
+
+
+def test_a_form_without_texts_keeps_its_page_and_says_so(browser):
+    note = browser.do("release", id="", why="read them")
+    assert note == "Nothing was decided: no text is ticked."
+    assert len(listed(browser)) == 3
+    assert 'value="read them"' in browser.get("/quarantine").text
 
 
 def test_many_need_the_rights_and_token_of_one(browser):

@@ -173,8 +173,30 @@ def test_a_list_is_sorted_by_a_column(browser, sort, first):
     assert f'aria-sort="{order}"' in html
 
 
+@both
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        pytest.param("state=done", "open, passed, not_validated, stopped", id="state"),
+        pytest.param("from=2026-11-21&to=2026-11-20", "2026-11-21 or a later", id="to"),
+    ],
+)
+def test_what_no_loop_can_fit_is_refused_with_what_can(browser, query, allowed):
+    answer = browser.get(f"/loops?{query}")
+    assert answer.status_code == 422
+    assert allowed in words_of(answer.text)
+    assert browser.get(f"/loops.json?{query}").status_code == 422
+
+
+@pytest.mark.parametrize("page", ["loops", "spend", "runs", "traces", "quarantine"])
+def test_a_list_says_what_of_its_address_it_does_not_read(browser, page):
+    assert "This page has no filter q." in words_of(browser.get(f"/{page}?q=x").text)
+    assert "has no filter" not in browser.get(f"/{page}").text
+
+
 def test_an_unknown_order_is_refused(browser):
     assert browser.get("/loops?sort=colour").status_code == 422
+    assert browser.get("/spend?sort=colour").status_code == 422
     assert browser.get("/lessons?sort=colour").status_code == 422
     assert browser.get("/spend?by=colour").status_code == 422
 
@@ -189,6 +211,55 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert "3 loops of the newest 3" in words
     assert "only these are sorted" in words
     assert len(read(browser)["loops"]) == len(LOOPS)
+
+
+def change_times(browser: Browser, times: dict[str, float]) -> None:
+    """Let loops have changed last at these times."""
+    store = browser.api.setup.store
+
+    def change(db: Any, scope: Scope) -> None:
+        for id, updated in times.items():
+            db.execute(
+                "update loop set updated = :updated "
+                "where project = :project and id = :id",
+                {"updated": updated, "project": scope.project, "id": id},
+            )
+
+    browser.api.run(store.write(SCOPE, change))
+
+
+@both
+def test_the_list_begins_with_the_last_change_and_goes_on_to_the_first(
+    browser, monkeypatch
+):
+    # Two loops changed at the same time: none is left out or shown twice.
+    times = {"sql-1": 5000.5, "sql-2": 3000.0, "sql-3": 4000.0}
+    times |= {"bug-1": 3000.0, "bug-2": 1000.25, "ticket": 2000.0}
+    change_times(browser, times)
+    monkeypatch.setattr("heedful.web.loops.MAX_LIST_ROWS", 2)
+    monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 3)
+    expected = [["sql-1", "sql-3"], ["bug-1", "sql-2"], ["ticket", "bug-2"]]
+    assert read_pages(browser, "") == expected
+    assert read_pages(browser, "?sort=-changed") == expected
+
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1, 2, 10))
+    assert read_pages(browser, "?check=columns")[0] == ["sql-3", "sql-2"]
+    monkeypatch.setattr(figures, "SEARCH_WINDOWS", (1,))
+    pages = read_pages(browser, "?check=columns")
+    assert [id for page in pages for id in page] == ["sql-3", "sql-2"]
+
+    html = browser.get("/loops").text
+    assert 'aria-sort="descending"><a' in html
+    assert "changed <span" in html
+    assert browser.get("/loops?cursor=x").status_code == 422
+
+
+@both
+def test_a_search_and_days_list_what_began_last_first_and_say_so(browser):
+    change_times(browser, {"sql-1": 5000.0, "sql-2": 3000.0, "sql-3": 4000.0})
+    for query in ("?text=sql-", "?from=2020-01-01&key=sql", "?key=sql&sort=-began"):
+        assert ids_of(read(browser, query=query)) == ["sql-3", "sql-2", "sql-1"]
+        assert "began <span" in browser.get(f"/loops{query}").text
 
 
 @both
@@ -341,6 +412,71 @@ def test_spend_adds_up_and_its_rows_lead_to_their_loops(browser, by):
         assert behind["cost"] == pytest.approx(row["cost"] or 0)
         assert behind["right"] == row["right"]["number"]
     assert "All, since" in words_of(browser.get(f"/spend?by={by}").text)
+
+
+def spend_values(browser: Browser, query: str) -> list[str]:
+    """Return the values of the rows of Spend, in their order."""
+    return [row["value"] for row in read(browser, "/spend", query)["rows"]]
+
+
+@both
+def test_spend_is_sorted_by_a_column_and_says_by_which(browser):
+    assert spend_values(browser, "?sort=-loops")[0] == "sql"
+    assert spend_values(browser, "?sort=group") == ["-", "sql", "triage"]
+    assert spend_values(browser, "?sort=-group") == ["triage", "sql", "-"]
+    assert 'aria-sort="ascending"' in browser.get("/spend?sort=loops").text
+    assert "part of the tokens ↓" in words_of(browser.get("/spend").text)
+
+
+@both
+def test_spend_is_of_the_days_in_the_address(browser):
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    page = read(browser, "/spend", f"?from={today}&to={today}")
+    assert page["total"]["loops"] == len(LOOPS)
+    assert f"from={today}&to={today}" in page["rows"][0]["link"]
+    empty = browser.get("/spend?to=2020-01-01")
+    assert "No loop began on these days." in words_of(empty.text)
+    assert browser.get("/spend?from=2020-01-02&to=2020-01-01").status_code == 422
+
+
+@both
+def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
+    for number in range(4):
+        body = {"task": "x", "memory_key": f"alone {number}"}
+        read_data(browser.api.put(f"/v1/loops/alone-{number}", json=body), 201)
+    monkeypatch.setattr("heedful.web.spend.MAX_SINGLES", 3)
+    page = read(browser, "/spend", "?by=key")
+    (folded,) = [row for row in page["rows"] if not row["link"]]
+    assert folded["name"] == "5 keys with one loop each"
+    assert folded["loops"] == 5
+    assert page["total"]["loops"] == len(LOOPS) + 4
+    assert "5 keys with one loop each" in browser.get("/spend").text
+    # A spreadsheet has a row for each of them.
+    assert len(rows_of(browser, "/spend.csv")) == 7
+
+
+@both
+def test_spend_by_model_is_offered_if_a_model_is_named(browser):
+    assert "by model" in words_of(browser.get("/spend").text)
+    assert "not reported" in words_of(browser.get("/spend?by=model").text)
+    store = browser.api.setup.store
+
+    def forget_models(db: Any, scope: Scope) -> None:
+        db.execute(
+            "update loop set model = '', updated = updated + 1 "
+            "where project = :project",
+            {"project": scope.project},
+        )
+
+    browser.api.run(store.write(SCOPE, forget_models))
+    assert "by model" not in words_of(browser.get("/spend").text)
+
+
+@both
+def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
+    words = words_of(browser.get("/spend?by=day").text)
+    assert "day ↓ part of the tokens loops" in words
+    assert "calls tokens cost" in words
 
 
 @both

@@ -21,9 +21,11 @@ def browser(tmp_path):
         yield browser.open(browser.api._all)
 
 
-def choice(outcome: str, number: int, lesson: int = 0) -> dict[str, Any]:
+def choice(
+    outcome: str, number: int, lesson: int = 0, form: str = "rule"
+) -> dict[str, Any]:
     """Return what a page has of one choice of memory."""
-    return {"outcome": outcome, "n": number, "lesson": lesson}
+    return {"outcome": outcome, "n": number, "lesson": lesson, "form": form}
 
 
 @pytest.mark.parametrize(
@@ -31,18 +33,18 @@ def choice(outcome: str, number: int, lesson: int = 0) -> dict[str, Any]:
     [
         pytest.param([], "", id="nothing"),
         pytest.param([choice("closest", 1)], "", id="only known"),
-        pytest.param([choice("told", 1, 2)], "With lesson 2 shown.", id="shown"),
+        pytest.param([choice("told", 1, 2)], "It was shown lesson 2.", id="shown"),
         pytest.param(
-            [choice("told", 1, 2), choice("told", 3, 5)],
-            "With 4 texts of lessons 2 and 5 shown.",
+            [choice("told", 1, 2), choice("told", 3, 5, "example")],
+            "It was shown 1 rule and 3 examples of lessons 2 and 5.",
             id="two lessons",
         ),
         pytest.param(
-            [choice("told", 3)], "With 3 texts of memory shown.", id="no lesson"
+            [choice("told", 3)], "It was shown 3 rules of memory.", id="no lesson"
         ),
         pytest.param(
             [choice("withheld", 3, 2), choice("withheld", 1, 4)],
-            "A coin withheld 4 texts of memory.",
+            "A coin withheld 4 rules of lessons 2 and 4.",
             id="withheld",
         ),
     ],
@@ -115,7 +117,7 @@ def test_a_passing_attempt_names_the_checks_that_ran(browser: Browser):
     # Which of both checks reports as `vowels` is not known.
     assert first["checked"] == []
     assert second["checked"] == ["no_vowel", "short"]
-    assert "✓ no_vowel, short passed" in page
+    assert "✓ no_vowel passed ✓ short passed" in page
     assert "No finding" not in page
 
 
@@ -125,6 +127,30 @@ def test_a_check_has_the_name_in_its_findings(browser: Browser):
     page = words_of(browser.get("/loops/one").text)
     assert browser.data("/loops/one")["made"][1]["checked"] == ["pytest"]
     assert "✓ pytest passed" in page
+
+
+@pytest.mark.both
+def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
+    api = browser.api
+    run = heedful.run(
+        "answer",
+        generate=lambda task, hint: "b",
+        checks=[no_vowel, short],
+        store=api.setup.store,
+        scope=Scope("acme", "main"),
+    )
+    loop = browser.data(f"/loops/{api.run(run).loop.id}")
+    rows = [row for row in loop["matrix"]["rows"] if row["about"] == "check"]
+    assert [row["name"] for row in rows] == ["no_vowel", "short"]
+    assert [row["cells"][0]["text"] for row in rows] == ["✓", "✓"]
+
+
+def test_an_open_loop_says_what_would_stop_it(browser: Browser):
+    record_loop(browser.api, "one", ["a"])
+    page = words_of(browser.get("/loops/one").text)
+    assert "What would stop it Stopped: a limit of 1 attempt instead of 4" in page
+    assert "policy default" in page
+    assert "1 line" not in page
 
 
 def test_each_rule_has_one_row(browser: Browser):

@@ -124,7 +124,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     ]
     assert row_texts(page, "goal") == ["0.1", "0.2", "0.3"]
     assert row_texts(page, "check") == ["✗", "✗", "✗"]
-    assert row_texts(page, "lines") == ["1 line", "1 word", "+1 −0 lines"]
+    assert row_texts(page, "lines") == ["", "1 word", "+1 −0 lines"]
     assert row_texts(page, "tokens") == ["100", "100", "100"]
     assert row_texts(page, "decision") == ["again", "again", "again"]
 

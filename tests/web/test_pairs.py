@@ -99,10 +99,10 @@ def test_usage_that_was_not_recorded_is_not_said_to_be_0(browser: Browser):
     assert page.count('title="not recorded">–<') == 2
 
 
-def test_the_best_answers_are_compared_by_line(browser: Browser):
+def test_answers_are_compared_by_line(browser: Browser):
     record_loop(browser.api, "one", ["worse", "a\nb"])
     record_loop(browser.api, "two", ["x", "a\nc"], passes=True)
-    pair = browser.data("/loops/compare?a=one&b=two")
+    pair = browser.data("/loops/compare?a=one&b=two&a_attempt=2")
     assert [loop["attempt"] for loop in pair["loops"]] == [2, 2]
     assert pair["change"]["parts"] == [
         ["same", "", "a\n"],
@@ -110,7 +110,7 @@ def test_the_best_answers_are_compared_by_line(browser: Browser):
         ["new", "", "c"],
     ]
 
-    other = browser.data("/loops/compare?a=one&b=two&b_attempt=1")
+    other = browser.data("/loops/compare?a=one&b=two&a_attempt=2&b_attempt=1")
     assert [loop["attempt"] for loop in other["loops"]] == [2, 1]
     assert ["new", "", "x"] in other["change"]["parts"]
 
@@ -132,14 +132,16 @@ def test_checks_of_either_loop_are_rows_of_both(browser: Browser):
     assert checks == [["✗", "✗"], ["–"]]
 
 
-def test_the_last_of_equal_attempts_is_compared(browser: Browser):
+def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):
     record_loop(browser.api, "one", ["a", "b", "c"], task="sort the list")
     record_loop(browser.api, "two", ["x"], passes=True)
     pair = browser.data("/loops/compare?a=one&b=two")
     page = words_of(browser.get("/loops/compare?a=one&b=two").text)
 
     assert pair["loops"][0]["tied"]
-    assert [loop["attempt"] for loop in pair["loops"]] == [3, 1]
+    assert "None is better than the others; attempt 1 is kept." in page
+    assert "Answers: attempt 1 of A → attempt 1 of B" in page
+    assert [loop["attempt"] for loop in pair["loops"]] == [1, 1]
     assert "A sort the list " in page
 
 
@@ -174,6 +176,24 @@ def test_a_loop_leads_to_others_of_its_task_and_then_of_its_key(browser: Browser
     assert offer["others"] == page["others"]
     page_of_stranger = browser.get("/loops/stranger").text
     assert "/ui/loops/compare?project=main&amp;a=stranger" in page_of_stranger
+
+
+def test_a_loop_leads_to_its_task_with_other_numbers_and_its_check_passed(
+    browser: Browser,
+):
+    record_loop(browser.api, "key", ["a"], task="b", key="k")
+    record_loop(browser.api, "check", ["a", "b"], task="c", passes=True)
+    record_loop(browser.api, "numbers", ["a"], task="case 2 of a")
+    record_loop(browser.api, "one", ["a"], task="case 1 of a", key="k")
+    record_loop(browser.api, "failed too", ["a"], task="d")
+    others = browser.data("/loops/one")["others"]
+    assert [(other["id"], other["why"]) for other in others] == [
+        ("numbers", "the same task with other numbers"),
+        ("check", "pytest failed there, too"),
+        ("key", "the same memory key"),
+    ]
+    page = words_of(browser.get("/loops/one").text)
+    assert "passed, 2 attempts, pytest failed there, too" in page
 
 
 def test_texts_of_two_loops_are_data(browser: Browser):

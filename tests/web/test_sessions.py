@@ -132,7 +132,8 @@ def test_a_used_address_of_heedful_ui_brings_one_fresh_one(tmp_path):
         assert 'type="password"' not in page
         assert page.count("<li>") == 3
         assert "a fresh one appears in the terminal" in page
-        assert 'data-copy="heedful ui --db FILE"' in page
+        file = browser.api.setup.store.url
+        assert f'data-copy="heedful ui --db {file}"' in page
 
         assert browser.get(f"/open?token={token}").status_code == 303
         assert printed == []

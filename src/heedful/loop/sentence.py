@@ -44,6 +44,8 @@ _PLAIN_REASONS = tuple(
         (r"^(\S+ of \S+ (?:tokens|cost|seconds|calls).*) spent$", r"it has spent \1"),
     )
 )
+# The ending of what is counted in a text of `_PLAIN_LIMITS`.
+_PLURAL_PATTERN = re.compile(r"s(?= instead| with)")
 # How a limit that can change is called, by its name in a policy.
 _PLAIN_LIMITS = {
     "attempts.limit": "a limit of {to} attempts instead of {was}",
@@ -132,6 +134,8 @@ def describe_value(name: str, was: float, to: float) -> str:
 
     >>> describe_value("repeat+nothing_met: repeat.times", 1, 2)
     'a limit of 2 repeated answers instead of 1'
+    >>> describe_value("attempts.limit", 4, 1)
+    'a limit of 1 attempt instead of 4'
     >>> describe_value("score alignment", 0.42, 0.75)
     'alignment 0.75 instead of 0.42'
     """
@@ -152,6 +156,8 @@ def describe_value(name: str, was: float, to: float) -> str:
     words = _PLAIN_LIMITS.get(limit)
     if words is None:
         return f"{clean(limit, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
+    if new == "1":
+        words = _PLURAL_PATTERN.sub("", words)
     return words.format(to=new, was=old)
 
 

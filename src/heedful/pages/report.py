@@ -405,14 +405,21 @@ def _code_point(match: re.Match[str]) -> str:
 def cut(text: str, most: int = MAX_PAGE_LINE_CHARS, left_out: int = 0) -> str:
     """Return the visible text, cut after `most` characters, with a count of others.
 
-    `left_out` is the number of characters that `text` lacks already.
+    `left_out` is the number of characters that `text` lacks already. A text that is no
+    longer than what says so is not cut.
+
+    >>> cut("temperature-07", 12), cut(30 * "x", 2)
+    ('temperature-07', 'xx … and 28 characters')
     """
     text = visible(text)
     others = len(text) + left_out - most
     if others <= 0:
         return text
 
-    return f"{text[:most]} … and {counted(others, 'character')}"
+    shortened = f"{text[:most]} … and {counted(others, 'character')}"
+    if not left_out and len(text) <= len(shortened):
+        return text
+    return shortened
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:

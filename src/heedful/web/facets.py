@@ -7,7 +7,7 @@ loops a click leaves. All of this is about the loops of `recent.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heedful.errors import InvalidInput
@@ -45,6 +45,7 @@ SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
     "cost": lambda loop: loop.used.usage.cost,
     "seconds": lambda loop: loop.used.usage.seconds,
     "changed": lambda loop: loop.updated,
+    "began": lambda loop: loop.created,
 }
 
 
@@ -95,7 +96,8 @@ def narrow(
 def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     """Return a facet as a page shows it, the most frequent values first.
 
-    A facet that cannot part loops has no values: all have the same one.
+    A facet that cannot part loops has no values: all have the same one. `number` counts
+    its values, of which `MAX_FACET_VALUES` are shown.
     """
     values = [
         {"value": value, "count": count, "chosen": value == chosen}
@@ -104,7 +106,12 @@ def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     is_alone = len(values) == 1 and facet.name not in ("rule", "check", "notes")
     if is_alone and not chosen:
         values = []
-    return {"name": facet.name, "title": facet.title, "values": values}
+    return {
+        "name": facet.name,
+        "title": facet.title,
+        "values": values,
+        "number": len(counts),
+    }
 
 
 def name_keys(values: Sequence[str]) -> dict[str, str]:
@@ -126,12 +133,29 @@ def name_keys(values: Sequence[str]) -> dict[str, str]:
     }
 
 
+def unknown_filters(query: Iterable[str], *names: str) -> str:
+    """Return what an address asks a list for besides these names; "" if nothing.
+
+    Every list has a project, an order and a place in its address, too.
+
+    >>> unknown_filters(["q", "project"], "text", "state")
+    'This page has no filter q. It has: text, state.'
+    """
+    others = sorted({*query} - {"project", "sort", "cursor", *names})
+    if not others:
+        return ""
+    return f"This page has no filter {', '.join(others)}. It has: {', '.join(names)}."
+
+
+def allowed_sorts(names: Iterable[str]) -> str:
+    """Return the orders that an address may ask for."""
+    return ", ".join([order for name in names for order in (name, f"-{name}")])
+
+
 def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:
     """Return loops in the order that an address asks for. Raises InvalidInput."""
     name = sort.removeprefix("-")
     if name not in SORTS:
-        allowed = ", ".join([*SORTS, *(f"-{other}" for other in SORTS)])
-        raise InvalidInput("sort", sort, allowed)
+        raise InvalidInput("sort", sort, allowed_sorts(SORTS))
 
-    value = SORTS[name]
-    return sorted(loops, key=value, reverse=sort.startswith("-"))
+    return sorted(loops, key=SORTS[name], reverse=sort.startswith("-"))

@@ -473,6 +473,7 @@ def choices(briefing: Briefing) -> list[Plain]:
         {
             "outcome": choice.outcome,
             "lesson": choice.lesson,
+            "form": choice.form,
             "n": counts[line],
             "said": line.partition(": ")[2],  # without the outcome
             "elsewhere": OTHER_CHECK_WORDS in choice.why,
@@ -493,12 +494,27 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 
+class ListPlace(NamedTuple):
+    """A place in a list of loops: below the loop `n`, which `changed` at a time.
+
+    In the order in which loops began, no time counts: it is 0.0.
+    """
+
+    changed: float = 0.0
+    n: int = 0
+
+
+LIST_BEGIN = ListPlace(ALL_TIME.end, MAX_ROWS)
+LIST_END = ListPlace()
+
+
 @bulk
 def listed(
     db: Db,
     scope: Scope,
     limit: int,
     *,
+    order: str = "began",
     state: str = "",
     key: str = "",
     model: str = "",
@@ -507,23 +523,24 @@ def listed(
     tag: str = "",
     policy: str = "",
     noted: bool = False,
-    before: int = 0,
+    below: ListPlace = LIST_BEGIN,
     since: float = 0.0,
     period: Period = ALL_TIME,
-) -> tuple[list[int], int]:
-    """Return the numbers of the newest loops that fit, and the cursor of older ones.
+) -> tuple[list[int], ListPlace]:
+    """Return the numbers of the first loops that fit, and where the list goes on.
 
-    The cursor is the number below which a search continues, or 0 at the end. At most
+    It goes on at `LIST_END` if these are the last ones. In the `order` "began", what
+    began last comes first, and in the order "changed" what changed last. At most
     `MAX_SEARCHED_LOOPS` loops are looked at, and `MAX_SEARCHED_BYTES` of texts. The
     loops have this `state`, this memory `key` and this `model`; they were stopped by
     `rule`, failed the check `tag`, have the name of a `policy`, are `noted`, changed
     `since` a time, and began in a `period`; "" and 0 allow all. With `matches`, they
-    are among those that a search for a text has found.
+    are among those that a search for a text has found, and in the order "began".
     """
     # The list begins with the last loop of the period.
-    if matches is None and not before and period != ALL_TIME:
+    if order == "began" and below == LIST_BEGIN and period != ALL_TIME:
         last = rows(db, scope, "last_between", **period._asdict())
-        before = last[0]["n"] + 1 if last else 1
+        below = ListPlace(n=last[0]["n"] + 1 if last else 1)
 
     stop = rule
     check = tag
@@ -534,14 +551,14 @@ def listed(
         tag = f'"check":{json.dumps(tag)}'
 
     matching = ""
-    oldest = 0
+    oldest = LIST_END
     oldest_match = 0
     if matches is not None:
         matching = json.dumps(matches.loops)
-        oldest = matches.oldest
-        before = 1  # no loop is older
+        oldest = ListPlace(n=matches.oldest)
+        below = ListPlace(n=1)  # no loop is older
         if matches.loops:
-            before = matches.loops[0] + 1
+            below = ListPlace(n=matches.loops[0] + 1)
             oldest_match = matches.loops[-1]
     values: Plain = {
         "state": state,
@@ -556,49 +573,54 @@ def listed(
         "noted": int(noted),
         "since": since,
         "limit": limit + 1,
+        "before": below.n,
+        "changed": below.changed,
         **period._asdict(),
     }
 
-    numbers: list[int] = []
+    fitting: list[Row] = []
     end = oldest
     for window in SEARCH_WINDOWS:
         end = oldest
         if rule or tag or matches is None:
-            end = max(end, _oldest_searched(db, scope, before, window, values=values))
-        values |= {"before": before or MAX_ROWS, "oldest": max(end, oldest_match)}
-        numbers = [row["n"] for row in rows(db, scope, "listed", **values)]
-        if len(numbers) > limit:
-            return numbers[:limit], numbers[limit - 1]
+            end = max(end, _oldest_searched(db, scope, order, window, values=values))
+        values |= {"oldest": max(end.n, oldest_match), "oldest_change": end.changed}
+        fitting = rows(db, scope, f"listed_{order}", **values)
+        if len(fitting) > limit:
+            last_row = fitting[limit - 1]
+            place = ListPlace(last_row["changed"], last_row["n"])
+            return [row["n"] for row in fitting[:limit]], place
         if end == oldest:
             break
 
-    # All loops that were looked at are shown; there may be older ones.
-    return numbers, end
+    # All loops that were looked at are shown; there may be more below.
+    return [row["n"] for row in fitting], end
 
 
 def _oldest_searched(
-    db: Db, scope: Scope, before: int, window: int, *, values: Mapping[str, Any]
-) -> int:
-    """Return the number of the oldest loop that a search looks at; 0 if it is all.
+    db: Db, scope: Scope, order: str, window: int, *, values: Mapping[str, Any]
+) -> ListPlace:
+    """Return the last loop that a search looks at, or `LIST_END` if that is all.
 
     The search looks at `window` loops at most. `values` are the parameters of its
     statement.
     """
-    values = {**key_of(scope), **values, "before": before, "window": window}
+    values = {**key_of(scope), **values, "window": window}
+    sql = statements(db.dialect)
     if not (values["rule"] or values["tag"]):
-        past = db.execute(statements(db.dialect)["past"], values).fetchall()
-        return past[0]["n"] if past else 0
+        past = db.execute(sql[f"past_{order}"], values).fetchall()
+        return ListPlace(past[0]["changed"], past[0]["n"]) if past else LIST_END
 
     free_bytes = MAX_SEARCHED_BYTES
-    oldest = 0
+    last = LIST_END
     looked_at = 0
-    for row in db.execute(statements(db.dialect)["searched"], values):
+    for row in db.execute(sql[f"searched_{order}"], values):
         free_bytes -= row["size"]
-        if oldest and free_bytes < 0:
-            return oldest
-        oldest = row["n"]
+        if last != LIST_END and free_bytes < 0:
+            return last
+        last = ListPlace(row["changed"], row["n"])
         looked_at += 1
-    return oldest if looked_at == window else 0
+    return last if looked_at == window else LIST_END
 
 
 def rung_name(ladder: str, rung: int) -> str:

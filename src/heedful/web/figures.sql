@@ -19,20 +19,10 @@ case when instr(record, ': not validated"') > 0 then 1
 case when state = 'passed' and kind <> 'run' and 1 = (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
      then 'not_validated' else state end
 
--- name: latest
-select coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
-                                           order by n desc limit 200) as newest), 0) as loops,
-       coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
-       coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
-       coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
-
--- name: listed
--- The numbers of the loops that fit; `summaries` has the rest. A rule is looked for in the last decision, a check among the
--- errors of all attempts. '-' stands for loops without a key, a model or a name of their policy.
-select n
-from loop
-where tenant = :tenant and project = :project and n < :before and n >= :oldest
-  and kind <> 'run' and practises = ''
+-- part: listed_fit
+-- The loops that fit. A rule is looked for in the last decision, a check among the errors of all attempts. '-' stands for
+-- loops without a key, a model or a name of their policy.
+tenant = :tenant and project = :project and kind <> 'run' and practises = ''
   and (:state = '' or state = case :state when 'not_validated' then 'passed' else :state end)
   and (:state not in ('passed', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
   and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
@@ -49,7 +39,35 @@ where tenant = :tenant and project = :project and n < :before and n >= :oldest
       and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error'))
   and (:policy = '' or coalesce(/*sqlite json_extract(policy, '$.name') *//*postgres policy::json ->> 'name' */, '') = case when :policy = '-' then '' else :policy end)
   and (:noted = 0 or exists (select 1 from loop_note where loop = loop.n)) and +created >= :begin and +created < :end
+
+-- part: unlisted
+-- Below the last loop of a list in the order of changes.
+updated <= :changed and (updated < :changed or n < :before)
+
+-- part: searched
+-- The size of what is searched, of loops of a search.
+case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
+  + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
+from loop where tenant = :tenant and project = :project and practises = ''
+  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
+
+-- name: latest
+select coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0) as loops,
+       coalesce((select max(id) from lesson where tenant = :tenant and project = :project), 0) as lessons,
+       coalesce((select max(id) from episode where tenant = :tenant and project = :project), 0) as episodes,
+       coalesce((select max(id) from ruling where tenant = :tenant and project = :project), 0) as rulings;
+
+-- name: listed_began
+-- The loops that fit, in the order in which they began; `summaries` has the rest.
+select n, 0.0 as changed from loop where {listed_fit}
+  and n < :before and n >= :oldest
 order by n desc limit :limit;
+
+-- name: listed_changed
+-- The same, those that changed last first.
+select n, updated as changed from loop where {listed_fit}
+  and {unlisted} and updated >= :oldest_change and (updated > :oldest_change or n >= :oldest)
+order by updated desc, n desc limit :limit;
 
 -- name: last_between
 -- The last loop that began in a period.
@@ -106,17 +124,19 @@ cross join json_each(coalesce(/*sqlite json_extract(record, '$.evaluation.findin
 where loop.tenant = :tenant and loop.project = :project and loop.n in (select atom from json_each(:numbers))
   and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
--- name: searched
--- Loops of a search, each with the size of what is searched.
-select n, case when :tag = '' then 0 else (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) end
-  + case when :rule = '' then 0 else (select coalesce(sum(length(record)), 0) from decision where loop = loop.n) end as size
-from loop where tenant = :tenant and project = :project and practises = '' and (:before = 0 or n < :before)
-  and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
-order by n desc limit :window;
+-- name: searched_began
+select n, 0.0 as changed, {searched} and n < :before order by n desc limit :window;
 
--- name: past
-select n from loop where tenant = :tenant and project = :project and practises = '' and (:before = 0 or n < :before)
+-- name: searched_changed
+select n, updated as changed, {searched} and {unlisted} order by updated desc, n desc limit :window;
+
+-- name: past_began
+select n, 0.0 as changed from loop where tenant = :tenant and project = :project and practises = '' and n < :before
 order by n desc limit 1 offset :window - 1;
+
+-- name: past_changed
+select n, updated as changed from loop where tenant = :tenant and project = :project and practises = '' and {unlisted}
+order by updated desc, n desc limit 1 offset :window - 1;
 
 -- name: head
 select n, substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars, goals, policy, briefing, {shown_state} as state, kind, run, stage,
@@ -451,8 +471,7 @@ order by r.id desc limit :limit;
 -- name: project_counts
 -- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
 select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
-       coalesce((select max(updated) from (select updated from loop where tenant = :tenant and project = :project
-                                           order by n desc limit 200) as newest), 0.0) as last,
+       coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0.0) as last,
        (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
                               and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
        (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
@@ -511,16 +530,14 @@ select attempt, record from decision
 where loop = :n and (attempt = 1 or attempt = :best or attempt >= :last) and length(record) <= :record_chars order by seq;
 
 -- name: others
--- Loops near one in the list, with the same task or memory key.
-select id, {shown_state} as state, same, (select count(*) from attempt where loop = loop.n) as attempts,
+-- A loop and those near it in the list.
+select n, id, {shown_state} as state, memory_key, (select count(*) from attempt where loop = loop.n) as attempts,
+       (select coalesce(sum(length(record)), 0) from attempt where loop = loop.n) as size,
+       case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same,
        substr(task, 1, cast(:chars as integer)) as task, length(task) as task_chars from (
-  select n, id, kind, state, memory_key, task, case when task = (select task from loop where tenant = :tenant and project = :project and id = :id) then 1 else 0 end as same
-  from (
-    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
-                     and practises = '' and n < :n order by n desc limit :near) as earlier
-    union all
-    select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
-                     and practises = '' and n > :n order by n limit :near) as later
-  ) as both_sides
-) as loop
-where same = 1 or (:key <> '' and memory_key = :key) order by same desc, n desc limit :limit;
+  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project 
+                   and (kind <> 'run' and practises = '' or id = :id) and n <= :n order by n desc limit :near + 1) as earlier
+  union all
+  select * from (select n, id, kind, state, memory_key, task from loop where tenant = :tenant and project = :project and kind <> 'run'
+                   and practises = '' and n > :n order by n limit :near) as later
+) as loop order by n desc;

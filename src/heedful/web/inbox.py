@@ -8,6 +8,7 @@ one group; a ruling is about all of a group.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
 from heedful.web.decisions import count_decisions
+from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     REVIEWING,
     Document,
@@ -192,6 +194,7 @@ async def quarantine(visit: Visit) -> Document:
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
         "unsigned": unsigned,
         "unread": max(0, waiting.total - read) if is_all else 0,
+        "unknown": unknown_filters(visit.query, "sign", "source", "trust"),
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,
@@ -307,25 +310,29 @@ def prompt_of(entry: Document, lesson_id: int) -> str:
     return ranking.as_text(ranking.as_messages([match]), 0, [match])
 
 
-async def _review(
-    visit: Visit, ruling: Literal["release", "reject"]
-) -> tuple[int, int]:
-    """Release or reject the texts whose ids a form names.
+async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
+    """Release or reject the texts whose ids a form names; return what was `done`.
 
-    Returns how many, and how many somebody has reviewed before. If that is all of them,
-    raises Problem.
+    `done` says it of one text, which is "it". If all have been reviewed before, raises
+    Problem.
     """
     ids = _ids(visit.form.get("id", "").split(","))
+    why = visit.form.get("why", "")
     if not ids:
-        raise InvalidInput("id", "", "at least one text; tick its box")
+        visit.session.reasons[""] = why
+        return "Nothing was decided: no text is ticked."
 
     # The key of this ruling offers its reason again, for the next text.
-    why = visit.form.get("why", "")
     visit.session.reasons = {**visit.session.reasons, ruling: why, "": ""}
     waiting = await visit.caller.read(_still_waiting, ids)
     for id in waiting or ids:
         await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
-    return len(waiting), len(ids) - len(waiting)
+
+    earlier = len(ids) - len(waiting)
+    before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
+    if len(waiting) != 1:
+        done = re.sub(r"\bit\b", "them", done)
+    return f"{counted(len(waiting), 'text')} {done}.{before}"
 
 
 def _ids(texts: Iterable[str]) -> list[int]:
@@ -344,21 +351,14 @@ def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
     return [entry.id for entry in entries if entry.state == "quarantined"]
 
 
-def _said(done: str, counts: tuple[int, int]) -> str:
-    """Return what a review did; `done` ends the sentence."""
-    texts, earlier = counts
-    before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
-    return f"{counted(texts, 'text')} {done}.{before}"
-
-
 async def release(visit: Visit) -> str:
     """Release texts from quarantine."""
-    return _said("released: recall may show them", await _review(visit, "release"))
+    return await _review(visit, "release", "released: recall may show it")
 
 
 async def reject(visit: Visit) -> str:
     """Reject texts."""
-    return _said("rejected: no loop is shown them", await _review(visit, "reject"))
+    return await _review(visit, "reject", "rejected: no loop is shown it")
 
 
 async def undecided(visit: Visit) -> str:

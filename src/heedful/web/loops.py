@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
 
-from heedful.drive.report import REPORT_JUDGE
 from heedful.errors import HeedfulError, InvalidInput, NotFound, StoreError
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
@@ -46,7 +46,14 @@ from heedful.web import figures, inbox, matrix, pairs, recent
 from heedful.web.begin import begin
 from heedful.web.days import read_home
 from heedful.web.degraded import degraded_runs
-from heedful.web.facets import FACETS, SORTS, name_keys, narrow, sort_loops
+from heedful.web.facets import (
+    FACETS,
+    SORTS,
+    name_keys,
+    narrow,
+    sort_loops,
+    unknown_filters,
+)
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
@@ -64,6 +71,10 @@ from heedful.web.table import Table, time_of
 from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
 
 MAX_LIST_ROWS = 50  # rows of a list
+LOOP_STATES = ("open", "passed", "not_validated", "stopped")
+CURSOR_PATTERN = re.compile(
+    r"(?P<n>[0-9]{1,16})(@(?P<changed>[0-9]{1,12}(\.[0-9]{1,12})?))?"
+)
 MAX_HOME_ROWS = 5  # rows of each list on the first page
 MAX_GROUPED_ERRORS = 100  # different errors of reflections, which it groups
 MAX_COUNTED_REVIEWS = 100  # lessons that hurt, which the first page counts
@@ -240,10 +251,13 @@ async def recent_loops(
 async def loops(visit: Visit) -> Document:
     """Show the loops that fit the filters, what they used, and their facets.
 
-    Totals, facets and any order but the newest first are those of the newest loops.
+    Totals, facets and all orders but two are those of the newest loops: the list by the
+    last change, and by the begin, goes on to the oldest loop.
     """
     names = [*(facet.name for facet in FACETS), "text", "days", "from", "to"]
     filters = {name: visit.query.get(name, "") for name in names}
+    if filters["state"] not in ("", *LOOP_STATES):
+        raise InvalidInput("state", filters["state"], ", ".join(LOOP_STATES))
     period = period_of(visit)
     newest = await recent_loops(visit, period)
     matches = await _matches(visit, filters["text"])
@@ -252,14 +266,23 @@ async def loops(visit: Visit) -> Document:
         numbers = frozenset(matches.loops)
 
     narrowed = narrow(newest.loops, filters, numbers=numbers, since=since(visit))
-    sort = visit.query.get("sort", "")
-    if sort:
+    # No index finds the loops of a search, or of some days, by their last change.
+    listed_orders = ["-changed", "-began"]
+    if matches is not None or period != figures.ALL_TIME:
+        listed_orders.remove("-changed")
+    sort = visit.query.get("sort") or listed_orders[0]
+    if sort not in listed_orders:
         rows, cursor = await _sorted_page(visit, narrowed.loops, sort)
     else:
-        before = visit.number("cursor")
-        if before and matches is not None:
-            matches = await _matches(visit, filters["text"], before)
-        rows, cursor = await _list_page(visit, filters, newest.loops, matches=matches)
+        if matches is not None and visit.query.get("cursor"):
+            matches = await _matches(visit, filters["text"], visit.number("cursor"))
+        rows, cursor = await _list_page(
+            visit,
+            filters,
+            newest.loops,
+            order=sort.removeprefix("-"),
+            matches=matches,
+        )
     if filters["text"].strip():
         snippets = await visit.caller.read(found_words, rows, filters["text"])
         for row in rows:
@@ -270,8 +293,10 @@ async def loops(visit: Visit) -> Document:
         "key_names": name_keys([loop.memory_key for loop in newest.loops]),
         "begin": begin(visit),
         "filters": filters,
+        "unknown": unknown_filters(visit.query, *names),
         "unindexed": matches.unindexed if matches else 0,
         "sort": sort,
+        "is_whole": sort in listed_orders,
         "sorts": sort_links(visit, sort, SORTS),
         "facets": _facet_links(visit, narrowed.facets),
         "chips_held": _chips(visit, filters),
@@ -285,14 +310,14 @@ async def loops(visit: Visit) -> Document:
 
 async def _sorted_page(
     visit: Visit, fitting: Sequence[RecentLoop], sort: str
-) -> tuple[list[Document], int]:
+) -> tuple[list[Document], str]:
     """Return a page of the loops that fit, in an order, and where the next begins."""
     begin = visit.number("cursor")
     end = begin + visit.most(MAX_LIST_ROWS)
     page = sort_loops(fitting, sort)[begin:end]
     usage = {loop.n: loop.used for loop in page}
     rows = await visit.caller.read(summaries, list(usage), usage)
-    return rows, end if end < len(fitting) else 0
+    return rows, str(end) if end < len(fitting) else ""
 
 
 async def _matches(visit: Visit, text: str, before: int = 0) -> LoopMatches | None:
@@ -312,12 +337,14 @@ async def _list_page(
     filters: Mapping[str, str],
     recent_ones: Sequence[RecentLoop],
     *,
+    order: str,
     matches: LoopMatches | None,
-) -> tuple[list[Document], int]:
-    """Return a page of the newest loops that fit, and where the next begins."""
-    numbers, cursor = await visit.caller.read(
+) -> tuple[list[Document], str]:
+    """Return a page of the loops that fit, in an order, and where the next begins."""
+    numbers, end = await visit.caller.read(
         figures.listed,
         visit.most(MAX_LIST_ROWS),
+        order=order,
         state=filters["state"],
         rule=filters["rule"],
         key=filters["key"],
@@ -326,12 +353,29 @@ async def _list_page(
         noted=bool(filters["notes"]),
         matches=matches,
         tag=filters["check"],
-        before=visit.number("cursor"),
+        below=_place_of(visit),
         since=since(visit),
         period=period_of(visit),
     )
     usage = {loop.n: loop.used for loop in recent_ones}
+    cursor = ""
+    if end != figures.LIST_END:
+        cursor = f"{end.n}@{end.changed!r}" if end.changed else str(end.n)
     return await visit.caller.read(summaries, numbers, usage), cursor
+
+
+def _place_of(visit: Visit) -> figures.ListPlace:
+    """Return where the list of an address goes on. Raises InvalidInput.
+
+    Its cursor is the number of a loop, perhaps with the time of its last change.
+    """
+    cursor = visit.query.get("cursor", "")
+    if not cursor:
+        return figures.LIST_BEGIN
+    match = CURSOR_PATTERN.fullmatch(cursor)
+    if match is None:
+        raise InvalidInput("cursor", cursor, "that of a page of this list")
+    return figures.ListPlace(float(match["changed"] or 0), int(match["n"]))
 
 
 def sort_links(visit: Visit, sort: str, names: Iterable[str]) -> dict[str, Document]:
@@ -460,16 +504,8 @@ def name_passed_checks(attempts: Sequence[Document]) -> None:
         attempt["checked"] = [
             result.check_name
             for result in list_results(evaluation, (), record.judged_by)
-            if is_quiet(result) and is_named(result.check_name)
+            if is_quiet(result) and matrix.is_named(result.check_name)
         ]
-
-
-def is_named(judge: str) -> bool:
-    """Return whether a reader knows a judge by its name.
-
-    Nobody does for the report of a program, or for a `<lambda>`.
-    """
-    return judge != REPORT_JUDGE and not judge.startswith("<")
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:

@@ -15,10 +15,12 @@ from itertools import chain, takewhile
 from operator import eq
 from typing import Any
 
+from heedful.drive.report import REPORT_JUDGE
 from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Finding, Goal, format_score
+from heedful.loop.runs import with_reported_names
 from heedful.pages.difference import count_changed_lines
 from heedful.pages.report import counted, text
 from heedful.store.connection import Db, Row, bulk
@@ -208,6 +210,7 @@ def make_matrix(
 ) -> Matrix:
     """Return the matrix of these columns; a row in which nothing stands is left out."""
     checks = _failed_checks(columns)
+    checks += _passed_checks(columns, checks)
     shown_checks = checks[:MAX_CHECK_ROWS]
 
     rows = [
@@ -275,6 +278,27 @@ def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
         # All errors stand before the first warning.
         failed[finding.check] += 1_000 if finding.level == "error" else 1
     return [check for check, _ in failed.most_common()]
+
+
+def _passed_checks(columns: Iterable[MatrixColumn], checks: Sequence[str]) -> list[str]:
+    """Return the checks that ran besides those with a finding, which are `checks`.
+
+    There are none if it is not known which check reported these findings.
+    """
+    attempts = [column.attempt for column in columns if column.attempt]
+    judges = [attempt.judged_by for attempt in with_reported_names(attempts)]
+    names = dict.fromkeys(filter(is_named, chain.from_iterable(judges)))
+    if not names.keys() >= set(checks):
+        return []
+    return [name for name in names if name not in checks]
+
+
+def is_named(judge: str) -> bool:
+    """Return whether a reader knows a judge by its name.
+
+    Nobody does for the report of a program, or for a `<lambda>`.
+    """
+    return judge != REPORT_JUDGE and not judge.startswith("<")
 
 
 def _findings_of(column: MatrixColumn) -> Sequence[Finding]:
@@ -402,10 +426,13 @@ def _first_difference(before: str, after: str) -> MatrixCell:
     begin = _common(old_words, new_words)
     end = _common(old_words[begin:][::-1], new_words[begin:][::-1])
     stop = len(new_words) - end
+    lead = _snippet(" ".join(new_words[max(0, begin - MAX_AROUND_WORDS) : begin]))
+    if begin > MAX_AROUND_WORDS:
+        lead = f"… {lead}"
     return MatrixCell(
         gone=" ".join(old_words[begin : len(old_words) - end]),
         new=" ".join(new_words[begin:stop]),
-        lead=_snippet(" ".join(new_words[max(0, begin - MAX_AROUND_WORDS) : begin])),
+        lead=lead,
         tail=_snippet(" ".join(new_words[stop : stop + MAX_AROUND_WORDS])),
     )
 
@@ -426,15 +453,11 @@ def _snippet(words: str) -> str:
 def _lines(column: MatrixColumn) -> MatrixCell:
     """Return how many lines an answer has that the one before has not, and lost.
 
-    Of one line that changed, return how many words did.
+    Of one line that changed, return how many words did. Nothing stands before the first
+    answer.
     """
     place = f"o{column.number}"
-    if column.output is None:
-        return MatrixCell()
-    if column.number == 1:
-        lines = counted(len(column.output.splitlines()), "line")
-        return MatrixCell(text=lines, to=place)
-    if column.before is None:
+    if column.output is None or column.before is None:
         return MatrixCell()
 
     new, gone = count_changed_lines(column.before, column.output)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
@@ -122,28 +126,64 @@ class ComparedLoop:
 
 @bulk
 def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
-    """Return loops with the same task, then those with the same memory `key`.
+    """Return loops to compare one with, and why: those with the same task come first.
 
-    They are looked for among `MAX_NEAR_LOOPS` before and after the loop.
+    Then come those whose tasks differ in numbers, those that failed the same check and
+    ended otherwise, and those with the same memory `key`. They are looked for among
+    `MAX_NEAR_LOOPS` before and after the loop.
     """
     (head,) = figures.rows(db, scope, "matrix_head", id=id)
-    other_loops = figures.rows(
+    near_loops = figures.rows(
         db,
         scope,
         "others",
         id=id,
         n=head["n"],
-        key=key,
         near=MAX_NEAR_LOOPS,
-        limit=MAX_OTHERS,
         chars=MAX_OTHER_TASK_CHARS,
     )
+    readable = [
+        row["n"] for row in near_loops if row["size"] <= figures.MAX_LIST_RECORD_CHARS
+    ]
+    checks = defaultdict[int, set[str]](set)
+    for row in figures.rows(db, scope, "checks_of", numbers=json.dumps(readable)):
+        checks[row["n"]].add(row["failed"])
+
+    (this,) = (row for row in near_loops if row["id"] == id)
+    words = _without_numbers(this["task"])
     offered = []
-    for row in other_loops:
-        other = dict(row)
-        task, left_out = figures.beginning(row["task"], other.pop("task_chars"))
-        offered.append({**other, "task": task, "left_out": left_out})
-    return offered
+    for row in near_loops:
+        failed = ", ".join(sorted(checks[this["n"]] & checks[row["n"]]))
+        reasons = (
+            ("the same task", row["same"]),
+            (
+                "the same task with other numbers",
+                _without_numbers(row["task"]) == words,
+            ),
+            (f"{failed} failed there, too", failed and row["state"] != this["state"]),
+            ("the same memory key", key and row["memory_key"] == key),
+        )
+        ranks = [rank for rank, (_, holds) in enumerate(reasons) if holds]
+        if not ranks or row is this:
+            continue
+        task, left_out = figures.beginning(row["task"], row["task_chars"])
+        other = {
+            "id": row["id"],
+            "state": row["state"],
+            "attempts": row["attempts"],
+            "task": task,
+            "left_out": left_out,
+            "why": reasons[ranks[0]][0],
+        }
+        offered.append((ranks[0], other))
+
+    offered.sort(key=itemgetter(0))
+    return [other for _, other in offered[:MAX_OTHERS]]
+
+
+def _without_numbers(task: str) -> str:
+    """Return the beginning of a task, as JSON, without its numbers."""
+    return re.sub("[0-9]+", "", task)
 
 
 async def pair(visit: Visit) -> Document:
@@ -224,8 +264,8 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
         facts["failure"] = find_failure(decided_loop)
         facts["tied"] = is_tied(loop)
 
-    # Of attempts that are alike, the last one is compared.
-    if best and not number and not facts["tied"]:
+    # Of attempts that are alike, it is the one that is kept, as on a loop's page.
+    if best and not number:
         of_best = await read(figures.window, id, best, 1)
         facts |= {name: of_best[name] for name in ("first", "last", "made")}
     marked = None if facts["tied"] else best

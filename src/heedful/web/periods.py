@@ -22,14 +22,17 @@ def day_text(at: float) -> str:
 def period_of(visit: Visit) -> Period:
     """Return the days `from` and `to` of an address, both inclusive.
 
-    Raises InvalidInput.
+    Raises InvalidInput, also if `to` is before `from`.
     """
     period = ALL_TIME
     if visit.query.get("from"):
         period = period._replace(begin=_read_day("from", visit.query["from"]))
     if visit.query.get("to"):
-        last = _read_day("to", visit.query["to"])
-        period = period._replace(end=last + DAY_SECONDS)
+        end = _read_day("to", visit.query["to"]) + DAY_SECONDS
+        period = period._replace(end=end)
+    if period.end <= period.begin:
+        allowed = f"{visit.query['from']} or a later day: from is before to"
+        raise InvalidInput("to", visit.query["to"], allowed)
     return period
 
 

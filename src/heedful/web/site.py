@@ -590,6 +590,8 @@ class Site:
         facts = {
             "wrong": wrong,
             "here": self.sessions.local,
+            # What runs on this machine is no secret there.
+            "db": shlex.quote(shown(self._setup.store.url)),
             "keys": await self._setup.store.read(self._setup.scope, keys.any_key),
             "next": following,
             "needs_no_key": await needs_no_key(self._callers, request.headers),

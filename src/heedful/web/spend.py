@@ -10,15 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from math import ceil
+from operator import itemgetter
 from time import time
 
 from heedful.errors import InvalidInput
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
 from heedful.web.days import CountedDays, counted_days
-from heedful.web.facets import WITHOUT, name_keys
-from heedful.web.loops import recent_loops
-from heedful.web.periods import day_text
+from heedful.web.facets import WITHOUT, allowed_sorts, name_keys, unknown_filters
+from heedful.web.figures import Period
+from heedful.web.loops import recent_loops, sort_links
+from heedful.web.periods import day_text, period_of
 from heedful.web.recent import Recent, RecentLoop, count_loops
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.table import Table
@@ -31,6 +33,20 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
     "day": ("day", lambda loop: day_text(loop.created)),
 }
 MAX_SPEND_ROWS = 100
+SINGLES = ""  # the value of the row of all keys with one loop
+MAX_SINGLES = 5  # keys with one loop that have a row each
+# What the rows can be sorted by; '-' before the name puts the largest first.
+SPEND_SORTS = (
+    "group",
+    "part",
+    "loops",
+    "right",
+    "solved",
+    "calls",
+    "tokens",
+    "cost",
+    "seconds",
+)
 FIRST_DAY = date(1970, 1, 1).toordinal()
 SUMS = (
     "loops",
@@ -46,12 +62,20 @@ SUMS = (
 
 
 async def spend(visit: Visit) -> Document:
-    """Show what loops cost and how they went, by a property of theirs."""
+    """Show what loops cost and how they went, by a property of theirs.
+
+    Many keys with one loop each have one row together. Raises InvalidInput.
+    """
     by = visit.query.get("by") or "key"
     if by not in GROUPS:
         raise InvalidInput("by", by, ", ".join(GROUPS))
 
-    newest = await recent_loops(visit)
+    sort = visit.query.get("sort") or ("-group" if by == "day" else "-part")
+    if sort.removeprefix("-") not in SPEND_SORTS:
+        raise InvalidInput("sort", sort, allowed_sorts(SPEND_SORTS))
+
+    period = period_of(visit)
+    newest = await recent_loops(visit, period)
     since = _first_whole_day(newest)
     loops = [loop for loop in newest.loops if loop.created >= since]
     days = None
@@ -59,20 +83,30 @@ async def spend(visit: Visit) -> Document:
         setup = visit.caller.setup
         days = await counted_days(setup.store, visit.caller.scope)
 
-    rows = _group(loops, GROUPS[by][1]) if days is None else _day_rows(days)
+    # In a spreadsheet each key has a row.
+    rows = _group(loops, GROUPS[by][1], folds=by == "key" and not visit.is_table)
+    if days is not None:
+        rows = _day_rows(days, period)
 
     names = name_keys([row["value"] for row in rows])
     total = _total(rows)
     measure = _measure(total)
     for row in rows:
         row["part"] = (row[measure] or 0) / (total[measure] or 1)
-        row["name"] = names[row["value"]]
+        row["name"] = names[row["value"]] or f"{row['loops']:,} keys with one loop each"
         row["link"] = _link(visit, by, row["value"], since)
 
+    has_models = by == "model" or any(loop.model for loop in loops)
     return {
         "by": by,
-        "tabs": {name: title for name, (title, _) in GROUPS.items()},
-        "rows": _in_order(rows, by)[:MAX_SPEND_ROWS],
+        "unknown": unknown_filters(visit.query, "by", "from", "to"),
+        "tabs": {
+            name: title
+            for name, (title, _) in GROUPS.items()
+            if name != "model" or has_models
+        },
+        "sorts": sort_links(visit, sort, SPEND_SORTS),
+        "rows": _in_order(rows, sort)[:MAX_SPEND_ROWS],
         "groups": len(rows),
         "total": total,
         "measure": measure,
@@ -99,30 +133,40 @@ def _first_whole_day(newest: Recent) -> float:
 
 
 def _group(
-    loops: Sequence[RecentLoop], group_of: Callable[[RecentLoop], str]
+    loops: Sequence[RecentLoop],
+    group_of: Callable[[RecentLoop], str],
+    *,
+    folds: bool,
 ) -> list[Document]:
-    """Return a row for each group of loops."""
+    """Return a row for each group of loops.
+
+    If it `folds`, more than `MAX_SINGLES` groups of one loop have one row together.
+    """
     groups = defaultdict[str, list[RecentLoop]](list)
     for loop in loops:
         groups[group_of(loop)].append(loop)
 
-    rows = []
-    for value, group in groups.items():
-        counts = count_loops(group)
-        counts["unjudged"] = counts["not_validated"]
-        rows.append(_row(value, counts))
-    return rows
+    singles = [value for value, group in groups.items() if len(group) == 1]
+    if folds and len(singles) > MAX_SINGLES:
+        groups[SINGLES] = [groups.pop(value)[0] for value in singles]
+
+    counts_of = {value: count_loops(group) for value, group in groups.items()}
+    return [
+        _row(value, {**counts, "unjudged": counts["not_validated"]})
+        for value, counts in counts_of.items()
+    ]
 
 
-def _day_rows(days: CountedDays) -> list[Document]:
-    """Return a row for each day with loops; what a day does not count is None."""
-    rows = []
-    for day, day_figures in days.figures.items():
-        if day_figures["loops"]:
-            right = day_figures["right_at_once"]
-            counts = {**day_figures, "right": right}
-            rows.append(_row(day_text(day * DAY_SECONDS), counts))
-    return rows
+def _day_rows(days: CountedDays, period: Period) -> list[Document]:
+    """Return a row for each day of a period with loops; None is not counted."""
+    return [
+        _row(
+            day_text(day * DAY_SECONDS),
+            {**day_figures, "right": day_figures["right_at_once"]},
+        )
+        for day, day_figures in days.figures.items()
+        if day_figures["loops"] and period.begin <= day * DAY_SECONDS < period.end
+    ]
 
 
 def _row(value: str, counts: Document) -> Document:
@@ -167,27 +211,36 @@ def _measure(total: Document) -> str:
 
 def _course(rows: Sequence[Document], measure: str) -> list[Document]:
     """Return what each day used, from the first to the last one, without a gap."""
-    used = {}
-    for row in rows:
-        day = date.fromisoformat(row["value"]).toordinal() - FIRST_DAY
-        used[day] = row[measure] or 0
+    used = {
+        date.fromisoformat(row["value"]).toordinal() - FIRST_DAY: row[measure] or 0
+        for row in rows
+    }
     days = range(min(used, default=0), max(used, default=-1) + 1)
     return [{"at": day * DAY_SECONDS, measure: used.get(day, 0)} for day in days]
 
 
-def _in_order(rows: Sequence[Document], by: str) -> list[Document]:
-    """Return the rows of the newest day first, or of those that cost most."""
-    if by == "day":
-        return sorted(rows, key=lambda row: row["value"], reverse=True)
-    return sorted(rows, key=lambda row: (-row["part"], row["value"]))
+def _in_order(rows: Sequence[Document], sort: str) -> list[Document]:
+    """Return the rows in an order; those that are equal in it are sorted by name."""
+    name = sort.removeprefix("-")
+    by_value = sorted(rows, key=itemgetter("value"))
+    if name == "group":
+        return by_value[::-1] if sort != name else by_value
+
+    def figure(row: Document) -> float:
+        """Return the number by which a row is sorted."""
+        value = row[name]
+        return (value["value"] if isinstance(value, dict) else value) or 0.0
+
+    return sorted(by_value, key=figure, reverse=sort != name)
 
 
 def _link(visit: Visit, by: str, value: str, since: float) -> str:
-    """Return the address of the loops of a row."""
+    """Return the address of the loops of a row; "" if they have no value in common."""
     if by == "day":
         return visit.link("/loops", **{"from": value, "to": value})
-    begin = day_text(since) if since else ""
-    return visit.link("/loops", **{by: value, "from": begin})
+    begin = day_text(since) if since else visit.query.get("from")
+    days = {"from": begin, "to": visit.query.get("to")}
+    return visit.link("/loops", **{by: value, **days}) if value else ""
 
 
 PAGES = (

@@ -27,6 +27,7 @@ MAX_NAMED_ERRORS = 10  # different errors that have a row
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 10_000  # of each project
 MAX_LISTED_PROJECTS = 50
+MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
 REEMBED_COMMAND = "heedful reembed"
@@ -278,6 +279,9 @@ async def projects(visit: Visit) -> Document:
         )
         rows.append({"project": name, **dict(counts)})
     rows.sort(key=lambda row: (-row["last"], row["project"]))
+    for row in rows[:MAX_MEASURED_PROJECTS]:
+        scope = Scope(visit.caller.scope.tenant, row["project"])
+        row["right"] = (await read_home(visit.caller.setup.store, scope))["right"]
     return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
 
 

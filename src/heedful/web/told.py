@@ -30,20 +30,17 @@ def list_outcomes(choices: Sequence[Plain]) -> str:
 def describe_memory(choices: Sequence[Plain]) -> str:
     """Return which lessons a loop was shown, and what a coin withheld; "" if nothing.
 
-    >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2}])
-    'With lesson 2 shown.'
-    >>> describe_memory([{"outcome": "told", "n": 4, "lesson": 1}])
-    'With 4 texts of lesson 1 shown.'
-    >>> describe_memory([{"outcome": "withheld", "n": 4, "lesson": 2}])
-    'A coin withheld 4 texts of memory.'
+    >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2, "form": "rule"}])
+    'It was shown lesson 2.'
+    >>> examples = {"outcome": "told", "n": 3, "lesson": 2, "form": "example"}
+    >>> describe_memory([examples])
+    'It was shown 3 examples of lesson 2.'
     """
-    counts = _count(choices)
     sentences = []
-    if counts["told"]:
-        sentences.append(f"With {_shown(choices, counts['told'])} shown.")
-    if counts["withheld"]:
-        texts = counted(counts["withheld"], "text")
-        sentences.append(f"A coin withheld {texts} of memory.")
+    for outcome, begin in (("told", "It was shown"), ("withheld", "A coin withheld")):
+        of_outcome = [choice for choice in choices if choice["outcome"] == outcome]
+        if of_outcome:
+            sentences.append(f"{begin} {_texts(of_outcome)}.")
     return " ".join(sentences)
 
 
@@ -59,17 +56,20 @@ def only_told_lesson(choices: Sequence[Plain]) -> int:
     return int(lessons.pop())
 
 
-def _shown(choices: Sequence[Plain], texts: int) -> str:
-    """Return the lessons that were shown, or the number of texts if they are many."""
-    shown = [choice["lesson"] for choice in choices if choice["outcome"] == "told"]
-    lessons = list(dict.fromkeys(shown))
+def _texts(choices: Sequence[Plain]) -> str:
+    """Return the rules and examples of which lessons these are, if they are few."""
+    counts = Counter[str]()
+    for choice in choices:
+        counts[choice["form"]] += choice["n"]
+    texts = " and ".join(counted(number, form) for form, number in counts.items())
+    lessons = list(dict.fromkeys(choice["lesson"] for choice in choices))
     if not all(lessons) or len(lessons) > MAX_TOLD_LESSONS:
-        return f"{counted(texts, 'text')} of memory"
+        return f"{texts} of memory"
     names = " and ".join(map(str, lessons))
     noun = "lesson" if len(lessons) == 1 else "lessons"
-    if texts > len(lessons):
-        return f"{counted(texts, 'text')} of {noun} {names}"
-    return f"{noun} {names}"
+    if counts.total() == len(lessons):
+        return f"{noun} {names}"
+    return f"{texts} of {noun} {names}"
 
 
 def _count(choices: Sequence[Plain]) -> Counter[str]:

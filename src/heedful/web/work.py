@@ -19,6 +19,7 @@ from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.signals import signals
 from heedful.web import figures, found_traces
+from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     READING,
     REVIEWING,
@@ -58,8 +59,26 @@ async def runs(visit: Visit) -> Document:
         "runs": runs,
         "sentence": describe_runs(runs),
         "pipeline": chosen,
-        "pipelines": [dict(row) for row in pipelines],
+        "unknown": unknown_filters(visit.query, "pipeline"),
+        "pipelines": [_pipeline_figures(dict(row), runs) for row in pipelines],
         **page_links(visit, cursor),
+    }
+
+
+def _pipeline_figures(row: Document, runs: Sequence[Document]) -> Document:
+    """Return how those of some runs ended that are of one pipeline, newest first.
+
+    `row` has its name and the number of all its runs.
+    """
+    of_pipeline = [run for run in runs if run["pipeline"] == row["pipeline"]]
+    states = [run["state"] for run in of_pipeline]
+    seconds = sum(run["seconds"] for run in of_pipeline)
+    return {
+        **row,
+        "shown": len(states),
+        "passed": states.count("passed"),
+        "seconds": seconds / len(states) if states else None,
+        "last": states[0] if states else "",
     }
 
 
@@ -160,6 +179,7 @@ async def traces(visit: Visit) -> Document:
         "sentence": describe_traces(episodes),
         "state": state,
         "text": text,
+        "unknown": unknown_filters(visit.query, "state", "text"),
         "searched": found_traces.MAX_SEARCHED_EPISODES,
         "counts": await visit.caller.read(episode_store.counts),
         **page_links(visit, cursor),

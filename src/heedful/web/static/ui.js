@@ -24,9 +24,12 @@ async function refresh() {
   const focus = document.activeElement?.closest("[data-row]")?.id;
   $("main").replaceWith(document.adoptNode($("main", page)));
   for (const one of all("main details")) if (open.has(one.id)) one.open = true;
+  count();
   if (focus) $(`#${CSS.escape(focus)} a`)?.focus();
 }
 
+const boxes = 'input[type="checkbox"][name="id"]';
+const row = () => document.activeElement?.closest("[data-row]");
 let at = -1;
 function move(by) {
   const rows = all("main [data-row]");
@@ -52,7 +55,11 @@ document.addEventListener("keydown", (event) => {
   if (typing()) return;
   const keys = { j: () => move(1), k: () => move(-1), n: fail, "?": () => $("#keys").showModal(),
     "/": () => { const field = $("main input[type=search], #search") ?? $("header input[type=search]"); field?.closest("details")?.setAttribute("open", ""); field?.focus(); }, h: () => $(".brand").click() };
+  const box = row()?.querySelector(boxes); // of the row that j and k went to
+  if (box && (event.key === "x" || (event.key === " " && document.activeElement.matches("a")))) keys[event.key] = () => box.click();
   const own = $(`main [data-key="${CSS.escape(event.key)}"]`); // of this page: a button or a link
+  if (own?.dataset.rules && box && !$(`main ${boxes}:checked`)) box.click();
+  if (own?.dataset.rules && own.disabled) $("[data-reason]", own.form).textContent = "Reason; first tick a text, or go to one with j";
   const does = keys[event.key] ?? (own && !own.disabled && (() => (own.dataset.rules ? choose(own) : own.click())));
   if (does) { event.preventDefault(); does(); }
 });
@@ -62,7 +69,9 @@ function choose(button) {
   const why = button.form.elements.why;
   for (const one of all("main .chosen")) one.classList.remove("chosen");
   button.classList.add("chosen");
-  $("[data-reason]", button.form).textContent = `Reason for ${button.dataset.rules}, then Enter`;
+  const texts = all(`main ${boxes}:checked`).map((box) => $("a", box.closest("tr")).textContent);
+  const about = texts.length > 1 ? ` ${texts.length} rows` : texts.length ? `: ${texts[0].slice(0, 60)}` : "";
+  $("[data-reason]", button.form).textContent = `Reason for ${button.dataset.rules}${about}, then Enter`;
   if (!why.value || why.value === why.dataset.offered) why.dataset.offered = why.value = button.dataset.why;
   why.focus();
   why.select();
@@ -78,16 +87,17 @@ document.addEventListener("submit", (event) => {
 
 // How many texts are ticked; a click with Shift ticks all from the last one. A row marked data-alone is ticked by itself only.
 const tick = (boxes, on, alone) => { for (const box of boxes) if (!on || alone || !("alone" in box.dataset)) box.checked = on; };
-let ticked;
+let ticked, onlyRejects;
 function count() {
-  const texts = all('main input[name="id"]:checked').flatMap((box) => box.value.split(",")).length;
+  const texts = all(`main ${boxes}:checked`).flatMap((box) => box.value.split(",")).length;
   for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts}${one.dataset.ticked}` : "";
+  if ($(`main ${boxes}`)) for (const one of all("main [data-rules]")) one.disabled = !texts || (onlyRejects && one.dataset.rules === "releasing");
 }
 document.addEventListener("click", (event) => {
-  if (!event.target.matches('main input[type="checkbox"][name="id"]')) return;
-  const boxes = all('main input[type="checkbox"][name="id"]');
-  const ends = [boxes.indexOf(ticked), boxes.indexOf(event.target)].sort((one, other) => one - other);
-  if (event.shiftKey && ends[0] >= 0) tick(boxes.slice(ends[0], ends[1] + 1), event.target.checked);
+  if (!event.target.matches(`main ${boxes}`)) return;
+  const rows = all(`main ${boxes}`);
+  const ends = [rows.indexOf(ticked), rows.indexOf(event.target)].sort((one, other) => one - other);
+  if (event.shiftKey && ends[0] >= 0) tick(rows.slice(ends[0], ends[1] + 1), event.target.checked);
   ticked = event.target;
   count();
 });
@@ -97,7 +107,7 @@ document.addEventListener("change", (event) => {
   const name = event.target.dataset.all;
   const rejects = "rejects" in event.target.dataset; // these texts can only be rejected together
   if (name) tick(all(`main input[name="${name}"]`), event.target.checked, rejects);
-  if (rejects) for (const one of all('main [data-rules="releasing"]')) one.disabled = event.target.checked;
+  if (rejects) onlyRejects = event.target.checked;
   if (name) count();
 });
 
