@@ -369,12 +369,6 @@ select distinct e.lesson_id from (
 ) as e join lesson l on l.id = e.lesson_id
 where l.error_type in (select value from json_each(:names)) order by e.lesson_id desc limit :limit;
 
--- name: findings_of
--- What was seen of the error of a lesson, newest first.
-select text from occurrence
-where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant and project = :project and id = :id)
-order by at desc limit :limit;
-
 -- name: failed_calls
 -- What made calls fail, as `precondition` says, the newest failure first.
 select p.template, p.words, p.passed, p.since,
