@@ -19,7 +19,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
-from heedful.lessons.sentence import say_gain, say_missing
+from heedful.lessons.sentence import say_gain, say_missing, say_shares
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.service import review
@@ -265,7 +265,7 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: gain, verdict, and what is missing."""
+    """Return what a comparison says in words: gain, shares, verdict, what is missing."""
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
@@ -276,7 +276,12 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
-    return {"gain": gain, "lacks": missing, "verdict": _verdict_of(comparison)}
+    return {
+        "gain": gain,
+        "shares": say_shares(uplift),
+        "lacks": missing,
+        "verdict": _verdict_of(comparison),
+    }
 
 
 def _verdict_of(comparison: Document) -> str:
