@@ -14,7 +14,6 @@ from heedful.lessons.lesson import (
     LESSON_KINDS,
     Match,
     Matches,
-    Scope,
     State,
 )
 from heedful.lessons.links import link_lesson
@@ -33,9 +32,9 @@ from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
     MIN_CACHED_LOOPS,
-    project_names,
     sort_links,
 )
+from heedful.web.projects import compare_projects
 from heedful.web.site import (
     READING,
     Document,
@@ -52,7 +51,6 @@ LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 # What pages say of a comparison.
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, "not known yet")
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
-MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
 MAX_ROW_LINKS = 3  # of each lesson in a list
 # When the effects of lessons were read, how many loops had ended, and the effects, by
 # the memory of a scope.
@@ -253,7 +251,7 @@ async def proof(visit: Visit) -> Document:
     # Without a coin, what is left to look at is how other projects went.
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
-        compared = await _compare_projects(visit)
+        compared = await compare_projects(visit)
 
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
     return {
@@ -305,23 +303,6 @@ def _by_conclusion(comparison: Document) -> tuple[int, float]:
     """
     place = get_args(Conclusion).index(comparison["conclusion"])
     return place, -abs(comparison["uplift"]["gain"] or 0.0)
-
-
-async def _compare_projects(visit: Visit) -> list[Document]:
-    """Return the figures of this project and of others with loops, this one first.
-
-    Returns [] if no other project has any.
-    """
-    this_project = visit.caller.scope.project
-    names = [name for name in await project_names(visit) if name != this_project]
-    rows = []
-    for name in [this_project, *names[:MAX_COMPARED_PROJECTS]]:
-        scope = Scope(visit.caller.scope.tenant, name)
-        totals = await read_home(visit.caller.setup.store, scope)
-        if totals["loops"]:
-            fields = ("loops", "calls", "right", "more", "unread", "whole_days")
-            rows.append({"project": name, **{name: totals[name] for name in fields}})
-    return rows if len(rows) > 1 else []
 
 
 LESSON_TABLE = Table(

@@ -17,9 +17,9 @@ from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_GROUPED_ERRORS,
     group_errors,
-    project_names,
     queues,
 )
+from heedful.web.projects import project_names
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
