@@ -249,7 +249,7 @@ where state = 'stopped';
 select id, kind, signature, seen, helped, hurt from lesson
 where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
-  and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
+  and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
@@ -409,6 +409,15 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 -- name: rulings_of
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
+
+-- name: shown_counts
+-- How many ended loops were shown the present words of each lesson. It reads each exposure of the scope.
+select x.kind || '/' || x.signature as lesson, count(*) as loops
+from exposure x
+join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
+join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
+where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judged_from
+group by 1;
 
 -- name: shown_in_periods
 -- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.

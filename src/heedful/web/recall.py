@@ -92,7 +92,7 @@ async def _find_questions(visit: Visit) -> list[Document]:
             questions.append({"kind": "task", "text": _as_text(task)})
 
     newest = await review.list_lessons(
-        visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="settled"
+        visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="used"
     )
     of_errors = [lesson for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS]
     for lesson in of_errors[:1]:
