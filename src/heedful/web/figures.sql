@@ -302,8 +302,9 @@ where r.tenant = :tenant and r.project = :project and r.action in ('release', 'r
 group by r.action;
 
 -- name: rulings_on_texts
--- The newest decisions about texts in quarantine before one, with what the texts say.
-select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
+-- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
+       (select min(source) from origin where example = e.id) as source
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
 where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
