@@ -167,13 +167,13 @@ def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
     work = Memory(browser.api.setup.store, SCOPE).remember(
         "DriverError", "it is too old", lesson="Update the driver.", trust="external"
     )
-    stored = browser.api.run(work)
-    page = browser.get(f"/lessons/{stored.id}").text
+    lesson = browser.api.run(work)
+    page = browser.get(f"/lessons/{lesson.id}").text
     assert '<pre tabindex="0">Update the driver.</pre>' in page
     assert "Update the driver.</textarea>" in page
 
     browser.open(browser.api.key("recall"))
-    assert "Update the driver." not in browser.get(f"/lessons/{stored.id}").text
+    assert "Update the driver." not in browser.get(f"/lessons/{lesson.id}").text
 
 
 def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):

@@ -455,8 +455,8 @@ def choose_for_loop(
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
-    # Each lesson that was not chosen is listed once, with the first reason. The words of
-    # a rule are listed as the rule, and not as those of its examples without an answer.
+    # Each lesson that was not chosen is listed once, with the first reason. The words
+    # of a rule are not listed again for its examples without an answer.
     listed = {match.id for match in chosen}
     rule_lessons = {match.lesson_id for match in matches if match.cause}
     barred = [match for match in barred if match.lesson_id not in rule_lessons]

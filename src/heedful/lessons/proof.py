@@ -196,10 +196,11 @@ class Comparison:
         if uplift.gain is None:
             return f"{counts}: nothing to compare; {self.conclusion}"
 
-        shown = uplift.shown or 0.0
-        withheld = uplift.withheld or 0.0
-        base = without(100 * shown, 100 * withheld, 100 * uplift.gain) / 100
-        shares = f"right at the first try {percent(shown)} against {percent(base)}"
+        share = uplift.shown or 0.0
+        base = without(100 * share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
+        shares = (
+            f"right at the first try {percent(share)} against {percent(base / 100)}"
+        )
 
         ends = f"{points(uplift.low)} and {points(uplift.high)}"
         gain = f"{points(uplift.gain)} points, between {ends}"

@@ -45,10 +45,10 @@ async def lesson(visit: Visit, n: int) -> Document:
     sources = await _rows_of(visit, "sources_of", values)
     loops = await _rows_of(visit, "loops_of", values)
 
-    held: list[QuarantinedLesson] = []
+    waiting: list[QuarantinedLesson] = []
     if record["state"] == "quarantined" and visit.may("read"):
         ids = [row["id"] for row in examples[:1]]
-        held = await visit.caller.read(quarantine.quarantined, ids)
+        waiting = await visit.caller.read(quarantine.quarantined, ids)
 
     links = await _rows_of(visit, "links_of", values)
     relatives = {link["child"] for link in links} | {link["parent"] for link in links}
@@ -74,8 +74,8 @@ async def lesson(visit: Visit, n: int) -> Document:
         "check": asdict(check) if check else None,
         "related": related,
         "name": name,
-        "held_id": held[0].id if held else 0,
-        "held_text": held[0].lesson or held[0].pattern if held else "",
+        "held_id": waiting[0].id if waiting else 0,
+        "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "examples": [_example(row) for row in examples],
         "links": links,
         "relatives": known_relatives,

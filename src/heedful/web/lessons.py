@@ -283,7 +283,7 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: gain, shares, verdict, what is missing."""
+    """Return what a comparison says in words: gain, shares, verdict and lacks."""
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:

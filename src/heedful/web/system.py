@@ -261,7 +261,7 @@ def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
 
 
 def _describe_recall(space: str, vectors: Document) -> Document:
-    """Return how texts are found: by their meaning if they have a vector, or by words."""
+    """Return how texts are found: those with a vector by meaning, others by words."""
     if not space:
         return _setup_row("recall", "compares words; no embedder is set")
 
