@@ -261,8 +261,8 @@ def test_the_data_cannot_hold_its_own_end_mark(text):
         ),
         pytest.param(
             {"kind": "error", "error_type": "Timeout", "verified": False},
-            "lesson 7, not verified, seen 3 times, remembered as Timeout",
-            id="remembered, not verified",
+            "lesson 7, unverified, seen 3 times, remembered as Timeout",
+            id="remembered, unverified",
         ),
         pytest.param(
             {

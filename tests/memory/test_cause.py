@@ -7,6 +7,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -298,6 +299,30 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
     assert {match.id for match, _ in others} == {match.id for match in matches} - {
         *chosen_ids
     }
+
+
+@pytest.mark.parametrize(
+    ("memory_key", "reason"),
+    [
+        pytest.param("K", "no rule of the loop's memory key", id="another key"),
+        pytest.param("", "pass memory_key", id="no key"),
+    ],
+)
+def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
+    other = build_match(1, "weigh it", "", kind="check", cosine=0.9, lesson="say kg")
+    selection = choose_for_loop("weigh it", [other], now=0.0, memory_key=memory_key)
+    ((match, obstacle),) = selection.others
+    assert match.id == 1
+    assert reason in obstacle.reason
+
+
+def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():
+    cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=1)
+    rule = build_match(1, "weigh it", "", kind="check", cause=cause, lesson="say kg")
+    example = replace(rule, id=2, cause=None, cosine=0.9)
+    selection = choose_for_loop("weigh it", [rule, example], now=0.0, memory_key="K")
+    assert [match.id for match in selection.chosen] == [1]
+    assert selection.others == []
 
 
 @pytest.mark.both

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html import unescape
 from typing import Any
 from urllib.parse import quote_plus
@@ -42,20 +43,23 @@ def ask(browser: Browser, kind: str, text: str) -> dict[str, Any]:
     return dict(answer)
 
 
-def learn_unit(browser: Browser) -> None:
+def learn_unit(
+    browser: Browser, name: str = "first", wrong: Mapping[str, Any] = WRONG
+) -> None:
     """Let a loop fail with a check and then pass."""
     body = {
         "task": "measure it",
         "policy": "default",
         "memory_key": "k",
     }
-    read_data(browser.api.put("/v1/loops/first", json=body), 201)
-    for number, findings in enumerate(([WRONG], []), 1):
+    read_data(browser.api.put(f"/v1/loops/{name}", json=body), 201)
+    for number, findings in enumerate(([wrong], []), 1):
         report = {
             "output": f"{number} kg",
             "evaluation": {"findings": findings},
         }
-        read_data(browser.api.put(f"/v1/loops/first/attempts/{number}", json=report))
+        path = f"/v1/loops/{name}/attempts/{number}"
+        read_data(browser.api.put(path, json=report))
 
 
 def calls(*commands: tuple[str, str]) -> list[Event]:
@@ -123,21 +127,35 @@ def test_what_is_no_error_leads_to_the_error(
 
 
 @pytest.mark.both
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        pytest.param("unit", "unit is a check", id="the name of a check"),
-        pytest.param("'12' has no unit", "The check unit found this", id="a finding"),
-    ],
-)
-def test_a_check_and_its_findings_lead_to_its_lesson(
-    browser: Browser, text: str, sentence: str
-):
+def test_the_name_of_a_check_leads_to_its_lesson(browser: Browser):
     learn_unit(browser)
-    answer = ask(browser, "error", text)
-    assert answer["sentence"].startswith(sentence)
+    answer = ask(browser, "error", "unit")
+    assert answer["sentence"].startswith("unit is a check")
     (lesson,) = answer["meant"]
     assert ask(browser, "error", lesson["ask"])["count"] == 1
+
+
+@pytest.mark.both
+def test_a_finding_counts_under_every_check_that_found_it(browser: Browser):
+    learn_unit(browser)
+    learn_unit(browser, name="second", wrong={**WRONG, "key": "other words"})
+    learn_unit(browser, name="third", wrong={**WRONG, "key": "other words"})
+    answer = ask(browser, "error", WRONG["message"])
+    assert answer["count"] == 3
+    assert [lesson["seen"] for lesson in answer["lessons"]] == [1, 2]
+    assert answer["similar"] == []
+    assert "This error was seen 3 times; 2 lessons about it" in answer["sentence"]
+
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    assert browser.api.run(memory.seen(WRONG["message"])).count == 3
+
+
+def test_a_lesson_has_the_same_state_in_recall_as_in_the_list(browser: Browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    browser.api.run(memory.remember("RateLimit", "slow down", lesson="Wait."))
+    (lesson,) = ask(browser, "error", "RateLimit: slow down")["lessons"]
+    (listed,) = browser.data("/lessons")["lessons"]
+    assert lesson["state"] == listed["state"] == "unverified"
 
 
 def test_a_type_of_which_all_waits_names_the_texts(browser: Browser):
@@ -241,6 +259,6 @@ def test_without_a_question_the_page_offers_some_that_have_answers(browser: Brow
     assert set(tries) == {"task", "error", "action"}
     assert tries["task"] == "measure it"
     answer = ask(browser, "error", tries["error"])
-    assert answer["meant"], "the error is what a check found"
+    assert answer["count"] == 1, "the error is what a check found"
     assert answer["prompt"]
     assert ask(browser, "action", tries["action"])["failures"]

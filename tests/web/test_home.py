@@ -358,3 +358,28 @@ def test_home_has_the_order_of_the_quarantine_page(site):
     rows = site.data("/quarantine")["waiting"]
     assert [row["id"] for row in home["waiting"]] == [row["id"] for row in rows]
     assert home["suspect"] == site.data("/quarantine")["suspect"] > 0
+
+
+def test_without_a_coin_home_names_the_project_without_memory(site: Browser):
+    """Both projects ran a loop, and only one of them learned from it."""
+    key = site.api.key(projects=("main", "bare"))
+    right = {"output": "7 kg", "evaluation": {"findings": []}}
+    wrong = {"output": "7", "evaluation": WRONG}
+    for project, memory_key, reports in (
+        ("main", "k", [wrong, right]),
+        ("bare", "", [wrong]),
+    ):
+        path = f"/v1/loops/{project}-loop"
+        query = {"project": project}
+        head = {"task": "measure it", "policy": "default", "memory_key": memory_key}
+        read_data(site.api.put(path, json=head, params=query, key=key), 201)
+        for number, attempt in enumerate(reports, 1):
+            place = f"{path}/attempts/{number}"
+            read_data(site.api.put(place, json=attempt, params=query, key=key))
+        read_data(site.api.post(f"{path}/cancel", json={}, params=query, key=key))
+
+    site.open(key)
+    page, data = read_home(site)
+    assert [row["lessons"] for row in data["compared"]] == [1, 0]
+    assert "0 % right at the first try here, 0 % in bare" in page
+    assert data["saved"]["sentence"] in page

@@ -233,6 +233,8 @@ def test_what_was_decided_has_its_text_and_the_way_back(browser):
     page = browser.get("/quarantine/decided").text
     assert "2 decided: 1 released, 1 rejected" in page
     assert f"retire lesson {rows[1]['lesson']}" in page
+    assert [sign["kind"] for sign in rows[0]["signs"]]
+    assert f"from {rows[1]['source']}" in words_of(page)
     assert "2 decided: 1 released, 1 rejected" in browser.get("/quarantine").text
 
     released = data_of(browser, "/decided?decision=released")["decisions"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.web.lesson import group_tasks
 from tests.service.support import read_data
@@ -158,6 +159,41 @@ def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
     page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
     assert "same error again 100 points more" in page
     assert "points fewer" not in page
+
+
+def test_a_lesson_that_waits_shows_its_words_and_offers_them_for_an_edit(
+    browser: Browser,
+):
+    work = Memory(browser.api.setup.store, SCOPE).remember(
+        "DriverError", "it is too old", lesson="Update the driver.", trust="external"
+    )
+    lesson = browser.api.run(work)
+    page = browser.get(f"/lessons/{lesson.id}").text
+    assert '<pre tabindex="0">Update the driver.</pre>' in page
+    assert "Update the driver.</textarea>" in page
+
+    browser.open(browser.api.key("recall"))
+    assert "Update the driver." not in browser.get(f"/lessons/{lesson.id}").text
+
+
+def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=3, wrong=1)
+    page = words_of(browser.get("/lessons").text)
+    assert "loops shown these words" in page
+    assert "3 of 4" in page
+    (listed,) = browser.data("/lessons")["lessons"]
+    assert listed["loops"] == 4
+
+
+@pytest.mark.both
+def test_the_list_leaves_out_lessons_that_no_prompt_may_show(browser: Browser):
+    lesson = store_lesson(browser)
+    form = {"id": str(lesson["id"]), "why": "old", "edition": lesson["edition"]}
+    browser.do("amend", form, change="retire")
+    assert browser.data("/lessons")["lessons"] == []
+    (retired,) = browser.data("/lessons?state=retired")["lessons"]
+    assert retired["id"] == lesson["id"]
 
 
 def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser):

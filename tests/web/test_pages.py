@@ -354,7 +354,7 @@ def test_a_search_that_finds_no_lesson_says_why(tmp_path):
     with browsing(tmp_path) as browser:
         browser.api.post("/v1/reflections", json={"error_type": "x", "text": "odd"})
         page = browser.open(browser.api._all).get("/lessons?text=river")
-        assert "No lesson fits: no lesson is about a similar task." in page.text
+        assert "No lesson has the words “river”." in page.text
         data = browser.data("/lessons?text=odd&kind=check")
         assert "it is of the kind error, and check is asked for" in data["silence"]
 

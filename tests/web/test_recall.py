@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from heedful import Context, Finding, run
 from heedful.lessons.briefing import Choice
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
@@ -50,6 +51,36 @@ def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     assert f"{len(answer['prompt'])} characters of its prompt" in answer["sentence"]
     assert answer["sentence"] in page
     assert "sort the colours red and blue" in page
+
+
+def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
+    browser: Browser,
+):
+    store = browser.api.setup.store
+    memory = Memory(store, Scope("acme", "main"), holdout=0.0)
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [] if "kg" in answer else [Finding("weight", "no unit", fix="say kg")]
+
+    def weigh(task: str, hint: str) -> str:
+        return "7 kg" if hint else "7"
+
+    work = run(
+        "weigh it",
+        generate=weigh,
+        checks=[unit],
+        memory=memory,
+        memory_key="scales",
+        store=store,
+    )
+    browser.api.run(work)
+    query = "?text=what+else&key=scales"
+    answer = browser.data(f"/recall{query}")["answer"]
+    assert answer["sentence"].startswith(
+        "A loop with this task and the check unit is shown 1 rule"
+    )
+    page = words_of(browser.get(f"/recall{query}").text)
+    assert "only if the loop has the check unit" in page
 
 
 @pytest.mark.both

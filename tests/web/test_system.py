@@ -54,19 +54,33 @@ def test_each_trouble_has_its_own_cure(browser: Browser):
     assert "set a model, then heedful worker --once" in page
 
 
-def test_health_has_the_share_that_is_set_and_the_recorded_one(browser: Browser):
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("loops", "share", "recorded", "well"),
+    [
+        pytest.param(1, 0.25, "a coin of 25 % in 1 of 1 loop", True, id="another"),
+        pytest.param(1, 0.0, "a coin in 0 of 1 loop", True, id="not due yet"),
+        pytest.param(21, 0.0, "a coin in 0 of 21 loops", False, id="no coin"),
+    ],
+)
+def test_health_has_the_share_that_is_set_and_what_loops_recorded(
+    browser: Browser, loops: int, share: float, recorded: str, well: bool
+):
     store = browser.api.setup.store
     name = f"{LESSON_KIND}/{SIGNATURE}"
-    coin = Exposure(name, "loop", shown=True, signature=SIGNATURE, share=0.25)
-    end = Outcome("loop", True, calls=1, signatures=frozenset())
-    scope = Scope("acme", "main")
-    write = store.write(scope, exposures.remember, (), exposures=[coin], outcome=end)
-    browser.api.run(write)
+    for number in range(loops):
+        loop = f"loop-{number}"
+        coin = Exposure(name, loop, shown=True, signature=SIGNATURE, share=share)
+        end = Outcome(loop, True, calls=1, signatures=frozenset())
+        write = store.write(
+            Scope("acme", "main"), exposures.remember, (), exposures=[coin], outcome=end
+        )
+        browser.api.run(write)
 
-    (proof,) = [
-        row for row in browser.data("/health")["setup"] if row["name"] == "proof"
-    ]
-    assert proof["value"].endswith("set here: 10 %; recorded: 25 %")
+    setup = browser.data("/health")["setup"]
+    (proof,) = [row for row in setup if row["name"] == "proof"]
+    assert proof["value"] == f"set here: 10 %; recorded: {recorded} with lessons"
+    assert proof["well"] is well
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):

@@ -405,6 +405,7 @@ def choose_for_loop(
     before: frozenset[int] | None = None,
     hidden: Sequence[Match] = (),
     model: str = "",
+    memory_key: str = "",
 ) -> Selection:
     """Select what a loop is shown before its task.
 
@@ -417,7 +418,8 @@ def choose_for_loop(
     answers of its key. The limits are those of `choose`. `before` are
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
-    What a proof says hurts loops of the `model` is not shown.
+    What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
+    of the loop.
     """
     matches = list(found)
     if before is not None:
@@ -453,8 +455,11 @@ def choose_for_loop(
     chosen, similar = _choose_with(rules, similar, task, now)
     chosen = _without_repeated_answers(chosen, tell)
 
-    # Each lesson that was not chosen is listed once, with the first reason.
+    # Each lesson that was not chosen is listed once, with the first reason. The words
+    # of a rule are not listed again for its examples without an answer.
     listed = {match.id for match in chosen}
+    rule_lessons = {match.lesson_id for match in matches if match.cause}
+    barred = [match for match in barred if match.lesson_id not in rule_lessons]
     others += [(match, NO_ROOM) for match in rules if match.id not in listed]
     listed |= {match.id for match, _ in others}
     near_hidden = [m for m in with_overlap(task, hidden) if Likeness.of(m).nearness]
@@ -462,7 +467,7 @@ def choose_for_loop(
     unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
     unlisted.sort(key=_distance)
     others += [
-        (match, _obstacle_of(match, tell, model))
+        (match, _obstacle_of(match, tell, model, memory_key))
         for match in unlisted
         if match.id not in listed
     ]
@@ -506,7 +511,9 @@ def _set_vague_apart(
     return clear_rules, vague_rules
 
 
-def _obstacle_of(match: Match, tell: Tell, model: str = "") -> Obstacle:
+def _obstacle_of(
+    match: Match, tell: Tell, model: str = "", memory_key: str = ""
+) -> Obstacle:
     """Return why a lesson was not chosen for a loop.
 
     A task that is not similar enough is always the reason: no release would change it.
@@ -515,7 +522,7 @@ def _obstacle_of(match: Match, tell: Tell, model: str = "") -> Obstacle:
         return _distance_obstacle(match)
     return (
         _form_obstacle(match, tell)
-        or find_obstacle(match)
+        or find_obstacle(match, memory_key)
         or _model_obstacle(match, model)
         or NO_ROOM
     )
@@ -561,10 +568,11 @@ def _distance_obstacle(match: Match) -> Obstacle:
     return Obstacle(DISTANCE_REASON, command)
 
 
-def find_obstacle(match: Match) -> Obstacle | None:
+def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
-    If there are several, it is the one that stays when the others are gone.
+    If there are several, it is the one that stays when the others are gone. The
+    `memory_key` is that of the loop, if it has one.
     """
     if match.kind == "reflection" and not is_correction(match):
         reason = (
@@ -573,6 +581,8 @@ def find_obstacle(match: Match) -> Obstacle | None:
         )
         return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
+        if memory_key:
+            return Obstacle("it is no rule of the loop's memory key")
         return Obstacle("it is shown only to loops of its memory key: pass memory_key")
     return find_recall_obstacle(match)
 

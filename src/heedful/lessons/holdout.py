@@ -104,9 +104,10 @@ def why_nothing_withheld(share: float, ended: int) -> str:
         )
     if ended < FIRST_LOOPS_WITHOUT_HOLDOUT:
         first = FIRST_LOOPS_WITHOUT_HOLDOUT
+        have = "has" if ended == 1 else "have"
         return (
             f"the first {first} loops for which memory has something are shown all of "
-            f"it; {ended} of them have ended"
+            f"it; {ended} of them {have} ended"
         )
     return "nothing was withheld so far, as where a program runs with a holdout of 0"
 

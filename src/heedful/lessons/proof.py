@@ -20,7 +20,7 @@ from typing import Literal
 
 from heedful.display import html_form, line_text, screen_text
 from heedful.loop.rungs import LadderFigures
-from heedful.loop.share import percent, points
+from heedful.loop.share import percent, points, without
 
 # How often each result of a loop occurred: (the probability that the lesson is
 # withheld, whether it was shown, the outcome 0..1, where 1 is best).
@@ -196,9 +196,11 @@ class Comparison:
         if uplift.gain is None:
             return f"{counts}: nothing to compare; {self.conclusion}"
 
-        with_lesson = percent(uplift.shown or 0.0)
-        without = percent(uplift.withheld or 0.0)
-        shares = f"right at the first try {with_lesson} against {without}"
+        share = uplift.shown or 0.0
+        base = without(100 * share, 100 * (uplift.withheld or 0.0), 100 * uplift.gain)
+        shares = (
+            f"right at the first try {percent(share)} against {percent(base / 100)}"
+        )
 
         ends = f"{points(uplift.low)} and {points(uplift.high)}"
         gain = f"{points(uplift.gain)} points, between {ends}"

@@ -394,7 +394,7 @@ def provenance(match: Match) -> str:
     else:
         origin = f"remembered as {error_type}"
 
-    state = "verified" if match.verified else "not verified"
+    state = "verified" if match.verified else "unverified"
     times = "once" if match.seen == 1 else f"{match.seen} times"
     return f"lesson {match.lesson_id}, {state}, seen {times}, {origin}"
 

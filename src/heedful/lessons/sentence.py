@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heedful.lessons.holdout import why_nothing_withheld
 from heedful.lessons.proof import Comparison, Effect, Total
-from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt
+from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt, without
 
 NO_VERDICT = "No verdict yet"
 
@@ -25,15 +25,25 @@ def say_gain(uplift: Effect) -> str:
 13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
-    with_it = percent(uplift.shown)
-    without = f"{percent(uplift.withheld)} without"
     doubt = say_doubt(uplift.low, uplift.high).capitalize()
     if doubt:
-        shares = f"{with_it} right at the first try with, {without}"
+        shares = say_shares(uplift, " right at the first try")
         return f"{doubt} ({ends} points): {shares}"
 
     gain = points(uplift.gain or 0.0)
-    return f"{gain} points right at the first try ({ends}): {with_it} with, {without}"
+    return f"{gain} points right at the first try ({ends}): {say_shares(uplift)}"
+
+
+def say_shares(uplift: Effect, of: str = "") -> str:
+    """Return the shares with and without, as they are printed beside their gain.
+
+    >>> say_shares(Effect(0.626, 0.104, gain=0.522, low=0.35, high=0.63))
+    '63 % with, 11 % without'
+    """
+    if uplift.shown is None or uplift.withheld is None or uplift.gain is None:
+        return ""
+    base = without(100 * uplift.shown, 100 * uplift.withheld, 100 * uplift.gain)
+    return f"{percent(uplift.shown)}{of} with, {percent(base / 100)} without"
 
 
 def proof_figure(sentence: str) -> str:

@@ -41,6 +41,20 @@ def signed(value: float, digits: int = 0) -> str:
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
+def without(shown: float, withheld: float, gain: float, digits: int = 0) -> float:
+    """Return a mean without a lesson as it is printed beside that with it.
+
+    It is the rounded mean `shown` less or plus the rounded gain, so that what is
+    printed can be subtracted. So it may differ from `withheld` in its last digit.
+
+    >>> without(62.6, 10.4, 52.2), without(1.7063, 1.9835, 0.2772, digits=2)
+    (11.0, 1.99)
+    """
+    step = round(abs(gain), digits)
+    mean = round(shown, digits) + (step if withheld > shown else -step)
+    return round(max(0.0, mean), digits)
+
+
 def say_doubt(low: float, high: float) -> str:
     """Return that no difference is shown if the interval of a gain has 0 in it, or "".
 

@@ -309,7 +309,8 @@ class Memory:
         `error_type` is the type of the error, the tool that failed, or "". A single
         argument is the text. `text` may be a message, or the whole output of a command:
         its error lines are looked up, and an error is found under its type, its tool or
-        neither. All reads use an index. Raises InvalidInput, StoreError.
+        neither. What a check found is found by its exact words, whichever check it was.
+        All reads use an index. Raises InvalidInput, StoreError.
         """
         from heedful.store import patterns as pattern_store
 
@@ -319,7 +320,9 @@ class Memory:
             error_type = ""
 
         pattern, lines = await asyncio.to_thread(_signatures, error_type, text)
-        return await self.store.read(self.scope, pattern_store.find, pattern, lines)
+        return await self.store.read(
+            self.scope, pattern_store.find_with_findings, pattern, lines, text
+        )
 
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
@@ -604,6 +607,7 @@ class Memory:
             checks=checks,
             before=shown_before,
             model=past.model,
+            memory_key=past.memory_key,
         )
         selection = choose()
         if every or not selection.chosen:

@@ -29,7 +29,7 @@ from heedful.errors import StoreUnavailable
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
-from heedful.loop.share import percent, points, say_doubt, signed
+from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import Part, difference, marked
 from heedful.redact import redact, redact_data
 from heedful.sanitize import clean
@@ -308,6 +308,7 @@ def environment(escape: bool) -> Environment:
         verdict,
         rung_name,
         round_times,
+        without,
         worked,
     )
     environment.globals |= {function.__name__: function for function in functions}

@@ -50,8 +50,8 @@ def list_lessons(
     `before` are listed: to get the next page, pass the last id of a page.
 
     `only` may have a `kind`, `error_type`, `tag` and `state` that the lessons must
-    have; "" allows any. The state "settled" allows all lessons that do not wait in
-    quarantine. Without `reviews`, no lesson is found by an `error_type` that nobody has
+    have; "" allows any. The state "used" allows what a prompt may show: what is
+    unverified or verified. Without `reviews`, no lesson is found by an `error_type` that nobody has
     reviewed.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}

@@ -11,12 +11,12 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import LESSON_KINDS, Scope, Signature
+from heedful.lessons.lesson import LESSON_KINDS, Filter, Scope, Signature
 from heedful.lessons.patterns import (
     MASK_PATTERN,
     MAX_SCOPE_PATTERNS,
@@ -26,6 +26,7 @@ from heedful.lessons.patterns import (
     is_learnable,
 )
 from heedful.lessons.signature import bare_digest, untitled
+from heedful.redact import redact
 from heedful.store.aging import without_failed_remedy
 from heedful.store.connection import Db, Row, key_of, resumable, storable
 from heedful.store.lessons import plain, rule
@@ -34,6 +35,8 @@ from heedful.store.lessons import plain, rule
 MAX_CACHED_ERROR_TYPES = 32
 MAX_SEEN_LESSONS = 50  # lessons in the answer of `seen`
 MAX_ANSWER_ERRORS = 5  # known lines in the answer about a text of several lines
+MAX_FINDING_MATCHES = 20  # examples of checks whose findings are compared with a text
+MAX_READ_FINDINGS = 200  # the newest sightings of a lesson
 # A word of two or more letters, such as `no` or `file`.
 _LETTER_WORD_PATTERN = re.compile(r"[^\W\d_]{2,}")
 # A title that names a type of error, as most languages write it: `KeyError`.
@@ -147,6 +150,57 @@ def find(
         group=matches[0].seen.group if len(matches) == 1 else None,
         lines=tuple(match.line for match in matches if match.line),
     )
+
+
+def find_with_findings(
+    db: Db,
+    scope: Scope,
+    whole: Signature,
+    lines: Sequence[tuple[str, Signature]],
+    text: str,
+) -> Seen:
+    """Return what is known about an error, also under the checks that found `text`.
+
+    A check may name its findings by a key of its own, which is then their signature.
+    """
+    from heedful.store import search  # only questions of people need it
+
+    answer = find(db, scope, whole, lines)
+    text = redact(text)
+    matches = search.search(
+        db,
+        scope,
+        text=text,
+        space="",
+        vector=None,
+        limit=MAX_FINDING_MATCHES,
+        only=Filter(kind="check"),
+    )
+    lessons = {lesson["id"]: lesson for lesson in answer.lessons}
+    count = answer.count
+    for match in {match.lesson_id: match for match in matches}.values():
+        findings = map(comparable, findings_of(db, scope, match.lesson_id))
+        if match.lesson_id in lessons or comparable(text) not in findings:
+            continue
+        sightings, of_check = _read_lessons(
+            db, scope, match.signature, [match.signature]
+        )
+        count += sightings
+        lessons |= {lesson["id"]: lesson for lesson in of_check}
+    return replace(answer, count=count, lessons=tuple(lessons.values()))
+
+
+def findings_of(
+    db: Db, scope: Scope, lesson: int, limit: int = MAX_READ_FINDINGS
+) -> list[str]:
+    """Return what was seen of the error of a lesson, newest first."""
+    rows = db.all("findings_of", scope, id=lesson, limit=limit)
+    return [row["text"] for row in rows]
+
+
+def comparable(text: str) -> str:
+    """Return a text as it is compared: without its case, blanks and end."""
+    return " ".join(text.lower().split()).rstrip(" .…")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
+from heedful.lessons.signs import find_signs
 from heedful.store.connection import Db, token
 from heedful.web import figures
 from heedful.web.site import REVIEWING, Document, SitePage, Visit, page_links
@@ -41,7 +44,10 @@ async def decisions(visit: Visit) -> Document:
         before=visit.number("cursor"),
         limit=limit + 1,
     )
-    page = [dict(row) for row in rows[:limit]]
+    page = [
+        {**row, "signs": list(map(asdict, find_signs([row["text"]])))}
+        for row in map(dict, rows[:limit])
+    ]
     _name_batches(page)
     cursor = page[-1]["ruling"] if len(rows) > limit else 0
     return {

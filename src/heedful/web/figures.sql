@@ -269,7 +269,7 @@ where state = 'stopped';
 select id, kind, signature, seen, helped, hurt from lesson
 where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
-  and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
+  and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 
@@ -322,8 +322,9 @@ where r.tenant = :tenant and r.project = :project and r.action in ('release', 'r
 group by r.action;
 
 -- name: rulings_on_texts
--- The newest decisions about texts in quarantine before one, with what the texts say.
-select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text
+-- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
+       (select min(source) from origin where example = e.id) as source
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
 where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
@@ -350,9 +351,11 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
 select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: coin_shares
--- The least and the largest probability with which coins withheld lessons, of at most :limit rows.
-select min(share) as low, max(share) as high from (
-  select share from exposure where tenant = :tenant and project = :project and share > 0 limit :limit) as coins;
+-- How many loops had lessons, and in how many of them a coin decided; the least and the largest probability with which
+-- coins withheld lessons. Of at most :limit rows.
+select count(distinct loop) as loops, count(distinct case when share > 0 then loop end) as tossed,
+       min(nullif(share, 0)) as low, max(share) as high from (
+  select loop, share from exposure where tenant = :tenant and project = :project limit :limit) as coins;
 
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
@@ -388,12 +391,6 @@ select distinct e.lesson_id from (
   select id, lesson_id from example where scope = :token and state = 'quarantined' order by id desc limit :newest
 ) as e join lesson l on l.id = e.lesson_id
 where l.error_type in (select value from json_each(:names)) order by e.lesson_id desc limit :limit;
-
--- name: findings_of
--- What was seen of the error of a lesson, newest first.
-select text from occurrence
-where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant and project = :project and id = :id)
-order by at desc limit :limit;
 
 -- name: failed_calls
 -- What made calls fail, as `precondition` says, the newest failure first.
@@ -433,6 +430,15 @@ where tenant = :tenant and project = :project and (child = :name or parent = :na
 -- name: rulings_of
 select action, by, why, at from ruling
 where tenant = :tenant and project = :project and subject in (:name, :digest) order by id desc limit :limit;
+
+-- name: shown_counts
+-- How many ended loops were shown the present words of each lesson. It reads each exposure of the scope.
+select x.kind || '/' || x.signature as lesson, count(*) as loops
+from exposure x
+join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
+join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
+where x.tenant = :tenant and x.project = :project and x.shown and x.at > r.judged_from
+group by 1;
 
 -- name: shown_in_periods
 -- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
-from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.share import Share, percent
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import hardened
+from heedful.store import hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.lessons import words_of
@@ -45,6 +45,11 @@ async def lesson(visit: Visit, n: int) -> Document:
     sources = await _rows_of(visit, "sources_of", values)
     loops = await _rows_of(visit, "loops_of", values)
 
+    waiting: list[QuarantinedLesson] = []
+    if record["state"] == "quarantined" and visit.may("read"):
+        ids = [row["id"] for row in examples[:1]]
+        waiting = await visit.caller.read(quarantine.quarantined, ids)
+
     links = await _rows_of(visit, "links_of", values)
     relatives = {link["child"] for link in links} | {link["parent"] for link in links}
     relatives.discard(name)
@@ -69,6 +74,8 @@ async def lesson(visit: Visit, n: int) -> Document:
         "check": asdict(check) if check else None,
         "related": related,
         "name": name,
+        "held_id": waiting[0].id if waiting else 0,
+        "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "examples": [_example(row) for row in examples],
         "links": links,
         "relatives": known_relatives,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
@@ -14,12 +14,11 @@ from heedful.lessons.lesson import (
     LESSON_KINDS,
     Match,
     Matches,
-    Scope,
     State,
 )
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
-from heedful.lessons.sentence import say_gain, say_missing
+from heedful.lessons.sentence import say_gain, say_missing, say_shares
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.service import review
@@ -33,9 +32,9 @@ from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
     MIN_CACHED_LOOPS,
-    project_names,
     sort_links,
 )
+from heedful.web.projects import compare_projects
 from heedful.web.site import (
     READING,
     Document,
@@ -52,11 +51,22 @@ LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 # What pages say of a comparison.
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, "not known yet")
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
-MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
 MAX_ROW_LINKS = 3  # of each lesson in a list
-# When the effects of lessons were read, how many loops had ended, and the effects, by
-# the memory of a scope.
-_effects = WeakKeyDictionary[Memory, tuple[float, int, Mapping[str, Document]]]()
+
+
+class Measures(NamedTuple):
+    """What is measured of lessons, by name, when `ended` loops had ended.
+
+    `effects` are what the proof says; `loops` is how many were shown the present words.
+    """
+
+    read_at: float
+    ended: int
+    effects: Mapping[str, Document]
+    loops: Mapping[str, int]
+
+
+_measures = WeakKeyDictionary[Memory, Measures]()
 
 
 async def lessons(visit: Visit) -> Document:
@@ -84,17 +94,19 @@ async def lessons(visit: Visit) -> Document:
             kind=filters["kind"],
             error_type=filters["error_type"],
             tag=filters["tag"],
-            state=filters["state"] or "settled",
+            state=filters["state"] or "used",
         )
         rows, cursor = split_page(listed, limit, "id")
         # What no loop was shown has no figures to look at.
         rows = sorted(rows, key=lambda row: not row["last_shown"])
 
     lessons = await _with_links(visit, rows)
-    effects = await effects_of(visit)
+    measures = await measure(visit)
+    effects = measures.effects
     for lesson in lessons:
         name = f"{lesson['kind']}/{lesson['signature']}"
         lesson["effect"] = effects.get(name)
+        lesson["loops"] = measures.loops.get(name, 0)
 
     counts = None
     if not filters["text"]:
@@ -129,7 +141,7 @@ async def _sorted_lessons(
         allowed = ", ".join([*LESSON_SORTS, *(f"-{other}" for other in LESSON_SORTS)])
         raise InvalidInput("sort", sort, allowed)
 
-    effects = await effects_of(visit)
+    effects = (await measure(visit)).effects
     newest = await _newest_lessons(visit, filters)
 
     def value(row: Row) -> float:
@@ -160,7 +172,7 @@ async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
         kind=filters["kind"],
         error_type=filters["error_type"],
         tag=filters["tag"],
-        state=filters["state"] or "settled",
+        state=filters["state"] or "used",
         reviews=review.may_review(visit.caller),
         limit=MAX_SORTED_LESSONS,
     )
@@ -179,25 +191,31 @@ def count_effects(names: Sequence[str], effects: Mapping[str, Document]) -> Docu
     return {"lessons": len(names), **counts}
 
 
-async def effects_of(visit: Visit) -> Mapping[str, Document]:
-    """Return what the proof says of the lessons, by name, as the page Proof does.
+async def measure(visit: Visit) -> Measures:
+    """Return what is measured of the lessons; the effects are those of the page Proof.
 
-    In a project with many loops it is up to `MAX_SAVED_AGE_SECONDS` old.
+    In a project with many loops they are up to `MAX_SAVED_AGE_SECONDS` old.
     """
     memory = visit.caller.memory
-    proven = _effects.get(memory)
-    if proven is not None:
-        read_at, ended, effects = proven
-        is_fresh = time.monotonic() - read_at < MAX_SAVED_AGE_SECONDS
-        if is_fresh and ended >= MIN_CACHED_LOOPS:
-            return effects
+    measures = _measures.get(memory)
+    if measures is not None:
+        is_fresh = time.monotonic() - measures.read_at < MAX_SAVED_AGE_SECONDS
+        if is_fresh and measures.ended >= MIN_CACHED_LOOPS:
+            return measures
 
     proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
-    effects = {
-        effect["lesson"]: {**effect, **words_of(effect)} for effect in proof["lessons"]
-    }
-    _effects[memory] = time.monotonic(), proof["ended"], effects
-    return effects
+    counts = await visit.caller.read(figures.rows, "shown_counts")
+    measures = Measures(
+        read_at=time.monotonic(),
+        ended=proof["ended"],
+        effects={
+            effect["lesson"]: {**effect, **words_of(effect)}
+            for effect in proof["lessons"]
+        },
+        loops={row["lesson"]: row["loops"] for row in counts},
+    )
+    _measures[memory] = measures
+    return measures
 
 
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
@@ -253,7 +271,7 @@ async def proof(visit: Visit) -> Document:
     # Without a coin, what is left to look at is how other projects went.
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
-        compared = await _compare_projects(visit)
+        compared = await compare_projects(visit)
 
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
     return {
@@ -265,7 +283,7 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: gain, verdict, and what is missing."""
+    """Return what a comparison says in words: gain, shares, verdict and lacks."""
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
@@ -276,7 +294,12 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
-    return {"gain": gain, "lacks": missing, "verdict": _verdict_of(comparison)}
+    return {
+        "gain": gain,
+        "shares": say_shares(uplift),
+        "lacks": missing,
+        "verdict": _verdict_of(comparison),
+    }
 
 
 def _verdict_of(comparison: Document) -> str:
@@ -302,23 +325,6 @@ def _by_conclusion(comparison: Document) -> tuple[int, float]:
     return place, -abs(comparison["uplift"]["gain"] or 0.0)
 
 
-async def _compare_projects(visit: Visit) -> list[Document]:
-    """Return the figures of this project and of others with loops, this one first.
-
-    Returns [] if no other project has any.
-    """
-    this_project = visit.caller.scope.project
-    names = [name for name in await project_names(visit) if name != this_project]
-    rows = []
-    for name in [this_project, *names[:MAX_COMPARED_PROJECTS]]:
-        scope = Scope(visit.caller.scope.tenant, name)
-        totals = await read_home(visit.caller.setup.store, scope)
-        if totals["loops"]:
-            fields = ("loops", "calls", "right", "more", "unread", "whole_days")
-            rows.append({"project": name, **{name: totals[name] for name in fields}})
-    return rows if len(rows) > 1 else []
-
-
 LESSON_TABLE = Table(
     rows="lessons",
     columns={
@@ -332,6 +338,7 @@ LESSON_TABLE = Table(
         "seen": "seen",
         "right after it": "helped",
         "error again": "hurt",
+        "loops shown these words": "loops",
         "conclusion": "effect.conclusion",
         "gain": "effect.uplift.gain",
         "low": "effect.uplift.low",

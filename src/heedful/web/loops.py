@@ -57,6 +57,7 @@ from heedful.web.facets import (
 from heedful.web.failure import find_failure, is_tied
 from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
+from heedful.web.projects import compare_projects
 from heedful.web.recent import RecentLoop
 from heedful.web.site import (
     READING,
@@ -123,15 +124,6 @@ async def saved_calls(visit: Visit) -> Document:
     return saved
 
 
-async def project_names(visit: Visit) -> list[str]:
-    """Return the names of the projects that the key may see."""
-    names = set(visit.caller.key.projects)
-    if not names:
-        scopes = await visit.caller.read(lessons.projects)
-        names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
-    return sorted(names)
-
-
 async def home(visit: Visit) -> Document:
     """Show what needs a person, and how the loops of the last days went."""
     read = visit.caller.read
@@ -163,6 +155,10 @@ async def home(visit: Visit) -> Document:
     if few:
         numbers, _ = await read(figures.listed, MAX_HOME_ROWS)
         first_loops = await read(summaries, numbers)
+    saved = await saved_calls(visit)
+    compared: list[Document] = []
+    if not saved["withheld"]:
+        compared = await compare_projects(visit)
     needs = {
         "texts": waiting.total,
         "stopped": week["passed"]["of"] - week["passed"]["number"],
@@ -194,7 +190,8 @@ async def home(visit: Visit) -> Document:
         "overhead": str(ladder_figures.overhead),
         "lessons": await read(lessons.count),
         "begin": begin(visit),
-        "saved": await saved_calls(visit),
+        "saved": saved,
+        "compared": compared,
         "judged": figures.MAX_JUDGED_LOOPS,
         "newest": figures.MAX_FIGURE_LOOPS,
         "few": few,

@@ -1,7 +1,7 @@
 """What somebody means by a text under which no error was seen.
 
-It may be the words of a lesson, the name of a type of error or of a check, or what a
-check once found. The error of the lesson is then what to ask for.
+It may be the words of a lesson, or the name of a type of error or of a check. The error
+of the lesson is then what to ask for.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from heedful.pages.report import counted, cut
 from heedful.service import review
 from heedful.store import editions
 from heedful.store.connection import Db, token
+from heedful.store.patterns import comparable
 from heedful.web import figures
 from heedful.web.site import Document, Visit
 
 MAX_MEANT_LESSONS = 5
-MAX_READ_FINDINGS = 200  # the newest sightings of a lesson
 MAX_TYPE_CHARS = 200
 MIN_PART_CHARS = 20  # of a part of a lesson's words that stands for all of them
 MAX_NAMED_CHARS = 120
 Lesson = Mapping[str, Any]
-Meaning = Literal["words", "type", "finding"]
+Meaning = Literal["words", "type"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +56,6 @@ class Meant:
             return (
                 f"These are the words of lesson {lesson['id']}, and no error; its "
                 f"error is {error}"
-            )
-        if self.meaning == "finding":
-            seen = counted(lesson["seen"], "time")
-            return (
-                f"The check {self.name} found this; lesson {lesson['id']} is about it, "
-                f"seen {seen}"
             )
 
         kind = "a check" if lesson["kind"] == "check" else "a type of error"
@@ -107,23 +101,13 @@ async def find_meant(
         lessons = [review.visible(visit.caller, row) for row in rows]
         name = lessons[0]["error_type"] if lessons else names[0]
         return Meant(meaning="type", name=name, lessons=lessons, waiting=waiting)
-
-    for lesson in similar:
-        findings = await visit.caller.read(_newest_findings, lesson["id"])
-        if lesson["kind"] == "check" and _plain(text) in map(_plain, findings):
-            return Meant(meaning="finding", name=lesson["error_type"], lessons=[lesson])
     return None
-
-
-def _plain(text: str) -> str:
-    """Return a text as it is compared: without its case, spaces and end."""
-    return " ".join(text.lower().split()).rstrip(" .…")
 
 
 def _is_part(text: str, words: str) -> bool:
     """Return whether a text is the words of a lesson, or a large part of them."""
-    part = _plain(text)
-    plain_words = _plain(words)
+    part = comparable(text)
+    plain_words = comparable(words)
     if len(part) < MIN_PART_CHARS:
         return bool(part) and part == plain_words
     return part in plain_words
@@ -163,12 +147,6 @@ def _waiting_of_type(db: Db, scope: Scope, names: Sequence[str]) -> list[int]:
         limit=MAX_MEANT_LESSONS,
     )
     return [row["lesson_id"] for row in rows]
-
-
-def _newest_findings(db: Db, scope: Scope, lesson: int) -> list[str]:
-    """Return what the check of a lesson found, newest first."""
-    rows = figures.rows(db, scope, "findings_of", id=lesson, limit=MAX_READ_FINDINGS)
-    return [row["text"] for row in rows]
 
 
 def described(lesson: Lesson) -> Document:

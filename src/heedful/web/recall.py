@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -17,8 +18,10 @@ from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
 from heedful.pages.report import text as _as_text
 from heedful.service import review
+from heedful.service.wire import lesson_from_wire
+from heedful.store import patterns
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, Row, bulk, token
+from heedful.store.connection import Db, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action
@@ -89,19 +92,17 @@ async def _find_questions(visit: Visit) -> list[Document]:
             questions.append({"kind": "task", "text": _as_text(task)})
 
     newest = await review.list_lessons(
-        visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="settled"
+        visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="used"
     )
     of_errors = [lesson for lesson in newest if lesson["kind"] in ERROR_LESSON_KINDS]
     for lesson in of_errors[:1]:
         error = error_of(lesson)
         # What was seen has numbers and paths, but may be words of others.
-        findings: Sequence[Row] = ()
+        findings: Sequence[str] = ()
         if visit.may("read"):
-            findings = await visit.caller.read(
-                figures.rows, "findings_of", id=lesson["id"], limit=1
-            )
+            findings = await visit.caller.read(patterns.findings_of, lesson["id"], 1)
         if findings:
-            error = findings[0]["text"]
+            error = findings[0]
             if lesson["kind"] == "error":
                 error = error_of({**lesson, "pattern": error})
         questions.append({"kind": "error", "text": cut(error, MAX_ASKED_CHARS)})
@@ -120,13 +121,17 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     briefing = await memory.brief(text, "", memory_key=key, every=True)
     matches = briefing.found
     prompt = _prompt_of(matches)
+    # Other loops of the key are shown only the rules that one of their checks may find.
+    checks_of = {
+        match.lesson_id: match.cause.checks for match in matches if match.cause
+    }
     return {
         **briefing.plain(),
         "silence": briefing.silence,
-        "shown": group_shown(briefing.choices),
+        "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
         "missed": group_missed(briefing.choices),
-        "sentence": describe_briefing(briefing, prompt),
+        "sentence": describe_briefing(briefing, prompt, checks_of),
         "waiting_lessons": [
             choice.lesson
             for choice in briefing.choices
@@ -135,8 +140,13 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     }
 
 
-def describe_briefing(briefing: Briefing, prompt: str) -> str:
-    """Return in one sentence what memory shows a loop; the reason if it is nothing."""
+def describe_briefing(
+    briefing: Briefing, prompt: str, checks_of: Mapping[int, Sequence[str]]
+) -> str:
+    """Return in one sentence what memory shows a loop; the reason if it is nothing.
+
+    `checks_of` has the checks that may find what breaks a rule, by its lesson.
+    """
     choices = [choice for choice in briefing.choices if choice.outcome == "told"]
     if not choices:
         return f"Memory stays silent: {briefing.silence}"
@@ -147,17 +157,24 @@ def describe_briefing(briefing: Briefing, prompt: str) -> str:
         if number:
             parts.append(counted(number, form))
     lessons = len({choice.lesson for choice in choices})
+    checks = sorted(set(chain.from_iterable(checks_of.values())))
+    loop = "A loop with this task"
+    if checks:
+        noun = "check" if len(checks) == 1 else "checks"
+        loop += f" and the {noun} {' and '.join(checks)}"
     return (
-        f"A loop with this task is shown {' and '.join(parts)} of "
-        f"{counted(lessons, 'lesson')}: {counted(len(prompt), 'character')} of its "
-        "prompt"
+        f"{loop} is shown {' and '.join(parts)} of {counted(lessons, 'lesson')}: "
+        f"{counted(len(prompt), 'character')} of its prompt"
     )
 
 
-def group_shown(choices: Iterable[Choice]) -> list[Document]:
+def group_shown(
+    choices: Iterable[Choice], checks_of: Mapping[int, Sequence[str]]
+) -> list[Document]:
     """Return the lessons that are shown, the examples of one lesson together.
 
-    `number` counts them; the others are as in `group_missed`.
+    `number` counts them, and a rule needs one of the `checks` of `checks_of`, if it has
+    any; the others are as in `group_missed`.
     """
     groups: dict[tuple[int, str], Document] = {}
     for choice in choices:
@@ -166,6 +183,9 @@ def group_shown(choices: Iterable[Choice]) -> list[Document]:
                 (choice.lesson, choice.form), {**_described(choice), "number": 0}
             )
             group["number"] += 1
+            group["checks"] = []
+            if choice.leg == "cause":
+                group["checks"] = list(checks_of.get(choice.lesson, ()))
     return list(groups.values())
 
 
@@ -228,6 +248,8 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
 async def _answer_error(visit: Visit, text: str) -> Document:
     """Return what is known of an error, and lessons about similar ones."""
     answer: Document = await visit.ask("POST", "/v1/seen", {"text": text})
+    # Clients of the API know the states by the words of an earlier system.
+    answer["lessons"] = list(map(lesson_from_wire, answer["lessons"]))
     own_ids = [lesson["id"] for lesson in answer["lessons"]]
     usable_ids = [lesson["id"] for lesson in _usable(answer["lessons"])]
     matches = await visit.caller.memory.query(
@@ -248,10 +270,6 @@ async def _answer_error(visit: Visit, text: str) -> Document:
         meant = await find_meant(visit, text, similar)
         if meant is not None:
             answer["meant"] = list(map(described, meant.lessons))
-            if meant.meaning == "finding":
-                shown_ids = {lesson["id"] for lesson in _usable(meant.lessons)}
-                of_finding = [one for one in matches if one.lesson_id in shown_ids]
-                answer["prompt"] = _prompt_of(of_finding)
             answer["sentence"] = meant.sentence
             waiting += meant.waiting
             meant_ids = {lesson["id"] for lesson in meant.lessons}

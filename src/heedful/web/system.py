@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
@@ -17,9 +18,9 @@ from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_GROUPED_ERRORS,
     group_errors,
-    project_names,
     queues,
 )
+from heedful.web.projects import project_names
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
@@ -87,7 +88,7 @@ async def health(visit: Visit) -> Document:
         *_missing_vectors(behind),
     ]
     if not has_worker:
-        troubles += _waiting_traces(dict(waiting))
+        troubles += _waiting_traces(dict(waiting), is_retried=bool(errors))
     return {
         **await read_home(visit.caller.setup.store, visit.caller.scope),
         "sentence": describe_health(troubles),
@@ -158,8 +159,16 @@ def _missing_vectors(behind: int) -> Iterator[Trouble]:
         )
 
 
-def _waiting_traces(waiting: Document) -> Iterator[Trouble]:
-    """Yield the traces that wait while no worker runs in this process."""
+def _waiting_traces(waiting: Document, *, is_retried: bool) -> Iterator[Trouble]:
+    """Yield the traces that wait while no worker runs in this process.
+
+    If failed reflections are retried, the same command reflects on these, too.
+    """
+    first = ""
+    command = RETRY_COMMAND
+    if is_retried:
+        first = "the command for the failed ones does this, too"
+        command = ""
     if waiting["number"]:
         yield Trouble(
             noun="trace waits for a worker",
@@ -167,7 +176,8 @@ def _waiting_traces(waiting: Document) -> Iterator[Trouble]:
             number=waiting["number"],
             words="no worker runs in this process",
             at=waiting["oldest"],
-            command=RETRY_COMMAND,
+            first=first,
+            command=command,
             path="/traces",
             state="waiting",
             is_failure=False,
@@ -206,9 +216,7 @@ def _describe_setup(
         database += f", {shown(setup.store.url)}"
     rows = [_setup_row("database", database), _describe_recall(space, vectors)]
 
-    holdout = visit.caller.memory.holdout
-    rows.append(_setup_row("proof", _describe_coin(holdout, coins), well=holdout > 0))
-
+    rows.append(_describe_coin(visit.caller.memory.holdout, coins))
     if type(setup.work) is not Work:
         rows.append(_setup_row("worker", "jobs are queued for heedful worker"))
     elif waits:
@@ -219,23 +227,33 @@ def _describe_setup(
     return rows
 
 
-def _describe_coin(holdout: float, coins: Document) -> str:
-    """Return from how many loops a coin withholds lessons here, and did elsewhere.
+def _describe_coin(holdout: float, coins: Document) -> Document:
+    """Return from how many loops a coin withholds lessons here, and did so far.
 
-    >>> _describe_coin(0.1, {"low": 0.1, "high": 0.25})
-    'a coin withholds lessons from some loops; set here: 10 %; recorded: 10 % to 25 %'
+    >>> coins = {"low": 0.1, "high": 0.25, "loops": 400, "tossed": 380}
+    >>> _describe_coin(0.1, coins)["value"]
+    'set here: 10 %; recorded: a coin of 10 % to 25 % in 380 of 400 loops with lessons'
     """
-    recorded = ""
-    if coins["high"]:
+    here = "off here: no coin withholds lessons"
+    if holdout:
+        here = f"set here: {percent(holdout)}"
+    loops = coins["loops"]
+    if not loops:
+        return _setup_row("proof", f"{here}; no loop had lessons", well=holdout > 0)
+
+    share = ""
+    if coins["tossed"]:
         ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
-        recorded = " to ".join(ends)
-    if not holdout:
-        was = f"; recorded: {recorded}" if recorded else ""
-        return f"is off here: no coin withholds lessons{was}"
-    if recorded in ("", percent(holdout)):
-        return f"a coin withholds lessons from {percent(holdout)} of the loops"
-    here = f"set here: {percent(holdout)}; recorded: {recorded}"
-    return f"a coin withholds lessons from some loops; {here}"
+        share = f" of {' to '.join(ends)}"
+    value = (
+        f"{here}; recorded: a coin{share} in {coins['tossed']:,} of "
+        f"{counted(loops, 'loop')} with lessons"
+    )
+    # The first loops are all shown lessons.
+    is_due = loops > FIRST_LOOPS_WITHOUT_HOLDOUT
+    return _setup_row(
+        "proof", value, well=holdout > 0 and bool(coins["tossed"] or not is_due)
+    )
 
 
 def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
@@ -244,10 +262,7 @@ def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
 
 
 def _describe_recall(space: str, vectors: Document) -> Document:
-    """Return how texts are found: by their meaning if they have a vector, or by words.
-
-    That is not well if an embedder is set and texts have no vector.
-    """
+    """Return how texts are found: those with a vector by meaning, others by words."""
     if not space:
         return _setup_row("recall", "compares words; no embedder is set")
 
@@ -256,11 +271,8 @@ def _describe_recall(space: str, vectors: Document) -> Document:
         texts = f"the newest {texts}"
     if vectors["here"] == vectors["texts"]:
         return _setup_row("recall", f"compares the meaning of {texts}, by {space}")
-    value = (
-        f"compares the meaning of {vectors['here']:,} of {texts}, by {space}; the "
-        "others are found by their words alone"
-    )
-    return _setup_row("recall", value, well=False)
+    value = f"compares meanings, by {space}; texts without a vector by their words"
+    return _setup_row("recall", value)
 
 
 async def projects(visit: Visit) -> Document:

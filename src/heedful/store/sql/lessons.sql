@@ -96,7 +96,7 @@ where tenant = :tenant and project = :project and id < :before
   and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type
        and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
-  and (:state = '' or state = :state or :state = 'settled' and state <> 'quarantined')
+  and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))
   and (:tag = '' or trust not in ('tool', 'external') and (:reviews or state <> 'quarantined') and exists (select 1 from json_each(tags) where value = :tag))
 order by id desc limit :limit;
 

@@ -35,6 +35,12 @@ select id, words, signature, pattern, error_type from lesson
 where tenant = :tenant and project = :project and words in (select value from json_each(:digests))
 limit :limit;
 
+-- name: findings_of
+-- What was seen of the error of a lesson, newest first.
+select text from occurrence
+where lesson_id = :id and exists (select 1 from lesson where tenant = :tenant and project = :project and id = :id)
+order by at desc limit :limit;
+
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
   select signature, apart from lesson /*sqlite indexed by lesson_type */
