@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.soak.ledger import Ledger
+from tests.soak.ledger import Ledger, write_line
 
 
 @pytest.fixture
 def ledger(request: pytest.FixtureRequest) -> Ledger:
     """Begin the lines of a test; their seconds count from here."""
     return Ledger(request.node.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    """Write how a test ended: one that fails may have counted nothing."""
+    report: pytest.TestReport = yield
+    if report.failed or (report.passed and call.when == "call"):
+        failed = call.excinfo.typename if call.excinfo else ""
+        write_line(item.nodeid, {"failed": failed})
+    return report
