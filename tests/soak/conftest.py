@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.engines import ENGINES
+from tests.soak.databases import Database, databases
 from tests.soak.ledger import Ledger, write_line
 
 
@@ -13,6 +16,15 @@ from tests.soak.ledger import Ledger, write_line
 def ledger(request: pytest.FixtureRequest) -> Ledger:
     """Begin the lines of a test; their seconds count from here."""
     return Ledger(request.node.nodeid)
+
+
+@pytest.fixture(params=ENGINES)
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[], Database]]:
+    """Make empty databases of either engine."""
+    with databases(request.param, tmp_path) as make:
+        yield make
 
 
 @pytest.hookimpl(wrapper=True)

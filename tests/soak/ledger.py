@@ -47,6 +47,24 @@ class Trial:
     leaked: int | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """The counts of a trial, added up over its rounds."""
+
+    lost: int = 0
+    doubled: int = 0
+    exceeded: int = 0
+
+    def compare(self, stored: int, acknowledged: int) -> None:
+        """Count the records that are missing, and those that are too many."""
+        self.lost += max(0, acknowledged - stored)
+        self.doubled += max(0, stored - acknowledged)
+
+    def limit(self, used: int, limit: int) -> None:
+        """Count the units beyond a limit."""
+        self.exceeded += max(0, used - limit)
+
+
 @dataclass(slots=True)
 class Ledger:
     """The lines of one test. Only `make soak` writes them."""
