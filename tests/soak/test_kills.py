@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,14 +45,15 @@ from tests.soak.programs import (
     PRACTICE_TASKS,
     PRACTICE_USAGE,
     RESUMED_CALLS,
-    SECONDS,
     ask,
     lessons,
 )
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
-MAX_DRIVE_ROUNDS = 60  # of each engine, with four kills or so in each
+MAX_DRIVE_ROUNDS = 40  # with five kills or so in each
+MAX_DELAY_SECONDS = 0.01  # from a call to a kill
+POLL_SECONDS = 0.002
 MAX_PRACTICE_KILLS = 100
 MAX_LADDER_ROUNDS = 40  # with five kills or so in each
 PROGRAM = "from tests.soak.programs import main; main()"
@@ -106,32 +106,38 @@ class Kills:
 
 
 def killed_until_done(
-    *arguments: object, log: Path, chance: random.Random, seconds: float
+    *arguments: object, log: Path, chance: random.Random, calls: int
 ) -> Kills:
-    """Kill a program within `seconds` and start it again until it ends; return the
-    kills.
+    """Kill a program after up to so many `calls`, which it logs, and start it again
+    until it ends; return the kills.
 
-    The first is killed at once. Each later run may last a fifth longer than the run
-    before, so that it ends on a busy machine too. Its calls are in the `log`.
+    The first is killed before its first call, as it opens the store. A busy machine
+    changes nothing: what is waited for is work, not time.
     """
     kills = Kills()
     while kills.times < 10_000:
-        logged = size_of(log)
+        before = count_lines(log)
         process = started(*arguments, chance.randrange(10**6))
-        with suppress(subprocess.TimeoutExpired):
-            lifetime = 0.0
-            if kills.times:
-                lifetime = chance.random() * seconds * 1.2**kills.times
-            process.wait(lifetime)
+        if kills.times:
+            wait_for_lines(log, before + chance.randint(1, calls), process)
+        time.sleep(chance.random() * MAX_DELAY_SECONDS)
         if "done" in killed(process):
             return kills
         kills.times += 1
-        kills.at_work += size_of(log) > logged
+        kills.at_work += count_lines(log) > before
     raise AssertionError("it never came to an end")
 
 
-def size_of(log: Path) -> int:
-    return log.stat().st_size if log.exists() else 0
+def wait_for_lines(log: Path, count: int, *processes: subprocess.Popen[str]) -> None:
+    """Wait until a log has so many lines, or one of the processes has ended."""
+    while count_lines(log) < count:
+        if any(process.poll() is not None for process in processes):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def count_lines(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def lines(path: Path) -> list[tuple[Any, ...]]:
@@ -237,7 +243,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(
         database = new_database()
         log = tmp_path / f"{round}.log"
         here = killed_until_done(
-            "drive", database.url, log, kind, log=log, chance=chance, seconds=0.3
+            "drive", database.url, log, kind, log=log, chance=chance, calls=12
         )
         kills.add(here)
         count_loops(database, Counter(lines(log)), here.times, counts)
@@ -352,7 +358,7 @@ def test_a_killed_ladder_calls_no_model_more_often_than_it_may(
         database = new_database()
         log = tmp_path / f"{round}.log"
         here = killed_until_done(
-            "climb", database.url, log, log=log, chance=chance, seconds=0.3
+            "climb", database.url, log, log=log, chance=chance, calls=12
         )
         kills.add(here)
         count_climbs(database.url, lines(log), here.times, counts)
@@ -432,25 +438,26 @@ async def stored_practices(
 
 
 def killed_together(
-    *arguments: object, log: Path, chance: random.Random, seconds: float
+    *arguments: object, log: Path, chance: random.Random, calls: int
 ) -> Kills:
-    """Kill two programs at once, and start both again until both end; return the
-    kills.
+    """Kill two programs after up to so many calls, and start both again until both
+    end; return the kills.
 
     Of two that were killed together, one was at work if the log has grown.
     """
     kills = Kills()
-    for round in range(1_000):
-        logged = size_of(log)
+    for _ in range(1_000):
+        before = count_lines(log)
         pair = [started(*arguments, chance.randrange(10**6)) for _ in range(2)]
+        wait_for_lines(log, before + chance.randint(1, calls), *pair)
+        ends = []
         for process in pair:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(chance.random() * seconds * 1.2**round)
-        ends = ["done" in killed(process) for process in pair]
+            time.sleep(chance.random() * MAX_DELAY_SECONDS)
+            ends.append("done" in killed(process))
         if all(ends):
             return kills
         kills.times += ends.count(False)
-        kills.at_work += size_of(log) > logged
+        kills.at_work += count_lines(log) > before
     raise AssertionError("they never came to an end")
 
 
@@ -465,7 +472,7 @@ def test_killed_practices_share_the_work_and_repeat_nothing(
         log = tmp_path / f"practice {os.urandom(4).hex()}.log"
         asyncio.run(ask(database.url))
         night = ("practise", database.url, log, "night", PRACTICE_CALLS)
-        kills.add(killed_together(*night, log=log, chance=chance, seconds=0.15))
+        kills.add(killed_together(*night, log=log, chance=chance, calls=8))
         # What is left when the calls of the night are spent is done the next day.
         ended(started("practise", database.url, log, "day", 999, 1))
         count_practice(database.url, lines(log), counts)
@@ -542,9 +549,7 @@ def test_a_killed_pipeline_repeats_and_loses_nothing(
     while kills.times < min(30, 3 * SOAK):
         folder = tmp_path_factory.mktemp("run")
         log = folder / "ended.log"
-        here = killed_until_done(
-            "pipeline", folder, log=log, chance=chance, seconds=0.4 + SECONDS * 40
-        )
+        here = killed_until_done("pipeline", folder, log=log, chance=chance, calls=4)
         kills.add(here)
         calls = Counter(lines(log))
         counts.lost += len(once - calls)
@@ -567,6 +572,7 @@ def test_a_killed_pipeline_repeats_and_loses_nothing(
 # -- dreams
 
 GROUPS = 40
+MAX_DREAM_SECONDS = 0.2  # from its beginning, or its end, to a kill
 
 
 async def learn(path: Path) -> dict[str, Any]:
@@ -614,14 +620,16 @@ def test_a_dream_that_is_killed_is_never_half_done(
     counts = Counts()
     for _ in range(min(30, 2 * SOAK)):
         process = started("dream", path)
-        if soon := chance.random() < 0.5:
-            expect(process, "dreams")
+        expect(process, "dreams")
+        steps = ["dreams"]
+        if chance.random() < 0.5:
             expect(process, "dreamt")
-        time.sleep(chance.uniform(0, 0.05 if soon else 1.0))
+            steps.append("dreamt")
+        time.sleep(chance.random() * MAX_DREAM_SECONDS)
         assert process.poll() is None, process.communicate()
-        steps = killed(process).split()
+        steps += killed(process).split()
         kills.times += 1
-        kills.at_work += steps[-1:] in (["dreams"], ["undoes"])
+        kills.at_work += steps[-1] in ("dreams", "undoes")
         between += asyncio.run(is_done(path, before, counts))
         assert rows(path, "pragma integrity_check") == HEALTHY
     assert SOAK == 1 or 0 < between < kills.times
@@ -669,7 +677,7 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
     log = tmp_path / "calls.log"
     asyncio.run(begin(other))
     kills = killed_until_done(
-        "prove", path, other, log, count, log=log, chance=chance, seconds=0.1
+        "prove", path, other, log, count, log=log, chance=chance, calls=12
     )
     ends = rows(
         other, "select loop, n, right_at_once, signatures from outcome order by n"

@@ -101,7 +101,6 @@ LOOPS_PER_EPISODE = 20
 KILL_AFTER = {
     n * SERVED // (KILLS + 1) for n in range(1, KILLS + 1)
 }  # loops that ended
-EPISODES = SERVED // LOOPS_PER_EPISODE
 FOUND = [{"check": "unit", "message": "no unit", "fix": "name the unit"}]
 
 
@@ -136,18 +135,18 @@ class Fleet:
     def _log(self, n: int) -> str:
         return (self.folder / f"log {n}").read_text()
 
-    def kill(self, chance: random.Random) -> int:
-        """Kill one of those that were killed least often, and start it again; return
-        its number.
-        """
-        n = chance.choice(
+    def choose(self, chance: random.Random) -> int:
+        """Return the number of one of those that were killed least often."""
+        return chance.choice(
             [n for n, kills in enumerate(self.kills) if kills == min(self.kills)]
         )
+
+    def kill(self, n: int) -> None:
+        """Kill a process, and start it again."""
         self._processes[n].kill()
         self._processes[n].wait(WAITING)
         self.kills[n] += 1
         self._processes[n] = self._start(n)
-        return n
 
     def end(self) -> None:
         """See that none has ended by itself; ask all of them to end, which they do
@@ -224,7 +223,7 @@ class Crowd:
         self.clients = [Client(fleet.ports, key, self.chance) for _ in range(CLIENTS)]
         self.waiting = iter(range(SERVED))
         self.ended = 0
-        self.episodes = EPISODES if fleet.workers else 0
+        self.episodes = 0
         self.acknowledged = Acknowledged()
         self.services_at_work = 0
         self.workers_at_work = 0
@@ -236,21 +235,23 @@ class Crowd:
     async def work(self, client: Client) -> None:
         for n in self.waiting:
             await self.loop(client, f"loop {n}")
-            if self.episodes and n % LOOPS_PER_EPISODE == 0:
-                await self.reflect(client, n)
+            if self.fleet.workers and n % LOOPS_PER_EPISODE == 0:
+                await self.reflect(client)
             self.ended += 1
             if self.ended in KILL_AFTER:
-                await self.kill()
+                await self.kill(client)
 
-    async def kill(self) -> None:
-        """Kill a service that is asked, or a worker that has episodes to reflect on."""
-        counts = await self.store.read(SCOPE, episode_store.counts)
-        asked = {client.asked for client in self.clients}
-        killed = self.fleet.kill(self.chance)
-        if killed >= SERVICES:
-            self.workers_at_work += counts.get("waiting", 0) > 0
+    async def kill(self, client: Client) -> None:
+        """Kill a service that is asked, or a worker when an episode waits for one."""
+        number = self.fleet.choose(self.chance)
+        if number < SERVICES:
+            asked = {client.asked for client in self.clients}
+            self.services_at_work += self.fleet.ports[number] in asked
         else:
-            self.services_at_work += self.fleet.ports[killed] in asked
+            await self.reflect(client)
+            counts = await self.store.read(SCOPE, episode_store.counts)
+            self.workers_at_work += counts.get("waiting", 0) > 0
+        self.fleet.kill(number)
 
     async def loop(self, client: Client, id: str) -> None:
         path = f"/v1/loops/{id.replace(' ', '%20')}"
@@ -311,7 +312,10 @@ class Crowd:
         )
         return document
 
-    async def reflect(self, client: Client, n: int) -> None:
+    async def reflect(self, client: Client) -> None:
+        """Send one more episode to reflect on."""
+        n = self.episodes
+        self.episodes += 1
         events = [{"type": "tool_call", "tool": "price", "error": f"no pot {n} there"}]
         body = {
             "task": f"Find the price of pot {n}.",
@@ -397,26 +401,29 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
     assert all(isinstance(row.verdicts[-1], Done) for row in loops), (
         "a loop is not decided"
     )
-    ledger.settle(
-        Trial(
-            what="kill -9 of one of two services that answer 64 clients",
-            engine="PostgreSQL" if shared else "SQLite",
-            times=sum(fleet.kills[:SERVICES]),
-            at_work=crowd.services_at_work,
-            seed=SOAK,
-            lost=counts.lost,
-            doubled=counts.doubled,
-            exceeded=counts.exceeded,
+    service_kills = sum(fleet.kills[:SERVICES])
+    if service_kills:
+        ledger.settle(
+            Trial(
+                what="kill -9 of one of two services that answer 64 clients",
+                engine="PostgreSQL" if shared else "SQLite",
+                times=service_kills,
+                at_work=crowd.services_at_work,
+                seed=SOAK,
+                lost=counts.lost,
+                doubled=counts.doubled,
+                exceeded=counts.exceeded,
+            )
         )
-    )
-    if SOAK > 1 and shared:
+    worker_kills = sum(fleet.kills[SERVICES:])
+    if worker_kills and SOAK > 1:
         episodes = Counts()
         episodes.compare(reflected, crowd.episodes)
         ledger.settle(
             Trial(
                 what="kill -9 of one of three workers that reflect on episodes",
                 engine="PostgreSQL",
-                times=sum(fleet.kills[SERVICES:]),
+                times=worker_kills,
                 at_work=crowd.workers_at_work,
                 seed=SOAK,
                 lost=episodes.lost,
