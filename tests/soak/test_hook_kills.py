@@ -28,7 +28,7 @@ from tests.soak.ledger import Counts, Ledger, Trial
 from tests.store.support import WAITING
 
 pytestmark = pytest.mark.soak
-SESSIONS = 2 if SOAK == 1 else SOAK
+SESSIONS = SOAK
 KILLED_SHARE = 0.6  # of the processes of hooks
 MAX_WORK_KILLS = 3  # of the work that a session leaves
 MAX_DELAY_SECONDS = 0.01  # from a write to a kill
