@@ -38,8 +38,9 @@ COLUMNS = """\
 - **leaked**: records that somebody saw who must not: another tenant or project, or a
   prompt before somebody released the text.
 - **–**: this test does not count it.
-- **again**: the command that repeats the test, with the same seed. The moments at which
-  processes are killed also depend on the machine."""
+- **again**: the command that repeats the test, with the same seed. `SOAK` is how much
+  longer than in `make test` it runs, by default 100. The moments at which processes are
+  killed also depend on the machine."""
 SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",
@@ -116,16 +117,22 @@ def read_ledger(text: str) -> tuple[list[dict[str, Any]], list[int]]:
     lines = []
     unreadable = []
     for number, line in enumerate(text.splitlines(), 1):
-        try:
-            values = json.loads(line)
-            is_whole = {"test", "day"} <= values.keys()
-        except (ValueError, AttributeError):
-            is_whole = False
-        if is_whole:
-            lines.append(values)
-        else:
+        values = _read_line(line)
+        if values is None:
             unreadable.append(number)
+        else:
+            lines.append(values)
     return lines, unreadable
+
+
+def _read_line(line: str) -> dict[str, Any] | None:
+    """Return the values of a line, None if it is torn or of something else."""
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    is_whole = isinstance(values, dict) and {"test", "day"} <= values.keys()
+    return values if is_whole else None
 
 
 def read_page(text: str) -> Results:
@@ -227,9 +234,9 @@ def render(results: Results) -> str:
     counted_kills = sum(row.times for row in kills if row.at_work is not None)
     found = ", ".join(f"{count} {number:,}" for count, number in sums.items())
     summary = (
-        f"**{found.capitalize()}**, in {len(rows)} kinds of damage. Of these are "
-        f"{sum(row.times for row in kills):,} times `kill -9`. Where the tests looked, "
-        f"something was in flight at {kills_at_work:,} of {counted_kills:,} kills."
+        f"**{found.capitalize()}**, in all {len(rows)} rows. `kill -9` was sent "
+        f"{sum(row.times for row in kills):,} times. Where the tests looked, something "
+        f"was in flight at {kills_at_work:,} of {counted_kills:,} kills."
     )
     wrong = [row for row in rows if row.wrong]
 
