@@ -25,7 +25,6 @@ from tests.conftest import SOAK
 from tests.hooks.support import environment
 from tests.soak.databases import HEALTHY
 from tests.soak.ledger import Counts, Ledger, Trial
-from tests.store.support import WAITING
 
 pytestmark = pytest.mark.soak
 SESSIONS = SOAK
@@ -37,7 +36,7 @@ POLL_SECONDS = 0.001
 # which test_agent_faults holds.
 PROGRAM = """
 from heedful.integrations import hook
-hook.HOOK_TIMEOUT_SECONDS = 60.0
+hook.HOOK_TIMEOUT_SECONDS = 600.0
 hook.run()
 """
 HOOK = (sys.executable, "-P", "-c", PROGRAM)
@@ -105,27 +104,26 @@ class Project:
         logged = self.log_size()
         written = self.written()
         began = time.monotonic()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [*HOOK, *arguments],
             cwd=self.folder,
             env=environment(self.home),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-        )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(message))
-        process.stdin.close()
-        if is_killed:
-            self.wait_for_moment(process, written)
-            is_running = process.poll() is None
-            process.kill()
-            self.kills += is_running
-            self.at_work += is_running and self.written() != written
-        code = process.wait(WAITING)
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(message))
+            process.stdin.close()
+            if is_killed:
+                self.wait_for_moment(process, written)
+                is_running = process.poll() is None
+                process.kill()
+                self.kills += is_running
+                self.at_work += is_running and self.written() != written
         if not is_killed:
             self.usual_seconds = time.monotonic() - began
-        return code == 0 and self.log_size() == logged
+        return process.returncode == 0 and self.log_size() == logged
 
     def wait_for_moment(self, process: subprocess.Popen[str], written: object) -> None:
         """Wait for a write to the database and a little longer, or for any moment."""
