@@ -52,6 +52,7 @@ from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
 MAX_DRIVE_ROUNDS = 40  # with five kills or so in each
+CALLS_GROWTH = 1.3
 MAX_DELAY_SECONDS = 0.01  # from a call to a kill
 POLL_SECONDS = 0.002
 MAX_PRACTICE_KILLS = 100
@@ -111,15 +112,17 @@ def killed_until_done(
     """Kill a program after up to so many `calls`, which it logs, and start it again
     until it ends; return the kills.
 
-    The first is killed before its first call, as it opens the store. A busy machine
-    changes nothing: what is waited for is work, not time.
+    The first is killed before its first call, as it opens the store. Each later run may
+    make more calls than the run before, so that it ends. A busy machine changes
+    nothing: what is waited for is work, not time.
     """
     kills = Kills()
     while kills.times < 10_000:
         before = count_lines(log)
         process = started(*arguments, chance.randrange(10**6))
         if kills.times:
-            wait_for_lines(log, before + chance.randint(1, calls), process)
+            limit = round(calls * CALLS_GROWTH**kills.times)
+            wait_for_lines(log, before + chance.randint(1, limit), process)
         time.sleep(chance.random() * MAX_DELAY_SECONDS)
         if "done" in killed(process):
             return kills
@@ -446,10 +449,11 @@ def killed_together(
     Of two that were killed together, one was at work if the log has grown.
     """
     kills = Kills()
-    for _ in range(1_000):
+    for round_number in range(1_000):
         before = count_lines(log)
+        limit = round(calls * CALLS_GROWTH**round_number)
         pair = [started(*arguments, chance.randrange(10**6)) for _ in range(2)]
-        wait_for_lines(log, before + chance.randint(1, calls), *pair)
+        wait_for_lines(log, before + chance.randint(1, limit), *pair)
         ends = []
         for process in pair:
             time.sleep(chance.random() * MAX_DELAY_SECONDS)
