@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engines import ENGINES
-from tests.soak.databases import Database, databases
+from tests.soak.databases import Databases
 from tests.soak.ledger import Ledger, write_line
 
 
@@ -19,20 +19,19 @@ def ledger(request: pytest.FixtureRequest) -> Ledger:
 
 
 @pytest.fixture(params=ENGINES)
-def new_database(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[Callable[[], Database]]:
-    """Make empty databases of either engine."""
-    with databases(request.param, tmp_path) as make:
-        yield make
+def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databases]:
+    """Make databases of either engine."""
+    databases = Databases(request.param, tmp_path)
+    yield databases
+    databases.drop()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[pytest.TestReport]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Write how a test ended: one that fails may have counted nothing."""
-    report: pytest.TestReport = yield
+    report = yield
     if report.failed or (report.passed and call.when == "call"):
         failed = call.excinfo.typename if call.excinfo else ""
         write_line(item.nodeid, {"failed": failed})

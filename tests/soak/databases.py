@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,9 @@ SEARCH_PATH = "-c search_path=heedful,public"
 
 @dataclass(frozen=True, kw_only=True)
 class Database:
-    """A database by the URL that a program opens, and by its engine."""
+    """A database by the URL that a program opens; `superuser` is that of a server."""
 
     url: str
-    engine: str
     superuser: str = ""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -41,21 +39,24 @@ class Database:
             assert self.rows("pragma foreign_key_check") == []
 
 
-@contextmanager
-def databases(engine: str, folder: Path) -> Iterator[Callable[[], Database]]:
-    """Yield what makes an empty database of an engine, "sqlite" or "postgres"."""
-    servers: list[Urls] = []
+class Databases:
+    """What makes databases of an engine, "sqlite" or "postgres", and drops them."""
 
-    def make() -> Database:
-        if engine == "sqlite":
-            path = folder / f"{os.urandom(4).hex()}.db"
-            return Database(url=str(path), engine="SQLite")
+    def __init__(self, engine: str, folder: Path) -> None:
+        self.engine = "SQLite" if engine == "sqlite" else "PostgreSQL"
+        self._folder = folder
+        self._urls: list[Urls] = []
+
+    def new(self) -> Database:
+        """Make an empty database."""
+        if self.engine == "SQLite":
+            path = self._folder / f"{os.urandom(4).hex()}.db"
+            return Database(url=str(path))
         urls = fresh()
-        servers.append(urls)
-        return Database(url=urls.service, engine="PostgreSQL", superuser=urls.superuser)
+        self._urls.append(urls)
+        return Database(url=urls.service, superuser=urls.superuser)
 
-    try:
-        yield make
-    finally:
-        for urls in servers:
+    def drop(self) -> None:
+        """Drop those that are on a server."""
+        for urls in self._urls:
             drop(urls)

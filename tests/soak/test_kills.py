@@ -11,7 +11,6 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from heedful.store.runs import report_of
 from tests.conftest import SOAK
 from tests.memory.dreams import dump_tables
 from tests.pipeline.support import without_times
-from tests.soak.databases import HEALTHY, Database
+from tests.soak.databases import HEALTHY, Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.programs import (
     FAILS,
@@ -155,9 +154,9 @@ def lines(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
-    new_database: Callable[[], Database], ledger: Ledger
+    databases: Databases, ledger: Ledger
 ) -> None:
-    database = new_database()
+    database = databases.new()
     chance = random.Random(SOAK)
     kills = Kills()
     acknowledged: set[tuple[str, int]] = set()
@@ -189,7 +188,7 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
     ledger.settle(
         Trial(
             what="kill -9 of a program that commits attempts of three loops",
-            engine=database.engine,
+            engine=databases.engine,
             times=kills.times,
             at_work=kills.at_work,
             seed=SOAK,
@@ -237,13 +236,13 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(
 
 @pytest.mark.parametrize("kind", ["pure", "impure"])
 def test_a_killed_driver_resumes_and_no_count_is_doubled(
-    tmp_path: Path, new_database: Callable[[], Database], ledger: Ledger, kind: str
+    tmp_path: Path, databases: Databases, ledger: Ledger, kind: str
 ) -> None:
     chance = random.Random(SOAK)
     kills = Kills()
     counts = Counts()
     for round in range(min(SOAK, MAX_DRIVE_ROUNDS)):
-        database = new_database()
+        database = databases.new()
         log = tmp_path / f"{round}.log"
         here = killed_until_done(
             "drive", database.url, log, kind, log=log, chance=chance, calls=12
@@ -253,7 +252,7 @@ def test_a_killed_driver_resumes_and_no_count_is_doubled(
     ledger.settle(
         Trial(
             what=f"kill -9 of a program that drives three loops with {kind} checks",
-            engine=database.engine,
+            engine=databases.engine,
             times=kills.times,
             at_work=kills.at_work,
             seed=SOAK,
@@ -352,13 +351,13 @@ async def stored_climbs(url: str) -> tuple[list[StoredLoop], list[Climb], Spendi
 
 
 def test_a_killed_ladder_calls_no_model_more_often_than_it_may(
-    tmp_path: Path, new_database: Callable[[], Database], ledger: Ledger
+    tmp_path: Path, databases: Databases, ledger: Ledger
 ) -> None:
     chance = random.Random(SOAK)
     kills = Kills()
     counts = Counts()
     for round in range(min(SOAK, MAX_LADDER_ROUNDS)):
-        database = new_database()
+        database = databases.new()
         log = tmp_path / f"{round}.log"
         here = killed_until_done(
             "climb", database.url, log, log=log, chance=chance, calls=12
@@ -368,7 +367,7 @@ def test_a_killed_ladder_calls_no_model_more_often_than_it_may(
     ledger.settle(
         Trial(
             what="kill -9 of six loops with a small model and a limited large one",
-            engine=database.engine,
+            engine=databases.engine,
             times=kills.times,
             at_work=kills.at_work,
             seed=SOAK,
@@ -466,13 +465,13 @@ def killed_together(
 
 
 def test_killed_practices_share_the_work_and_repeat_nothing(
-    tmp_path: Path, new_database: Callable[[], Database], ledger: Ledger
+    tmp_path: Path, databases: Databases, ledger: Ledger
 ) -> None:
     chance = random.Random(SOAK)
     kills = Kills()
     counts = Counts()
     while kills.times < min(MAX_PRACTICE_KILLS, 3 * SOAK):
-        database = new_database()
+        database = databases.new()
         log = tmp_path / f"practice {os.urandom(4).hex()}.log"
         asyncio.run(ask(database.url))
         night = ("practise", database.url, log, "night", PRACTICE_CALLS)
@@ -483,7 +482,7 @@ def test_killed_practices_share_the_work_and_repeat_nothing(
     ledger.settle(
         Trial(
             what="kill -9 of two programs that practise with one allowance",
-            engine=database.engine,
+            engine=databases.engine,
             times=kills.times,
             at_work=kills.at_work,
             seed=SOAK,

@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ import pytest
 from heedful.memory.memory import Memory
 from heedful.store import exposures, open_store
 from tests.conftest import SOAK
-from tests.soak.databases import Database
+from tests.soak.databases import Database, Databases
 from tests.soak.ledger import Counts, Ledger, Trial
 from tests.store.support import WAITING, unmeasured
 
@@ -180,9 +179,9 @@ async def count(crowd: Crowd, texts: dict[int, str], counts: Counts) -> int:
 
 
 def test_killed_pages_keep_each_decision_once_and_show_nothing_before(
-    tmp_path: Path, new_database: Callable[[], Database], ledger: Ledger
+    tmp_path: Path, databases: Databases, ledger: Ledger
 ) -> None:
-    database = new_database()
+    database = databases.new()
     texts = asyncio.run(fill(database.url))
     crowd = Crowd(database=database, folder=tmp_path, chance=random.Random(SOAK))
     for _ in range(KILLS):
@@ -194,7 +193,7 @@ def test_killed_pages_keep_each_decision_once_and_show_nothing_before(
     ledger.settle(
         Trial(
             what="kill -9 of pages that are read, and on which texts are decided",
-            engine=database.engine,
+            engine=databases.engine,
             times=KILLS,
             at_work=crowd.interrupted,
             seed=SOAK,

@@ -84,9 +84,9 @@ class Acknowledged:
         counts.doubled += len(attempts) - len(answers)
         counts.doubled += len(answers.keys() - acknowledged.keys())
         counts.compare(len(overrides), self.overrides[stored_loop.id])
-        for number, entry in enumerate(overrides):
-            counts.compare(entry.used, lifted[number])
-            counts.limit(entry.used, entry.decisions)
+        for index, override in enumerate(overrides):
+            counts.compare(override.used, lifted[index])
+            counts.limit(override.used, override.decisions)
         counts.limit(len(attempts), MOST + lifted.total())
 
 
@@ -245,7 +245,7 @@ class Crowd:
         """Kill a service that is asked, or a worker when an episode waits for one."""
         number = self.fleet.choose(self.chance)
         if number < SERVICES:
-            asked = {client.asked for client in self.clients}
+            asked = {asking.asked for asking in self.clients}
             self.services_at_work += self.fleet.ports[number] in asked
         else:
             await self.reflect(client)
