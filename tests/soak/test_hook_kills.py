@@ -32,10 +32,19 @@ KILLED_SHARE = 0.6  # of the processes of hooks
 MAX_WORK_KILLS = 3  # of the work that a session leaves
 MAX_DELAY_SECONDS = 0.01  # from a write to a kill
 POLL_SECONDS = 0.001
-# A machine that is busy with the long runs may need more than the time limit of a hook,
-# which test_agent_faults holds.
+# A busy machine may need more than the time limits of hooks, which test_agent_faults
+# holds.
 PROGRAM = """
-from heedful.integrations import hook
+from heedful.integrations import hook, hooks
+
+follow = hooks.follow
+
+def follow_patiently(*arguments):
+    rules, host = follow(*arguments)
+    host.seconds = 600.0
+    return rules, host
+
+hooks.follow = follow_patiently
 hook.HOOK_TIMEOUT_SECONDS = 600.0
 hook.run()
 """
@@ -176,14 +185,14 @@ def test_killed_hooks_keep_what_they_answered_and_a_session_teaches_once(
         counts.lost += len(known - set(events))
         counts.doubled += len(events) - len(set(events))
         if (session, "tool_response", f"{session} bad") in events:
-            failed.add(session)
+            failed.add(f"episode:{session}")
         project.work(session)
         assert project.rows("select * from event") == []
     sightings = project.rows("select lesson_id, source from occurrence")
     counts.doubled += len(sightings) - len(set(sightings))
     taught = {source for _, source in sightings}
     print(taught, failed)
-    counts.lost += sum(not any(name in source for source in taught) for name in failed)
+    counts.lost += len(failed - taught)
     assert project.rows("pragma integrity_check") == HEALTHY
     ledger.settle(
         Trial(
