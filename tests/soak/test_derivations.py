@@ -16,7 +16,7 @@ import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
 from heedful.lessons.briefing import Briefing
-from heedful.lessons.lesson import TRUST_ORDER, Example, Scope, Trust
+from heedful.lessons.lesson import TRUST_ORDER, Example, Match, Scope, Trust
 from heedful.lessons.trust import (
     QUARANTINE_TRUST,
     TRUST_RAISING_VERIFICATION,
@@ -30,6 +30,7 @@ from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import check_derived
 from tests.memory.test_quarantine import build_loop, lessons_of
+from tests.soak.ledger import Ledger, Trial
 from tests.store.support import opened
 
 pytestmark = pytest.mark.soak
@@ -101,6 +102,7 @@ class World:
     refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     derivations: int = 0
     loops: int = 0
+    leaked: int = 0
 
     def __post_init__(self) -> None:
         self.memories = [
@@ -402,7 +404,7 @@ class World:
                 )
 
     async def recalls(self) -> None:
-        """Whatever is asked, only texts that may be recalled come back."""
+        """Count what comes back of what may not be recalled, whatever is asked."""
         rows = await self.rows()
         await check_derived(self.store)
         for memory in self.memories:
@@ -412,17 +414,21 @@ class World:
                     memory.scope, search.search, query, "", None, 99
                 )
                 for match in matches:
-                    row = rows[match.id]
-                    assert row["project"] == memory.scope.project
-                    assert row["trust"] not in QUARANTINE_TRUST
-                    assert row["state"] in ("unverified", "verified")
-                    assert match.lesson in (row["lesson"], row["text"])
-                    assert (
-                        row["lesson_trust"] not in QUARANTINE_TRUST
-                        or match.lesson == row["lesson"]
-                    )
+                    self.leaked += not self.may_recall(memory, rows[match.id], match)
                 shown_ids = (await memory.brief(query, "")).shown
                 assert set(shown_ids) <= {match.id for match in matches}
+
+    def may_recall(self, memory: Memory, row: dict[str, Any], match: Match) -> bool:
+        """Return whether a prompt of this memory may have that text of an example."""
+        if row["project"] != memory.scope.project:
+            return False
+        if row["trust"] in QUARANTINE_TRUST:
+            return False
+        if row["state"] not in ("unverified", "verified"):
+            return False
+        if row["lesson_trust"] in QUARANTINE_TRUST:
+            return bool(match.lesson == row["lesson"])
+        return match.lesson in (row["lesson"], row["text"])
 
     # -- the model
 
@@ -463,13 +469,26 @@ class World:
         return await self.store.read(Scope(), read)
 
 
-@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
-async def test_no_text_is_trusted_more_than_it_may_be(seed):
-    with opened(":memory:") as store:
-        world = World(store=store, chance=random.Random(seed))
-        steps = 0
-        while world.derivations < EACH:
-            await world.step()
-            steps += 1
-            if steps % 10 == 0:
-                await world.recalls()
+async def test_no_text_is_trusted_more_than_it_may_be(ledger: Ledger) -> None:
+    derivations = 0
+    leaked = 0
+    for seed in range(DERIVATIONS // EACH):
+        with opened(":memory:") as store:
+            world = World(store=store, chance=random.Random(seed))
+            steps = 0
+            while world.derivations < EACH:
+                await world.step()
+                steps += 1
+                if steps % 10 == 0:
+                    await world.recalls()
+        derivations += world.derivations
+        leaked += world.leaked
+    ledger.settle(
+        Trial(
+            what="texts of tools and strangers, copied, merged and revoked at random",
+            engine="SQLite",
+            times=derivations,
+            seed=0,
+            leaked=leaked,
+        )
+    )

@@ -2,6 +2,8 @@
 repeated.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
@@ -9,8 +11,7 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ from heedful.store.runs import report_of
 from tests.conftest import SOAK
 from tests.memory.dreams import dump_tables
 from tests.pipeline.support import without_times
-from tests.postgres import Urls, drop, fresh
+from tests.soak.databases import HEALTHY, Database, Databases
+from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.programs import (
     FAILS,
     LARGE_CALLS,
@@ -41,14 +43,17 @@ from tests.soak.programs import (
     PRACTICE_CALLS,
     PRACTICE_TASKS,
     PRACTICE_USAGE,
-    SECONDS,
+    RESUMED_CALLS,
     ask,
     lessons,
 )
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak
-HEALTHY = [("ok",)]
+MAX_DRIVE_ROUNDS = 40  # with five kills or so in each
+CALLS_GROWTH = 1.3
+MAX_DELAY_SECONDS = 0.01  # from a call to a kill
+POLL_SECONDS = 0.002
 MAX_PRACTICE_KILLS = 100
 MAX_LADDER_ROUNDS = 40  # with five kills or so in each
 PROGRAM = "from tests.soak.programs import main; main()"
@@ -69,6 +74,17 @@ def expect(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout.readline() == f"{line}\n"
 
 
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    """Read lines until one begins with that word; return them."""
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        if line.startswith(word):
+            return text
+    raise AssertionError(f"it never said {word!r}: {text!r}")
+
+
 def killed(process: subprocess.Popen[str]) -> str:
     """Kill a process and return what it wrote."""
     process.kill()
@@ -77,21 +93,53 @@ def killed(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def killed_until_done(*arguments: object, chance: random.Random, seconds: float) -> int:
-    """Kill a program within `seconds` and start it again until it ends; return the
-    kills.
+@dataclass(slots=True, kw_only=True)
+class Kills:
+    """How often a program was killed, and how often it had begun a call by then."""
 
-    The first is killed at once. Each later run may last a fifth longer than the run
-    before, so that it ends on a busy machine too.
+    times: int = 0
+    at_work: int = 0
+
+    def add(self, other: Kills) -> None:
+        self.times += other.times
+        self.at_work += other.at_work
+
+
+def killed_until_done(
+    *arguments: object, log: Path, chance: random.Random, calls: int
+) -> Kills:
+    """Kill a program after up to so many `calls`, which it logs, and start it again
+    until it ends; return the kills.
+
+    The first is killed before its first call, as it opens the store. Each later run may
+    make more calls than the run before, so that it ends. A busy machine changes
+    nothing: what is waited for is work, not time.
     """
-    for kills in range(10_000):
+    kills = Kills()
+    while kills.times < 10_000:
+        before = count_lines(log)
         process = started(*arguments, chance.randrange(10**6))
-        with suppress(subprocess.TimeoutExpired):
-            lifetime = chance.random() * seconds * 1.2**kills if kills else 0
-            process.wait(lifetime)
+        if kills.times:
+            limit = round(calls * CALLS_GROWTH**kills.times)
+            wait_for_lines(log, before + chance.randint(1, limit), process)
+        time.sleep(chance.random() * MAX_DELAY_SECONDS)
         if "done" in killed(process):
             return kills
+        kills.times += 1
+        kills.at_work += count_lines(log) > before
     raise AssertionError("it never came to an end")
+
+
+def wait_for_lines(log: Path, count: int, *processes: subprocess.Popen[str]) -> None:
+    """Wait until a log has so many lines, or one of the processes has ended."""
+    while count_lines(log) < count:
+        if any(process.poll() is not None for process in processes):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def count_lines(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def lines(path: Path) -> list[tuple[Any, ...]]:
@@ -105,31 +153,54 @@ def lines(path: Path) -> list[tuple[Any, ...]]:
 # -- commits
 
 
-def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
-    path = tmp_path / "a.db"
+def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
+    databases: Databases, ledger: Ledger
+) -> None:
+    database = databases.new()
     chance = random.Random(SOAK)
+    kills = Kills()
     acknowledged: set[tuple[str, int]] = set()
     for _ in range(3 * SOAK):
-        process = started("commit", path)
-        assert process.stdout is not None
-        first = process.stdout.readline()
+        process = started("commit", database.url)
+        first = read_until(process, "stored")
         time.sleep(chance.random() * 0.1)
         written = (first + killed(process)).rpartition("\n")[0].splitlines()
-        acknowledged |= {(id, int(number)) for id, number in map(str.split, written)}
-    attempts = rows(
-        path, "select l.id, a.number from attempt a join loop l on l.n = a.loop"
+        said = Counter(line.split()[0] for line in written)
+        kills.times += 1
+        kills.at_work += said["asks"] > said["stored"]
+        for word, id, number in map(str.split, written):
+            if word == "stored":
+                acknowledged.add((id, int(number)))
+
+    attempts = set(
+        database.rows("select l.id, a.number from attempt a join loop l on l.n=a.loop")
     )
     assert acknowledged
-    assert acknowledged <= set(attempts)
-    assert rows(path, "pragma integrity_check") == HEALTHY
+    database.check_health()
+    counts = Counts(lost=len(acknowledged - attempts))
     for table in ("decision", "occurrence"):  # written with the attempt or not at all
-        assert rows(path, f"select count(*) from {table}") == [(len(attempts),)]
-    assert rows(path, "select seen from lesson") == [(len(attempts),)]
-    counts = Counter(id for id, _ in attempts)
-    assert set(attempts) == {(id, n) for id in counts for n in range(1, counts[id] + 1)}
+        [(stored,)] = database.rows(f"select count(*) from {table}")
+        counts.compare(stored, len(attempts))
+    [(seen,)] = database.rows("select seen from lesson")
+    counts.compare(seen, len(attempts))
+    last = Counter(id for id, _ in attempts)
+    assert attempts == {(id, n) for id in last for n in range(1, last[id] + 1)}
+    ledger.settle(
+        Trial(
+            what="kill -9 of a program that commits attempts of three loops",
+            engine=databases.engine,
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )
 
 
-def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path):
+def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     path = tmp_path / "a.db"
     times = 13 * SOAK
     processes = [
@@ -141,86 +212,132 @@ def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path
         for line in ended(process).splitlines()[1:-1]
     ]
     ((id, seen),) = rows(path, "select id, seen from lesson")
-    assert seen == 8 * times
-    assert rows(path, "select count(*) from occurrence") == [(8 * times,)]
+    counts = Counts()
+    counts.compare(seen, len(answers))
+    [(sightings,)] = rows(path, "select count(*) from occurrence")
+    counts.compare(sightings, len(answers))
     acknowledged = sorted((int(seen), created) for _, created, seen in answers)
     assert acknowledged == [(n, str(n == 1)) for n in range(1, 8 * times + 1)]
     assert {int(answered_id) for answered_id, *_ in answers} == {id}
+    ledger.settle(
+        Trial(
+            what="one lesson remembered by eight processes at once",
+            engine="SQLite",
+            times=len(answers),
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )
 
 
 # -- loops
 
 
 @pytest.mark.parametrize("kind", ["pure", "impure"])
-def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
+def test_a_killed_driver_resumes_and_no_count_is_doubled(
+    tmp_path: Path, databases: Databases, ledger: Ledger, kind: str
+) -> None:
     chance = random.Random(SOAK)
-    for round in range(SOAK):
-        path = tmp_path / f"{round}.db"
+    kills = Kills()
+    counts = Counts()
+    for round in range(min(SOAK, MAX_DRIVE_ROUNDS)):
+        database = databases.new()
         log = tmp_path / f"{round}.log"
-        kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.3)
-        calls = Counter(lines(log))
-        with opened(path) as store:
-            loops, _ = asyncio.run(store.read(SCOPE, loop_store.newest, limit=9))
-        assert len(loops) == 3
-        for stored_loop in loops:
-            loop = stored_loop.loop
-            last = stored_loop.verdicts[-1]
-            passes = loop.id != "loop 0"
-            attempts = 5 if passes else 6  # the budget is 6 calls
-            assert isinstance(last, Done)
-            assert last.passed is passes
-            assert (
-                len(loop.attempts)
-                == loop.usage.calls
-                == len(stored_loop.verdicts)
-                == attempts
-            )
-            assert loop.usage.tokens == 10 * attempts
-            assert loop.usage.cost == 0.25 * attempts
-            assert stored_loop.journal == {}
-            calls_made = [calls["generate", loop.id, a.number] for a in loop.attempts]
-            assert min(calls_made) >= 1
-            assert (
-                sum(calls_made) - attempts <= kills
-            )  # only calls in flight were repeated
-        # One lesson, seen by each loop, and one rule that all of them broke.
-        assert rows(path, "select kind, seen from lesson") == [("check", 3)]
-        assert rows(path, "select loops from cause") == [(3,)]
+        here = killed_until_done(
+            "drive", database.url, log, kind, log=log, chance=chance, calls=12
+        )
+        kills.add(here)
+        count_loops(database, Counter(lines(log)), here.times, counts)
+    ledger.settle(
+        Trial(
+            what=f"kill -9 of a program that drives three loops with {kind} checks",
+            engine=databases.engine,
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+            exceeded=counts.exceeded,
+        )
+    )
 
 
-def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
+def count_loops(
+    database: Database, calls: Counter[Any], kills: int, counts: Counts
+) -> None:
+    """Compare what `drive` left after so many kills with the calls that it made."""
+    loops = asyncio.run(stored_loops(database.url))
+    assert len(loops) == 3
+    for stored_loop in loops:
+        loop = stored_loop.loop
+        last = stored_loop.verdicts[-1]
+        passes = loop.id != "loop 0"
+        attempts = 5 if passes else RESUMED_CALLS
+        assert isinstance(last, Done)
+        assert last.passed is passes
+        assert loop.usage.cost == 0.25 * attempts
+        assert stored_loop.journal == {}
+        counts.compare(len(loop.attempts), attempts)
+        counts.compare(len(stored_loop.verdicts), attempts)
+        counts.compare(loop.usage.calls, attempts)
+        counts.compare(loop.usage.tokens, 10 * attempts)
+        counts.limit(loop.usage.calls, RESUMED_CALLS)
+
+        calls_made = [calls["generate", loop.id, a.number] for a in loop.attempts]
+        assert min(calls_made) >= 1
+        # Only calls in flight were repeated.
+        counts.doubled += max(0, sum(calls_made) - attempts - kills)
+    # One lesson, seen by each loop, and one rule that all of them broke.
+    [(kind, seen)] = database.rows("select kind, seen from lesson")
+    assert kind == "check"
+    counts.compare(seen, 3)
+    [(broken,)] = database.rows("select loops from cause")
+    counts.compare(broken, 3)
+
+
+async def stored_loops(url: str) -> list[StoredLoop]:
+    store = open_store(url)
+    loops, _ = await store.read(SCOPE, loop_store.newest, limit=9)
+    await store.close()
+    return loops
+
+
+def test_a_journalled_answer_is_never_asked_for_again(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     path = tmp_path / "a.db"
     log = tmp_path / "a.log"
-    for _ in range(2):
+    kills = 2 * SOAK
+    for _ in range(kills):
+        checks = count_checks(log)
         process = started("drive", path, log, "stuck", 1)
-        while not log.exists() or '"check"' not in log.read_text():
+        while count_checks(log) == checks:
             time.sleep(0.005)
-        killed(process)
+        killed(process)  # in a check
     checked = {(id, number) for kind, id, number in lines(log) if kind == "check"}
-    assert checked
-    for _ in range(2 * SOAK):
-        ended(started("drive", path, log, "impure", 1))
+    ended(started("drive", path, log, "impure", 1))
     calls = Counter(lines(log))
-    assert all(calls["generate", id, number] == 1 for id, number in checked)
+    again = [calls["generate", id, number] - 1 for id, number in checked]
+    assert checked
+    ledger.settle(
+        Trial(
+            what="kill -9 in a check, after the answer of a model was stored",
+            engine="SQLite",
+            times=kills,
+            at_work=kills,
+            seed=SOAK,
+            lost=again.count(-1),
+            doubled=sum(again),
+        )
+    )
+
+
+def count_checks(log: Path) -> int:
+    return log.read_text().count('"check"') if log.exists() else 0
 
 
 # -- ladders
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def new_database(request, tmp_path) -> Iterator[Callable[[], str]]:
-    """Makes an empty database of either kind, and returns its URL."""
-    servers: list[Urls] = []
-
-    def make() -> str:
-        if request.param == "sqlite":
-            return str(tmp_path / f"{os.urandom(4).hex()}.db")
-        servers.append(fresh())
-        return servers[-1].service
-
-    yield make
-    for urls in servers:
-        drop(urls)
 
 
 async def stored_climbs(url: str) -> tuple[list[StoredLoop], list[Climb], Spending]:
@@ -233,26 +350,49 @@ async def stored_climbs(url: str) -> tuple[list[StoredLoop], list[Climb], Spendi
     return loops, climbs, spent
 
 
-def test_a_killed_ladder_calls_no_model_more_often_than_it_may(tmp_path, new_database):
+def test_a_killed_ladder_calls_no_model_more_often_than_it_may(
+    tmp_path: Path, databases: Databases, ledger: Ledger
+) -> None:
     chance = random.Random(SOAK)
+    kills = Kills()
+    counts = Counts()
     for round in range(min(SOAK, MAX_LADDER_ROUNDS)):
-        url = new_database()
+        database = databases.new()
         log = tmp_path / f"{round}.log"
-        kills = killed_until_done("climb", url, log, chance=chance, seconds=0.3)
-        check_ladder(url, lines(log), kills)
+        here = killed_until_done(
+            "climb", database.url, log, log=log, chance=chance, calls=12
+        )
+        kills.add(here)
+        count_climbs(database.url, lines(log), here.times, counts)
+    ledger.settle(
+        Trial(
+            what="kill -9 of six loops with a small model and a limited large one",
+            engine=databases.engine,
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+            exceeded=counts.exceeded,
+        )
+    )
 
 
-def check_ladder(url: str, log: list[tuple[Any, ...]], kills: int) -> None:
-    """Check what `climb` left after so many kills, and the `log` of what it did."""
+def count_climbs(
+    url: str, log: list[tuple[Any, ...]], kills: int, counts: Counts
+) -> None:
+    """Compare what `climb` left after so many kills with the `log` of what it did."""
     loops, climbs, spent = asyncio.run(stored_climbs(url))
     large_calls = sum(event == "large" for event, *_ in log)
-    assert large_calls <= spent.calls <= LARGE_CALLS
+    counts.lost += max(0, large_calls - spent.calls)
+    counts.limit(spent.calls, LARGE_CALLS)
 
     attempts = [(loop.id, a) for loop in loops for a in loop.loop.attempts]
     large_attempts = [a for _, a in attempts if a.rung == 2]
     # Tokens are added with the answer, so a crash loses only those of calls in flight.
     tokens = sum(attempt.usage.tokens for attempt in large_attempts)
-    assert tokens == spent.tokens == LARGE_USAGE.tokens * len(large_attempts)
+    assert tokens == LARGE_USAGE.tokens * len(large_attempts)
+    counts.compare(spent.tokens, tokens)
 
     assert len(loops) == len(climbs) == 6
     for loop in loops:
@@ -270,11 +410,11 @@ def check_ladder(url: str, log: list[tuple[Any, ...]], kills: int) -> None:
         if event == "check":
             judged.add((loop_id, number))
             continue
-        assert (loop_id, number) not in judged, "journalled"
+        counts.doubled += (loop_id, number) in judged  # it was journalled
         calls[loop_id] += 1
     for loop in loops:
         # A loop has one call in flight, so a kill repeats at most one.
-        assert calls[loop.id] - len(loop.loop.attempts) <= kills
+        counts.doubled += max(0, calls[loop.id] - len(loop.loop.attempts) - kills)
 
 
 # -- practice
@@ -299,57 +439,82 @@ async def stored_practices(
     return loops, spent, learnt, cause["loops"]
 
 
-def killed_together(*arguments: object, chance: random.Random, seconds: float) -> int:
-    """Kill two programs at once, and start both again until both end; return the
-    kills.
+def killed_together(
+    *arguments: object, log: Path, chance: random.Random, calls: int
+) -> Kills:
+    """Kill two programs after up to so many calls, and start both again until both
+    end; return the kills.
+
+    Of two that were killed together, one was at work if the log has grown.
     """
-    kills = 0
-    for round in range(1_000):
+    kills = Kills()
+    for round_number in range(1_000):
+        before = count_lines(log)
+        limit = round(calls * CALLS_GROWTH**round_number)
         pair = [started(*arguments, chance.randrange(10**6)) for _ in range(2)]
+        wait_for_lines(log, before + chance.randint(1, limit), *pair)
+        ends = []
         for process in pair:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(chance.random() * seconds * 1.2**round)
-        ends = ["done" in killed(process) for process in pair]
-        kills += ends.count(False)
+            time.sleep(chance.random() * MAX_DELAY_SECONDS)
+            ends.append("done" in killed(process))
         if all(ends):
             return kills
+        kills.times += ends.count(False)
+        kills.at_work += count_lines(log) > before
     raise AssertionError("they never came to an end")
 
 
-def test_killed_practices_share_the_work_and_repeat_nothing(tmp_path, new_database):
+def test_killed_practices_share_the_work_and_repeat_nothing(
+    tmp_path: Path, databases: Databases, ledger: Ledger
+) -> None:
     chance = random.Random(SOAK)
-    kills = 0
-    while kills < min(MAX_PRACTICE_KILLS, 3 * SOAK):
-        url = new_database()
+    kills = Kills()
+    counts = Counts()
+    while kills.times < min(MAX_PRACTICE_KILLS, 3 * SOAK):
+        database = databases.new()
         log = tmp_path / f"practice {os.urandom(4).hex()}.log"
-        asyncio.run(ask(url))
-        night = ("practise", url, log, "night", PRACTICE_CALLS)
-        kills += killed_together(*night, chance=chance, seconds=0.15)
+        asyncio.run(ask(database.url))
+        night = ("practise", database.url, log, "night", PRACTICE_CALLS)
+        kills.add(killed_together(*night, log=log, chance=chance, calls=8))
         # What is left when the calls of the night are spent is done the next day.
-        ended(started("practise", url, log, "day", 999, 1))
-        check_practice(url, lines(log))
+        ended(started("practise", database.url, log, "day", 999, 1))
+        count_practice(database.url, lines(log), counts)
+    ledger.settle(
+        Trial(
+            what="kill -9 of two programs that practise with one allowance",
+            engine=databases.engine,
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+            exceeded=counts.exceeded,
+        )
+    )
 
 
-def check_practice(url: str, log: list[tuple[Any, ...]]) -> None:
-    """Check what `practise` left, and the `log` of what it did."""
+def count_practice(url: str, log: list[tuple[Any, ...]], counts: Counts) -> None:
+    """Compare what `practise` left with the `log` of what it did."""
     loops, spent, learnt, users = asyncio.run(stored_practices(url))
     at_night = [line for line in log if line[0] == "generate" and line[3] == "night"]
-    assert len(at_night) <= spent.calls <= PRACTICE_CALLS
-    assert spent.tokens <= PRACTICE_USAGE.tokens * len(at_night)
+    counts.lost += max(0, len(at_night) - spent.calls)
+    counts.limit(spent.calls, PRACTICE_CALLS)
+    counts.limit(spent.tokens, PRACTICE_USAGE.tokens * len(at_night))
 
     judged = set()
     for event, loop, number, *_ in log:
         if event == "check":
             judged.add((loop, number))
-        assert event != "generate" or (loop, number) not in judged, "journalled"
+        # A judged attempt was journalled.
+        counts.doubled += event == "generate" and (loop, number) in judged
 
     passed = [loop for loop in loops if loop.summary()["state"] == "passed"]
     assert sorted(loop.head.task for loop in passed) == PRACTICE_TASKS[1:]
     assert {loop.head.task for loop in loops if loop not in passed} == {"t0"}
     for loop, examples in zip(loops, learnt, strict=True):
-        assert examples == (loop in passed)
+        counts.compare(examples, loop in passed)
         assert len(loop.loop.attempts) == 2
-    assert users == len(PRACTICE_TASKS)
+    counts.compare(users, len(PRACTICE_TASKS))
     announced = {line[1] for line in log if line[0] == "passed"}
     assert announced == {loop.id for loop in passed}
 
@@ -372,7 +537,9 @@ def left(folder: Path) -> list[Any]:
     ]
 
 
-def test_a_killed_pipeline_repeats_and_loses_nothing(tmp_path_factory):
+def test_a_killed_pipeline_repeats_and_loses_nothing(
+    tmp_path_factory: pytest.TempPathFactory, ledger: Ledger
+) -> None:
     quiet = tmp_path_factory.mktemp("quiet")
     ended(started("pipeline", quiet, 0))
     once = Counter(
@@ -380,24 +547,35 @@ def test_a_killed_pipeline_repeats_and_loses_nothing(tmp_path_factory):
     )
     assert Counter(lines(quiet / "ended.log")) == once
     chance = random.Random(7)
-    kills = 0
-    while kills < min(30, 3 * SOAK):
+    kills = Kills()
+    counts = Counts()
+    while kills.times < min(30, 3 * SOAK):
         folder = tmp_path_factory.mktemp("run")
-        here = killed_until_done(
-            "pipeline", folder, chance=chance, seconds=0.4 + SECONDS * 40
-        )
-        kills += here
-        counts = Counter(lines(folder / "ended.log"))
-        assert counts.keys() == once.keys()
-        assert (
-            counts.total() <= once.total() + here
-        )  # only stages in flight were repeated
+        log = folder / "ended.log"
+        here = killed_until_done("pipeline", folder, log=log, chance=chance, calls=4)
+        kills.add(here)
+        calls = Counter(lines(log))
+        counts.lost += len(once - calls)
+        # Only stages in flight were repeated.
+        counts.doubled += max(0, calls.total() - once.total() - here.times)
         assert left(folder) == left(quiet)
+    ledger.settle(
+        Trial(
+            what="kill -9 of a pipeline of five stages",
+            engine="SQLite",
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=7,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )
 
 
 # -- dreams
 
 GROUPS = 40
+MAX_DREAM_SECONDS = 0.2  # from its beginning, or its end, to a kill
 
 
 async def learn(path: Path) -> dict[str, Any]:
@@ -412,8 +590,11 @@ async def learn(path: Path) -> dict[str, Any]:
         return await dump_tables(memory)
 
 
-async def is_done(path: Path, before: dict[str, Any]) -> bool:
-    """Roll the last dream back if it is done; it is done in full or not at all."""
+async def is_done(path: Path, before: dict[str, Any], counts: Counts) -> bool:
+    """Roll the last dream back if it is done; it is done in full or not at all.
+
+    Rows that are gone afterwards are lost, and those that are new are doubled.
+    """
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
         dreams = Dreams(memory)
@@ -424,26 +605,48 @@ async def is_done(path: Path, before: dict[str, Any]) -> bool:
             gone = sum(len(item.members) for item in dream.done)
             assert gone == states.count("superseded") >= GROUPS // 2
             assert await dreams.rollback(dream.id, by="test") == gone
-        assert await dump_tables(memory) == before
+        after = await dump_tables(memory)
+    for table, old_rows in before.items():
+        counts.lost += sum(row not in after[table] for row in old_rows)
+        counts.doubled += sum(row not in old_rows for row in after[table])
     return bool(done)
 
 
-def test_a_dream_that_is_killed_is_never_half_done(tmp_path):
+def test_a_dream_that_is_killed_is_never_half_done(
+    tmp_path: Path, ledger: Ledger
+) -> None:
     path = tmp_path / "a.db"
     chance = random.Random(7)
     between = 0
     before = asyncio.run(learn(path))
-    kills = min(30, 2 * SOAK)
-    for _ in range(kills):
+    kills = Kills()
+    counts = Counts()
+    for _ in range(min(30, 2 * SOAK)):
         process = started("dream", path)
-        if soon := chance.random() < 0.5:
+        expect(process, "dreams")
+        steps = ["dreams"]
+        if chance.random() < 0.5:
             expect(process, "dreamt")
-        time.sleep(chance.uniform(0, 0.05 if soon else 1.0))
+            steps.append("dreamt")
+        time.sleep(chance.random() * MAX_DREAM_SECONDS)
         assert process.poll() is None, process.communicate()
-        killed(process)
-        between += asyncio.run(is_done(path, before))
+        steps += killed(process).split()
+        kills.times += 1
+        kills.at_work += steps[-1] in ("dreams", "undoes")
+        between += asyncio.run(is_done(path, before, counts))
         assert rows(path, "pragma integrity_check") == HEALTHY
-    assert SOAK == 1 or 0 < between < kills
+    assert SOAK == 1 or 0 < between < kills.times
+    ledger.settle(
+        Trial(
+            what="kill -9 of a consolidation and of its rollback",
+            engine="SQLite",
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=7,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )
 
 
 # -- proof
@@ -465,36 +668,35 @@ async def begin(path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("kind", ["same store", "another store"])
+@pytest.mark.parametrize("kind", ["one store", "two stores"])
 def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
-    tmp_path, kind
-):
+    tmp_path: Path, ledger: Ledger, kind: str
+) -> None:
     chance = random.Random(SOAK)
     count = 8 + 4 * SOAK
     seed = "default\0default"
     path = tmp_path / "a.db"
-    other = path if kind == "same store" else tmp_path / "memory.db"
+    other = path if kind == "one store" else tmp_path / "memory.db"
+    log = tmp_path / "calls.log"
     asyncio.run(begin(other))
-    assert (
-        killed_until_done("prove", path, other, count, chance=chance, seconds=0.1) > 0
+    kills = killed_until_done(
+        "prove", path, other, log, count, log=log, chance=chance, calls=12
     )
     ends = rows(
         other, "select loop, n, right_at_once, signatures from outcome order by n"
     )
-    assert [n for _, n, *_ in ends] == list(
-        range(1, FIRST_LOOPS_WITHOUT_HOLDOUT + count + 1)
-    )
+    counts = Counts()
+    counts.compare(len(ends), FIRST_LOOPS_WITHOUT_HOLDOUT + count)
+    assert [n for _, n, *_ in ends] == list(range(1, len(ends) + 1))
     exposed = rows(
         other,
         "select loop, kind || '/' || signature, shown, share, together from exposure"
         " where share > 0",
     )
     all_loops = {f"k/{n}" for n in range(count)}
-    assert (
-        {loop for loop, *_ in ends[FIRST_LOOPS_WITHOUT_HOLDOUT:]}
-        == {loop for loop, *_ in exposed}
-        == all_loops
-    )
+    ended_loops = {loop for loop, *_ in ends[FIRST_LOOPS_WITHOUT_HOLDOUT:]}
+    counts.lost += len(all_loops - ended_loops)
+    counts.lost += len(all_loops - {loop for loop, *_ in exposed})
     result = {loop: (right, wrong) for loop, _, right, wrong in ends}
     helped = Counter[str]()
     hurt = Counter[str]()
@@ -506,5 +708,18 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(
         right, wrong = result[loop]
         helped[lesson] += was_shown and right
         hurt[lesson] += was_shown and lesson[6:] in wrong
-    counters = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
-    assert counters == [(name, helped[name], hurt[name]) for name, *_ in counters]
+    stored = rows(other, "select kind || '/' || signature, helped, hurt from lesson")
+    for lesson, lesson_helped, lesson_hurt in stored:
+        counts.compare(lesson_helped, helped[lesson])
+        counts.compare(lesson_hurt, hurt[lesson])
+    ledger.settle(
+        Trial(
+            what=f"kill -9 of loops and their memory, in {kind}",
+            engine="SQLite",
+            times=kills.times,
+            at_work=kills.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )

@@ -4,6 +4,8 @@ doubled.
 The services and the workers share one database, and are killed at random.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import random
@@ -36,6 +38,7 @@ from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.postgres import alone, drop, fresh
+from tests.soak.ledger import Counts, Ledger, Trial
 
 pytestmark = pytest.mark.soak
 SCOPE = Scope("acme", "main")
@@ -52,7 +55,7 @@ class Acknowledged:
         self.attempts: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
         self.overrides: Counter[str] = Counter()
 
-    def check(self, stored_loop: StoredLoop) -> None:
+    def compare(self, stored_loop: StoredLoop, counts: Counts) -> None:
         """Judge a loop from its rows, by hand."""
         attempts = stored_loop.loop.attempts
         overrides = stored_loop.loop.overrides
@@ -74,13 +77,17 @@ class Acknowledged:
         answers = {
             attempt.number: (value, first[attempt.number]) for attempt, value in values
         }
-        assert answers == self.attempts[stored_loop.id], stored_loop
-        assert [entry.used for entry in overrides] == [
-            lifted[n] for n in range(len(overrides))
-        ], stored_loop
-        assert all(entry.used <= entry.decisions for entry in overrides), stored_loop
-        assert len(attempts) <= MOST + lifted.total(), stored_loop
-        assert len(overrides) == self.overrides[stored_loop.id], stored_loop
+        acknowledged = self.attempts[stored_loop.id]
+        counts.lost += sum(
+            answers.get(number) != answer for number, answer in acknowledged.items()
+        )
+        counts.doubled += len(attempts) - len(answers)
+        counts.doubled += len(answers.keys() - acknowledged.keys())
+        counts.compare(len(overrides), self.overrides[stored_loop.id])
+        for index, override in enumerate(overrides):
+            counts.compare(override.used, lifted[index])
+            counts.limit(override.used, override.decisions)
+        counts.limit(len(attempts), MOST + lifted.total())
 
 
 WAITING = 120.0  # seconds until what should have happened is given up
@@ -89,11 +96,11 @@ SERVED = 60 if SOAK == 1 else 100 * SOAK  # loops
 CLIENTS = 64
 SERVICES = 2
 WORKERS = 3 if SOAK > 1 else 1  # each takes a second of a processor to begin
-KILLS = 2 if SOAK == 1 else SERVED // 200
+KILLS = 2 if SOAK == 1 else SERVED // 100
+LOOPS_PER_EPISODE = 20
 KILL_AFTER = {
     n * SERVED // (KILLS + 1) for n in range(1, KILLS + 1)
 }  # loops that ended
-EPISODES = SERVED // 20
 FOUND = [{"check": "unit", "message": "no unit", "fix": "name the unit"}]
 
 
@@ -128,11 +135,14 @@ class Fleet:
     def _log(self, n: int) -> str:
         return (self.folder / f"log {n}").read_text()
 
-    def kill(self, chance: random.Random) -> None:
-        """Kill one of those that were killed least often, and start it again."""
-        n = chance.choice(
+    def choose(self, chance: random.Random) -> int:
+        """Return the number of one of those that were killed least often."""
+        return chance.choice(
             [n for n, kills in enumerate(self.kills) if kills == min(self.kills)]
         )
+
+    def kill(self, n: int) -> None:
+        """Kill a process, and start it again."""
         self._processes[n].kill()
         self._processes[n].wait(WAITING)
         self.kills[n] += 1
@@ -158,7 +168,8 @@ class Client:
     """Asks one of several services, and another one where that does not answer, until
     one does.
 
-    `waits` are the seconds of answers at the first asking.
+    `waits` are the seconds of answers at the first asking; `asked` is the port of the
+    service that has not answered yet, or 0.
     """
 
     def __init__(self, ports: list[int], key: str, chance: random.Random) -> None:
@@ -167,6 +178,7 @@ class Client:
         headers = {"Authorization": f"Bearer {key}"}
         self.http = httpx.AsyncClient(headers=headers, timeout=ANSWER)
         self.waits: list[float] = []
+        self.asked = 0
 
     async def ask(
         self, method: str, path: str, body: Any, once: str = ""
@@ -178,7 +190,8 @@ class Client:
         tries = 0
         headers = {"Idempotency-Key": once} if once else {}
         while True:
-            url = f"http://127.0.0.1:{self._chance.choice(self._ports)}{path}"
+            self.asked = self._chance.choice(self._ports)
+            url = f"http://127.0.0.1:{self.asked}{path}"
             began = time.perf_counter()
             with suppress(httpx.TransportError):
                 answer = await self.http.request(
@@ -190,9 +203,11 @@ class Client:
                     "at_work",
                     "too_many_requests",
                 ):
+                    self.asked = 0
                     if not tries:
                         self.waits.append(time.perf_counter() - began)
                     return code, document
+            self.asked = 0
             tries += 1
             assert time.monotonic() < deadline, f"{method} {path} is not answered"
             await asyncio.sleep(self._chance.random() * min(1.0, 0.1 * tries))
@@ -201,14 +216,17 @@ class Client:
 class Crowd:
     """Clients with loops of their own, and what each was answered."""
 
-    def __init__(self, fleet: Fleet, key: str) -> None:
+    def __init__(self, fleet: Fleet, store: Store, key: str) -> None:
         self.fleet = fleet
+        self.store = store
         self.chance = random.Random(SOAK)
         self.clients = [Client(fleet.ports, key, self.chance) for _ in range(CLIENTS)]
         self.waiting = iter(range(SERVED))
         self.ended = 0
-        self.episodes = EPISODES if fleet.workers else 0
+        self.episodes = 0
         self.acknowledged = Acknowledged()
+        self.services_at_work = 0
+        self.workers_at_work = 0
         self.requests: list[tuple[str, Any, Any]] = []
 
     async def run(self) -> None:
@@ -217,11 +235,23 @@ class Crowd:
     async def work(self, client: Client) -> None:
         for n in self.waiting:
             await self.loop(client, f"loop {n}")
-            if n < self.episodes:
-                await self.reflect(client, n)
+            if self.fleet.workers and n % LOOPS_PER_EPISODE == 0:
+                await self.reflect(client)
             self.ended += 1
             if self.ended in KILL_AFTER:
-                self.fleet.kill(self.chance)
+                await self.kill(client)
+
+    async def kill(self, client: Client) -> None:
+        """Kill a service that is asked, or a worker when an episode waits for one."""
+        number = self.fleet.choose(self.chance)
+        if number < SERVICES:
+            asked = {asking.asked for asking in self.clients}
+            self.services_at_work += self.fleet.ports[number] in asked
+        else:
+            await self.reflect(client)
+            counts = await self.store.read(SCOPE, episode_store.counts)
+            self.workers_at_work += counts.get("waiting", 0) > 0
+        self.fleet.kill(number)
 
     async def loop(self, client: Client, id: str) -> None:
         path = f"/v1/loops/{id.replace(' ', '%20')}"
@@ -282,7 +312,10 @@ class Crowd:
         )
         return document
 
-    async def reflect(self, client: Client, n: int) -> None:
+    async def reflect(self, client: Client) -> None:
+        """Send one more episode to reflect on."""
+        n = self.episodes
+        self.episodes += 1
         events = [{"type": "tool_call", "tool": "price", "error": f"no pot {n} there"}]
         body = {
             "task": f"Find the price of pot {n}.",
@@ -294,7 +327,7 @@ class Crowd:
         )
         assert status in (200, 202), document
 
-    async def finish(self, store: Store, seconds: float) -> None:
+    async def finish(self, seconds: float) -> None:
         """Repeat reports, which get the same answers; wait until every episode is
         reflected on.
         """
@@ -305,9 +338,11 @@ class Crowd:
             assert await client.ask("PUT", path, body) == (200, document)
         deadline = time.monotonic() + WAITING
         reflected = {"reflected": self.episodes} if self.episodes else {}
-        while (counts := await store.read(SCOPE, episode_store.counts)) != reflected:
+        counts = None
+        while counts != reflected:
             assert time.monotonic() < deadline, counts
             await asyncio.sleep(0.1)
+            counts = await self.store.read(SCOPE, episode_store.counts)
         cuts = quantiles(
             [wait for client in self.clients for wait in client.waits], n=100
         )
@@ -338,8 +373,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
-    tmp_path, url
-):
+    tmp_path: Path, url: str, ledger: Ledger
+) -> None:
     shared = url.startswith("postgres")
     store = in_database(url) if shared else in_file(url)
     _, key = await keys.create(
@@ -347,19 +382,51 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
     )
     fleet = Fleet(tmp_path, url, WORKERS if shared else 0)
     try:
-        crowd = Crowd(fleet, key)
+        crowd = Crowd(fleet, store, key)
         began = time.perf_counter()
         await crowd.run()
-        await crowd.finish(store, time.perf_counter() - began)
+        await crowd.finish(time.perf_counter() - began)
         fleet.end()
     finally:
         fleet.remove()
     assert sum(fleet.kills) == KILLS
     loops, _ = await store.read(SCOPE, loop_store.newest, SERVED + 1)
+    counts = Counts()
+    counts.compare(len(loops), SERVED)
     for row in loops:
-        crowd.acknowledged.check(await store.read(SCOPE, loop_store.read, row.id))
+        stored_loop = await store.read(SCOPE, loop_store.read, row.id)
+        crowd.acknowledged.compare(stored_loop, counts)
+    reflected = (await store.read(SCOPE, episode_store.counts)).get("reflected", 0)
     await store.close()
-    assert len(loops) == SERVED
     assert all(isinstance(row.verdicts[-1], Done) for row in loops), (
         "a loop is not decided"
     )
+    service_kills = sum(fleet.kills[:SERVICES])
+    if service_kills:
+        ledger.settle(
+            Trial(
+                what="kill -9 of one of two services that answer 64 clients",
+                engine="PostgreSQL" if shared else "SQLite",
+                times=service_kills,
+                at_work=crowd.services_at_work,
+                seed=SOAK,
+                lost=counts.lost,
+                doubled=counts.doubled,
+                exceeded=counts.exceeded,
+            )
+        )
+    worker_kills = sum(fleet.kills[SERVICES:])
+    if worker_kills and SOAK > 1:
+        episodes = Counts()
+        episodes.compare(reflected, crowd.episodes)
+        ledger.settle(
+            Trial(
+                what="kill -9 of one of three workers that reflect on episodes",
+                engine="PostgreSQL",
+                times=worker_kills,
+                at_work=crowd.workers_at_work,
+                seed=SOAK,
+                lost=episodes.lost,
+                doubled=episodes.doubled,
+            )
+        )

@@ -1,0 +1,207 @@
+"""Hooks of a coding agent that are killed in the middle: what the agent saw a hook end
+is kept once, and a session teaches once.
+
+An agent whose hook is killed goes on without an answer. It does not send the event
+again, so only events whose hooks ended count as acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SOAK
+from tests.hooks.support import environment
+from tests.soak.databases import HEALTHY
+from tests.soak.ledger import Counts, Ledger, Trial
+
+pytestmark = pytest.mark.soak
+SESSIONS = SOAK
+KILLED_SHARE = 0.6  # of the processes of hooks
+MAX_WORK_KILLS = 3  # of the work that a session leaves
+MAX_DELAY_SECONDS = 0.01  # from a write to a kill
+POLL_SECONDS = 0.001
+# A busy machine may need more than the time limits of hooks, which test_agent_faults
+# holds.
+PROGRAM = """
+from heedful.integrations import hook, hooks
+
+follow = hooks.follow
+
+def follow_patiently(*arguments):
+    rules, host = follow(*arguments)
+    host.seconds = 600.0
+    return rules, host
+
+hooks.follow = follow_patiently
+hook.HOOK_TIMEOUT_SECONDS = 600.0
+hook.run()
+"""
+HOOK = (sys.executable, "-P", "-c", PROGRAM)
+BAD = {"command": "npx jest --ci pads"}
+GOOD = {"command": "npx jest --ci --config jest.json"}
+ERROR = 'Exit code 1\nError: Cannot find module "pads"'
+FINE = {"stdout": "ok", "stderr": "", "interrupted": False}
+
+
+@dataclass(kw_only=True)
+class Project:
+    """A repository in which an agent runs hooks, some of which are killed."""
+
+    root: Path
+    chance: random.Random
+    kills: int = 0
+    at_work: int = 0
+    usual_seconds: float = 0.2
+    # The sessions, types and calls of events whose hooks ended.
+    acknowledged: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        (self.folder / ".git").mkdir(parents=True)
+        self.home.mkdir()
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "shop"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / ".git" / "heedful" / "heedful.db"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return what a statement finds; at first there may be no database."""
+        if not self.database.exists():
+            return []
+        with closing(sqlite3.connect(self.database)) as db:
+            return db.execute(sql).fetchall()
+
+    def send(
+        self, session: str, event: str, kind: str, data: Mapping[str, Any]
+    ) -> None:
+        """Send an event of a call; its hook may be killed."""
+        is_killed = self.chance.random() < KILLED_SHARE
+        message = {"session_id": session, "cwd": str(self.folder), **data}
+        if self.run(event, message=message, is_killed=is_killed):
+            self.acknowledged.add((session, kind, data["tool_use_id"]))
+
+    def work(self, session: str) -> None:
+        """Do the work that the end of a session leaves, after a few kills."""
+        arguments = ("end", "--work", session)
+        for _ in range(self.chance.randint(0, MAX_WORK_KILLS)):
+            self.run(*arguments, is_killed=True)
+        assert self.run(*arguments, is_killed=False)
+
+    def run(
+        self, *arguments: str, message: Any = None, is_killed: bool = False
+    ) -> bool:
+        """Run a hook; return True if it ended by itself and logged no failure."""
+        logged = self.log_size()
+        written = self.written()
+        began = time.monotonic()
+        with subprocess.Popen(
+            [*HOOK, *arguments],
+            cwd=self.folder,
+            env=environment(self.home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(message))
+            process.stdin.close()
+            if is_killed:
+                self.wait_for_moment(process, written)
+                is_running = process.poll() is None
+                process.kill()
+                self.kills += is_running
+                self.at_work += is_running and self.written() != written
+        if not is_killed:
+            self.usual_seconds = time.monotonic() - began
+        return process.returncode == 0 and self.log_size() == logged
+
+    def wait_for_moment(self, process: subprocess.Popen[str], written: object) -> None:
+        """Wait for a write to the database and a little longer, or for any moment."""
+        if self.chance.random() < 0.25:
+            time.sleep(self.chance.random() * self.usual_seconds)
+            return
+        while self.written() == written and process.poll() is None:
+            time.sleep(POLL_SECONDS)
+        time.sleep(self.chance.random() * MAX_DELAY_SECONDS)
+
+    def written(self) -> object:
+        """Return what changes when something is written to the database."""
+        log = self.database.with_name(f"{self.database.name}-wal")
+        if not log.exists():
+            return None
+        status = log.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def log_size(self) -> int:
+        log = self.home / ".heedful" / "hook.log"
+        return log.stat().st_size if log.exists() else 0
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(root=tmp_path, chance=random.Random(SOAK))
+
+
+def live(project: Project, session: str) -> None:
+    """Let an agent make a call that fails, and one that puts it right."""
+    failing = {"tool_name": "Bash", "tool_input": BAD, "tool_use_id": f"{session} bad"}
+    right = {"tool_name": "Bash", "tool_input": GOOD, "tool_use_id": f"{session} good"}
+    project.send(session, "PreToolUse", "tool_call", failing)
+    failing["error"] = ERROR
+    project.send(session, "PostToolUseFailure", "tool_response", failing)
+    right["tool_response"] = FINE
+    project.send(session, "PostToolUse", "tool_response", right)
+
+
+def test_killed_hooks_keep_what_they_answered_and_a_session_teaches_once(
+    project: Project, ledger: Ledger
+) -> None:
+    counts = Counts()
+    failed = set()
+    for number in range(SESSIONS):
+        session = f"session {number}"
+        live(project, session)
+        events = project.rows("select session, type, call from event")
+        known = {key for key in project.acknowledged if key[0] == session}
+        counts.lost += len(known - set(events))
+        counts.doubled += len(events) - len(set(events))
+        if (session, "tool_response", f"{session} bad") in events:
+            failed.add(f"episode:{session}")
+        project.work(session)
+        assert project.rows("select * from event") == []
+    sightings = project.rows("select lesson_id, source from occurrence")
+    counts.doubled += len(sightings) - len(set(sightings))
+    taught = {source for _, source in sightings}
+    print(taught, failed)
+    counts.lost += len(failed - taught)
+    assert project.rows("pragma integrity_check") == HEALTHY
+    ledger.settle(
+        Trial(
+            what="kill -9 of hooks of a coding agent, and of the work after a session",
+            engine="SQLite",
+            times=project.kills,
+            at_work=project.at_work,
+            seed=SOAK,
+            lost=counts.lost,
+            doubled=counts.doubled,
+        )
+    )

@@ -1,0 +1,132 @@
+"""The page of what was broken: `scripts/reliability.py` writes it from the lines of
+long runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import reliability
+
+ROOT = Path(__file__).parent.parent
+KILLS = {
+    "test": "tests/soak/test_x.py::test_kill[sqlite]",
+    "soak": 100,
+    "day": "2026-01-01",
+    "machine": "2 cores",
+    "what": "kill -9 of a program",
+    "engine": "SQLite",
+    "times": 1_500,
+    "at_work": 1_400,
+    "lost": 0,
+    "doubled": 0,
+    "exceeded": None,
+    "leaked": None,
+    "seed": 100,
+    "seconds": 61.5,
+}
+FAILED = {"test": KILLS["test"], "soak": 100, "day": "2026-01-01"}
+
+
+def write(folder: Path, *lines: dict[str, Any] | str) -> str:
+    """Write the page from these lines of a ledger; return the page."""
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    ledger = folder / "soak.jsonl"
+    ledger.write_text("\n".join(texts), encoding="utf-8")
+    page = folder / "page.md"
+    assert reliability.main(ledger, page) == 0
+    return page.read_text(encoding="utf-8")
+
+
+def test_a_row_has_the_counts_and_the_command(tmp_path):
+    page = write(tmp_path, KILLS)
+    assert (
+        "| kill -9 of a program | SQLite | 1,500 | 1,400 | 0 | 0 | – | – | 100 | 61.5 "
+        "| 2026-01-01 | `make soak ARGS='tests/soak/test_x.py -k test_kill'` |" in page
+    )
+    assert "**Lost 0, doubled 0, exceeded 0, leaked 0**" in page
+    assert "`kill -9` was sent 1,500 times" in page
+    assert "2 cores" in page
+
+
+def test_another_factor_is_in_the_command(tmp_path):
+    page = write(tmp_path, KILLS | {"soak": 20})
+    assert "make soak SOAK=20 ARGS='tests/soak/test_x.py -k test_kill'" in page
+
+
+def test_a_count_that_is_not_0_is_shown(tmp_path):
+    page = write(tmp_path, KILLS | {"lost": 3})
+    assert "| **3** | 0 |" in page
+    assert "**Lost 3, doubled 0" in page
+    assert "**Not 0**: kill -9 of a program (SQLite)" in page
+
+
+def test_a_newer_line_replaces_an_older_one(tmp_path):
+    page = write(tmp_path, KILLS | {"lost": 3}, KILLS | {"times": 7})
+    assert page.count("kill -9 of a program") == 1
+    assert "| SQLite | 7 |" in page
+
+
+def test_another_engine_is_another_row(tmp_path):
+    page = write(tmp_path, KILLS, KILLS | {"engine": "PostgreSQL"})
+    assert page.count("| kill -9 of a program |") == 2
+    assert "`kill -9` was sent 3,000 times" in page
+
+
+def test_rows_that_did_not_run_again_stay_as_they_are(tmp_path):
+    other = KILLS | {"what": "a model that fails", "lost": 2, "times": 1_234_567}
+    page = write(tmp_path, KILLS, other, FAILED | {"failed": "AssertionError"})
+    assert write(tmp_path, FAILED | {"failed": "AssertionError"}) == page
+    rows = reliability.read_page(page).rows
+    assert rows[("a model that fails", "SQLite")].lost == 2
+    assert rows[("a model that fails", "SQLite")].times == 1_234_567
+
+
+def test_a_line_of_an_earlier_day_does_not_replace_a_row_of_the_page(tmp_path):
+    write(tmp_path, KILLS)
+    page = write(tmp_path, KILLS | {"day": "2025-12-31", "times": 7})
+    assert "| SQLite | 1,500 |" in page
+
+
+def test_a_test_that_failed_is_shown_until_it_passes(tmp_path):
+    page = write(tmp_path, KILLS, FAILED | {"failed": "AssertionError"})
+    failure = f"| {FAILED['test']} | AssertionError | 2026-01-01 |"
+    assert failure in page
+    other = {**FAILED, "test": "tests/soak/test_x.py::test_kill[postgres]"}
+    assert failure in write(tmp_path, other | {"failed": ""})
+    assert "failed" not in write(tmp_path, FAILED | {"failed": ""})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"test": "tests/soak/te', id="torn"),
+        pytest.param("[1]", id="a list"),
+        pytest.param('{"day": "2026-01-01"}', id="without its test"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_said_and_left_out(tmp_path, capsys, line):
+    page = write(tmp_path, KILLS, line)
+    assert "line 2 of" in capsys.readouterr().out
+    assert "| SQLite | 1,500 |" in page
+
+
+def test_without_a_run_the_page_stays(tmp_path):
+    page = tmp_path / "page.md"
+    assert reliability.main(tmp_path / "soak.jsonl", page) == 1
+    assert not page.exists()
+
+
+def test_each_row_of_the_page_names_a_test_that_there_is():
+    page = reliability.PAGE.read_text(encoding="utf-8")
+    commands = [row.again for row in reliability.read_page(page).rows.values()]
+    assert commands
+    for command in commands:
+        match = re.search(r"ARGS='(\S+) -k (\w+)'", command)
+        assert match is not None, command
+        assert f"def {match[2]}(" in (ROOT / match[1]).read_text(encoding="utf-8")
