@@ -42,7 +42,7 @@ async def watched() -> AsyncIterator[None]:
     beats = asyncio.create_task(beat())
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # user code
         final = jobs.again_in(error, activity.info().attempt) is None
         raise ApplicationError(str(error), non_retryable=final) from error
     finally:
