@@ -131,9 +131,9 @@ def killed_until_done(
 
 
 def wait_for_lines(log: Path, count: int, *processes: subprocess.Popen[str]) -> None:
-    """Wait until a log has so many lines, or one of the processes has ended."""
+    """Wait until a log has so many lines, or the processes have ended."""
     while count_lines(log) < count:
-        if any(process.poll() is not None for process in processes):
+        if all(process.poll() is not None for process in processes):
             return
         time.sleep(POLL_SECONDS)
 
