@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.store.support import WAITING, unmeasured
+from tests.store.support import unmeasured
 
+MAX_RECORDING_SECONDS = 600.0
 STRACE = shutil.which("strace")
 SECTOR_BYTES = 512
 CHANCES = (0.0, 0.1, 0.5, 0.9, 1.0)  # that a write without a sync is kept
@@ -88,7 +89,7 @@ def record(arguments: Sequence[object], folder: Path) -> list[Call]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=WAITING,
+        timeout=MAX_RECORDING_SECONDS,
         env={**unmeasured(), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert result.returncode == 0, result.stderr
