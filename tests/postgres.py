@@ -76,7 +76,8 @@ class Server:
     @property
     def socket_folder(self) -> Path:
         """The folder of the socket at which it listens."""
-        folder: Path = self._server.get_postmaster_info().socket_dir
+        folder = self._server.get_postmaster_info().socket_dir
+        assert folder is not None
         return folder
 
     @property
