@@ -34,6 +34,7 @@ from heedful.drive.generate import (
     as_objects,
     choose_best,
     default_memory_key,
+    failed_usage,
     producers,
     revised,
     warn_if_unjudged,
@@ -529,7 +530,7 @@ class Run(Generic[C]):
             return await self._end_cut_off(self._state or state, max(budget, seconds))
         except (errors.UserCodeError, errors.ModelError) as error:
             seconds = time.perf_counter() - began
-            await self._record_failure(seconds, _usage_of(error))
+            await self._record_failure(seconds, failed_usage(error))
             raise
 
         return await self._decide_on(state, value, attempt)
@@ -858,17 +859,6 @@ class Run(Generic[C]):
         )
         await self._journal.write(entry, loop)
         self._state = replace(state, loop=loop)
-
-
-def _usage_of(error: errors.UserCodeError | errors.ModelError) -> record.Usage | None:
-    """Return what a failed call of a model has cost, by default one call.
-
-    It is None for the error of a function, which may have called no model.
-    """
-    if not isinstance(error, errors.ModelError):
-        return None
-    usage: record.Usage | None = error.usage
-    return usage or record.Usage(1)
 
 
 # The keyword arguments that `run` and `self_correcting` share.

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 from heedful.checks.evaluate import Check, Context, blocking, call, takes
 from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, journalable, key_of
-from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
+from heedful.errors import (
+    GenerateFailed,
+    InvalidInput,
+    ModelError,
+    NotJournalable,
+    UserCodeError,
+)
 from heedful.lessons.ranking import as_messages, as_text
 from heedful.loop.ladder import MAX_RUNGS, Allowance
 from heedful.loop.record import (
@@ -633,6 +639,17 @@ def choose_best(
     if ranks.count(ranks[best]) == count and evaluations[best].passes(goals):
         _warn_once(producer.name, ALIKE_WARNING.format(count))
     return best
+
+
+def failed_usage(error: UserCodeError | ModelError) -> Usage | None:
+    """Return what a failed call of a model has cost, by default one call.
+
+    It is None for the error of a function, which may have called no model.
+    """
+    if not isinstance(error, ModelError):
+        return None
+    usage: Usage | None = error.usage
+    return usage or Usage(1)
 
 
 def warn_if_unjudged(producer: Producer, loop: Loop) -> None:
