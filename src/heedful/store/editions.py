@@ -51,8 +51,8 @@ def list_lessons(
 
     `only` may have a `kind`, `error_type`, `tag` and `state` that the lessons must
     have; "" allows any. The state "used" allows what a prompt may show: what is
-    unverified or verified. Without `reviews`, no lesson is found by an `error_type` that nobody has
-    reviewed.
+    unverified or verified. Without `reviews`, no lesson is found by an `error_type`
+    that nobody has reviewed.
     """
     filters = {"kind": "", "error_type": "", "tag": "", "state": "", **only}
     rows = db.all(
