@@ -52,12 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length))
         self.server.asked.append(body)
         self.server.arrived.set()
-        speak = answer_well
+        speak: Callable[[_Handler], None] = answer_well
         if self.server.fault is not None:
             speak = self.server.fault.speak
         speak(self)
 
-    def reply(self, status: int, body: bytes, cut: int = 0, **headers: str) -> None:
+    def reply(self, status: int, body: bytes, *, cut: int = 0, **headers: str) -> None:
         """Send an answer; with `cut`, only so many bytes of it, and then the end."""
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -165,7 +165,7 @@ def reset(to: _Handler) -> None:
     to.close_connection = True
 
 
-def refuse(status: int, **headers: str) -> Callable[[_Handler], None]:
+def refuse(status: int, **headers: Any) -> Callable[[_Handler], None]:
     """Answer with a status and with an error that repeats the key of the caller."""
 
     def speak(to: _Handler) -> None:
@@ -365,19 +365,19 @@ class LoopPlace(Place):
 
     async def spent(self) -> Usage:
         """Return what the loop counts of its calls."""
-        loop = (await self.stored()).loop
-        return loop.usage
+        usage: Usage = (await self.stored()).loop.usage
+        return usage
 
     async def check_kept(self) -> None:
-        stored = await self.stored()
-        assert stored.values == ("wrong",)
-        assert isinstance(stored.verdict, Again)
+        stored_loop = await self.stored()
+        assert stored_loop.values == ("wrong",)
+        assert isinstance(stored_loop.verdict, Again)
 
     async def check_done(self) -> None:
-        stored = await self.stored()
-        assert stored.values[0] == "wrong"
-        assert stored.values[1].startswith("right")
-        assert len(stored.values) == 2
+        stored_loop = await self.stored()
+        assert stored_loop.values[0] == "wrong"
+        assert stored_loop.values[1].startswith("right")
+        assert len(stored_loop.values) == 2
         assert self.result.passed
 
 
@@ -416,13 +416,13 @@ class JudgePlace(LoopPlace):
         )
 
     async def check_kept(self) -> None:
-        stored = await self.stored()
-        assert stored.values == ("text 1",)
-        assert isinstance(stored.verdict, Again)
+        stored_loop = await self.stored()
+        assert stored_loop.values == ("text 1",)
+        assert isinstance(stored_loop.verdict, Again)
 
     async def check_done(self) -> None:
-        stored = await self.stored()
-        assert stored.values == ("text 1", f"text {self.made}")
+        stored_loop = await self.stored()
+        assert stored_loop.values == ("text 1", f"text {self.made}")
         assert self.result.passed
 
 
@@ -445,22 +445,22 @@ class StagePlace(LoopPlace):
     async def go(self, model: RemoteModel) -> None:
         pipeline = Pipeline("p", store=self.store, progress=False)
         pipeline.stage(name="load")(self._load)
-        told = pipeline.stage(
+        stage = pipeline.stage(
             name="tell", model=model, checks=[_is_right], policy=self.policy
         )
-        told(lambda state: "the task")
+        stage(lambda state: "the task")
         self.report = await pipeline.run({}, id="run")
 
     async def check_kept(self) -> None:
-        stored = await self.stored()
-        assert stored.values == ()
+        stored_loop = await self.stored()
+        assert stored_loop.values == ()
         assert self.first == 1
 
     async def check_done(self) -> None:
         assert self.report.state["tell"].startswith("right")
         assert self.first == 1
-        stored = await self.stored()
-        assert len(stored.values) == 1
+        stored_loop = await self.stored()
+        assert len(stored_loop.values) == 1
 
 
 class ReflectorPlace(Place):

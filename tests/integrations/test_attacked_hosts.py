@@ -59,9 +59,9 @@ async def test_what_a_failed_tool_said_to_do_is_not_passed_on(
     turns = [Call(BUILD), Say("gave up")]
     driven = await double.drive(host, "build it", turns, id="four", results=failing)
     # What a framework shows of the error itself has the attack, too.
-    told = driven.prompts[-1].replace(ATTACK, "")
-    assert "failed in 3 sessions and never worked" in told
-    assert PLANTED not in told
+    prompt = driven.prompts[-1].replace(ATTACK, "")
+    assert "failed in 3 sessions and never worked" in prompt
+    assert PLANTED not in prompt
 
 
 async def test_no_secret_of_a_run_is_in_the_files_of_the_store(
@@ -89,9 +89,9 @@ async def test_no_secret_of_a_run_is_in_the_files_of_the_store(
         assert driven.verdict == Done(2, passed=True)
 
     await memory.store.close()
-    stored = bytes_in(tmp_path)
-    assert b"refused: " in stored
-    assert not [secret for secret in SECRETS if secret.encode() in stored]
+    content = bytes_in(tmp_path)
+    assert b"refused: " in content
+    assert not [secret for secret in SECRETS if secret.encode() in content]
 
 
 async def test_an_agent_that_is_broken_off_leaves_a_run_that_goes_on(

@@ -32,10 +32,14 @@ TORN_SHARE = 0.3  # of the writes that are kept
 WRITES = ("write", "pwrite64")
 SYNCS = ("fsync", "fdatasync")
 # Calls that change files in ways that a `Disk` cannot repeat.
-REFUSED = ("creat", "writev", "pwritev", "pwritev2", "fallocate", "copy_file_range")
-REFUSED += ("sendfile", "renameat2", "symlink", "symlinkat", "truncate", "rmdir")
-NAMES = ("open", "openat", "unlink", "unlinkat", "rename", "renameat", "link", "linkat")
-NAMES += ("mkdir", "mkdirat")
+REFUSED = (
+    *("creat", "writev", "pwritev", "pwritev2", "fallocate", "copy_file_range"),
+    *("sendfile", "renameat2", "symlink", "symlinkat", "truncate", "rmdir"),
+)
+NAMES = (
+    *("open", "openat", "unlink", "unlinkat", "rename", "renameat"),
+    *("link", "linkat", "mkdir", "mkdirat"),
+)
 TRACED = (*WRITES, *SYNCS, *REFUSED, *NAMES, "close", "ftruncate")
 
 CALL = re.compile(r"(\d+) +(\w+)\((.*)\) += (-?\d+)")
@@ -56,8 +60,8 @@ class Call(NamedTuple):
     @property
     def texts(self) -> list[bytes]:
         """The paths or the data that were passed."""
-        found = TEXT.findall(self.arguments)
-        return [bytes.fromhex(text.replace("\\x", "")) for text in found]
+        escapes = TEXT.findall(self.arguments)
+        return [bytes.fromhex(text.replace("\\x", "")) for text in escapes]
 
     @property
     def numbers(self) -> list[int]:

@@ -148,7 +148,7 @@ async def test_a_run_of_a_pipeline_ends_once_though_its_clock_is_put_right(
         clock.put(0.0)
         return 1
 
-    stages.stage(load, name="load", checks=[])
+    stages.stage(name="load", checks=[])(load)
     for _ in range(3):
         report = await stages.run({}, id="r")
         assert report.status == "passed"
@@ -215,9 +215,9 @@ async def test_no_day_of_a_rung_has_more_calls_than_it_may(
     granted = Counter[int]()
     for _ in range(60 * SOAK):
         clock.put(chance.choice([0.0, *ERRORS.values()]))
-        at = time.time()
-        spent = await store.write(SCOPE, ladders.reserve, allowance, at)
-        granted[int(at // DAY)] += spent is None
+        moment = time.time()
+        spent = await store.write(SCOPE, ladders.reserve, allowance, moment)
+        granted[int(moment // DAY)] += spent is None
     assert max(granted.values()) == 5
     over = sum(max(0, calls - 5) for calls in granted.values())
     ledger.settle(
@@ -236,12 +236,12 @@ async def test_no_day_of_a_rung_has_more_calls_than_it_may(
 
 async def end_loop(store: Store, name: str) -> int:
     """Let a key show a lesson to a loop and end it; return its number."""
-    shown = Exposure("check/none", name, shown=True, signature="none", share=0.0)
+    exposure = Exposure("check/none", name, shown=True, signature="none", share=0.0)
     outcome = Outcome(name, True, calls=1)
     with Effects(actor=Actor("key:0f", outcomes=2)):
         await store.write(SCOPE, loops.commit, report(name, 1), "me")
         await store.write(
-            SCOPE, exposures.remember, (), exposures=[shown], outcome=outcome
+            SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome
         )
 
     def read_number(db: Db, scope: Scope) -> int:
@@ -303,7 +303,7 @@ async def test_a_night_20_years_ahead_forgets_nothing(
     await jobs.prune(tools, SCOPE)
     assert await memory.count() == 6
     [record] = caplog.records
-    assert "6 lessons seem unused for 180 days" in record.reason
+    assert "6 lessons seem unused for 180 days" in vars(record)["reason"]
 
 
 async def test_a_night_forgets_what_was_not_used_for_long(clock: Clock, store: Store):

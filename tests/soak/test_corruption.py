@@ -57,11 +57,11 @@ async def _fill(path: Path) -> None:
         db.execute("pragma wal_checkpoint(truncate)")
 
 
-def _damage(whole: Path, path: Path, chance: random.Random) -> str:
+def _damage(original: Path, path: Path, chance: random.Random) -> str:
     """Copy a file and change the copy in one of several ways; return which."""
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
-    content = bytearray(whole.read_bytes())
+    content = bytearray(original.read_bytes())
     page = 4096
     pages = len(content) // page
     way = chance.choice(["bits", "zeros", "swap", "cut", "noise"])
@@ -132,14 +132,14 @@ async def _read_all(path: Path) -> tuple[list[str], int]:
 async def test_a_damaged_file_is_read_right_or_said_to_be_damaged(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    whole = tmp_path / "whole.db"
-    await _fill(whole)
+    original = tmp_path / "whole.db"
+    await _fill(original)
     first = random.randrange(2**32) if SOAK > 1 else 1
     path = tmp_path / "a.db"
     leaked = 0
     errors = 0
     for seed in range(first, first + SEEDS):
-        way = _damage(whole, path, random.Random(seed))
+        way = _damage(original, path, random.Random(seed))
         try:
             texts, failed = await _read_all(path)
         except Exception as error:

@@ -181,8 +181,8 @@ def test_killed_hooks_keep_what_they_answered_and_a_session_teaches_once(
         session = f"session {number}"
         live(project, session)
         events = project.rows("select session, type, call from event")
-        known = {key for key in project.acknowledged if key[0] == session}
-        counts.lost += len(known - set(events))
+        keys = {key for key in project.acknowledged if key[0] == session}
+        counts.lost += len(keys - set(events))
         counts.doubled += len(events) - len(set(events))
         if (session, "tool_response", f"{session} bad") in events:
             failed.add(f"episode:{session}")

@@ -54,19 +54,19 @@ def _mutate(body: bytes, choose: random.Random) -> bytes:
 def test_no_body_of_spans_breaks_the_service(tmp_path: Path, ledger: Ledger) -> None:
     seed = random.randrange(2**32) if SOAK > 1 else 1
     choose = random.Random(seed)
-    whole = protobuf(document(genai()))
+    body = protobuf(document(genai()))
     statuses: Counter[int] = Counter()
     with served(tmp_path, work=Handed()) as api:
         project = Project(api, "shop")
         other = Project(api, "books")
         for number in range(BODIES):
-            body = _mutate(whole, choose)
+            body = _mutate(body, choose)
             answer = project.ask("POST", "traces", content=body, headers=PROTOBUF)
             assert answer.status_code in (200, 400), (seed, number, answer.text)
             statuses[answer.status_code] += 1
-        shown = other.get("episodes")["items"]
+        episodes = other.get("episodes")["items"]
         # The service still takes what is right.
-        last = project.ask("POST", "traces", content=whole, headers=PROTOBUF)
+        last = project.ask("POST", "traces", content=body, headers=PROTOBUF)
         assert last.status_code == 200
 
     ledger.settle(
@@ -76,7 +76,7 @@ def test_no_body_of_spans_breaks_the_service(tmp_path: Path, ledger: Ledger) -> 
             engine="SQLite",
             times=BODIES,
             seed=seed,
-            leaked=len(shown),
+            leaked=len(episodes),
         )
     )
 

@@ -165,9 +165,9 @@ def test_what_was_acknowledged_is_there_and_nothing_is_half_written(
         first = read_until(process, "stored")
         time.sleep(chance.random() * 0.1)
         written = (first + killed(process)).rpartition("\n")[0].splitlines()
-        said = Counter(line.split()[0] for line in written)
+        words = Counter(line.split()[0] for line in written)
         kills.times += 1
-        kills.at_work += said["asks"] > said["stored"]
+        kills.at_work += words["asks"] > words["stored"]
         for word, id, number in map(str.split, written):
             if word == "stored":
                 acknowledged.add((id, int(number)))

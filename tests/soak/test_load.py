@@ -249,11 +249,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 async def _stored_attempts(store: Store, ids: Sequence[str]) -> Counter[str]:
-    stored: Counter[str] = Counter()
+    attempts: Counter[str] = Counter()
     for id in ids:
         loop = await store.read(SCOPE, loop_store.read, id)
-        stored[id] = len(loop.loop.attempts)
-    return stored
+        attempts[id] = len(loop.loop.attempts)
+    return attempts
 
 
 async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
@@ -302,7 +302,7 @@ async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
     exceeded = len(grown) if SOAK > 1 else 0
     exceeded += len(log_lines) > MAX_LINES_A_CALL * crowd.calls.total() + len(PAGES)
 
-    stored = await _stored_attempts(store, list(crowd.attempts))
+    attempts = await _stored_attempts(store, list(crowd.attempts))
     await store.close()
     minutes = round(SECONDS / 60)
     ledger.settle(
@@ -315,8 +315,8 @@ async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
             engine="PostgreSQL" if is_server else "SQLite",
             times=crowd.calls.total(),
             seed=SOAK,
-            lost=(crowd.attempts - stored).total(),
-            doubled=(stored - crowd.attempts).total(),
+            lost=(crowd.attempts - attempts).total(),
+            doubled=(attempts - crowd.attempts).total(),
             exceeded=exceeded,
         )
     )

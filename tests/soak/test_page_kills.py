@@ -161,17 +161,17 @@ async def count(crowd: Crowd, texts: dict[int, str], counts: Counts) -> int:
     memory = Memory(store)
     rulings = await store.read(memory.scope, exposures.rulings, TEXTS * 2)
     times = Counter(item["record"]["example"] for item in rulings)
-    stored = {item["record"]["example"]: item["action"] for item in rulings}
+    actions = {item["record"]["example"]: item["action"] for item in rulings}
     waiting = {item.id for item in await memory.quarantine.waiting(TEXTS)}
     for id, action in crowd.decided.items():
-        counts.lost += stored.get(id) != action or id in waiting
+        counts.lost += actions.get(id) != action or id in waiting
     counts.doubled += sum(number - 1 for number in times.values())
-    assert stored.keys() == texts.keys() - waiting
+    assert actions.keys() == texts.keys() - waiting
 
     leaked = 0
     for id, text in texts.items():
         recalled = {match.lesson for match in await memory.recall(text, 9)}
-        is_released = stored.get(id) == "release"
+        is_released = actions.get(id) == "release"
         leaked += text in recalled and not is_released
         counts.lost += is_released and text not in recalled
     await store.close()

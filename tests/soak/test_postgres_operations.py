@@ -36,7 +36,7 @@ from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.pooler import NEEDS_POOLER, pooled
 from tests.postgres import Server, alone, standby
-from tests.soak.ledger import Ledger, Trial
+from tests.soak.ledger import Counts, Ledger, Trial
 from tests.soak.test_reports import SCOPE, WAITING, Crowd, Fleet
 
 pytestmark = [
@@ -80,11 +80,10 @@ async def reach(figure: Callable[[], int], goal: int) -> None:
 class Load(Crowd):
     """Clients that begin new loops until `is_over`."""
 
-    def __init__(self, fleet: Fleet, key: str) -> None:
-        super().__init__(fleet, key)
+    def __init__(self, fleet: Fleet, store: Store, key: str) -> None:
+        super().__init__(fleet, store, key)
         self.clients = self.clients[:CLIENTS]
         self.waiting = count()
-        self.episodes = 0
         self.is_over = False
         self.strange: Counter[str] = Counter()
         self.away = 0
@@ -111,8 +110,7 @@ class Load(Crowd):
                 return
             await self.loop(client, f"loop {n}")
             if n % 10 == 0:
-                await self.reflect(client, n)
-                self.episodes += 1
+                await self.reflect(client)
             self.ended += 1
 
 
@@ -238,7 +236,7 @@ class Scene:
     def __init__(self, folder: Path, url: str, direct: Store, key: str) -> None:
         self.direct = direct
         self.fleet = Fleet(folder, url, WORKERS)
-        self.load = Load(self.fleet, key)
+        self.load = Load(self.fleet, direct, key)
         self.callers = Callers(in_database(url))
         self.progress = Progress()
         self.visitor = Visitor(self.fleet.ports[0], key, self.progress)
@@ -279,7 +277,7 @@ class Scene:
         answers = await asyncio.gather(*readers, return_exceptions=True)
         assert {type(answer) for answer in answers} == {asyncio.CancelledError}, answers
         await self.visitor.http.aclose()
-        await self.load.finish(self.direct, 0.0)
+        await self.load.finish(0.0)
         self.fleet.end()
         await self.callers.store.close()
 
@@ -291,19 +289,21 @@ class Scene:
         }
         reports = written(acknowledged, await stored_attempts(self.direct, SCOPE))
         calls = written(self.callers.ended, await stored_attempts(self.direct, LIBRARY))
+        counts = Counts(lost=reports[0] + calls[0], doubled=reports[1] + calls[1])
+        for id in acknowledged:
+            stored_loop = await self.direct.read(SCOPE, loop_store.read, id)
+            self.load.acknowledged.compare(stored_loop, counts)
         ledger.settle(
             Trial(
                 what=what,
                 engine="PostgreSQL",
                 times=times,
                 seed=SOAK,
-                lost=reports[0] + calls[0],
-                doubled=reports[1] + calls[1],
+                lost=counts.lost,
+                doubled=counts.doubled,
+                exceeded=counts.exceeded,
             )
         )
-        for id in acknowledged:
-            stored_loop = await self.direct.read(SCOPE, loop_store.read, id)
-            self.load.acknowledged.check(stored_loop)
 
 
 async def listening(fleet: Fleet) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from heedful.errors import StoreError
@@ -52,9 +52,9 @@ async def go_on(path: Path, acknowledged: Acknowledged, in_flight: int) -> Damag
         return rows(path, sql)
 
     def check() -> None:
-        found = select("pragma integrity_check") + select("pragma foreign_key_check")
-        if found != HEALTHY:
-            damage.torn.append(f"the database: {found}")
+        problems = select("pragma integrity_check") + select("pragma foreign_key_check")
+        if problems != HEALTHY:
+            damage.torn.append(f"the database: {problems}")
 
     try:
         with opened(path) as store:
@@ -97,19 +97,19 @@ class Chain:
         kept_moment = moments[0]
         before = self.acknowledged
         target = self.folder.with_name("left")
-        kept = self.folder.with_name("kept")
+        saved = self.folder.with_name("kept")
         for moment in power.run(calls, moments):
             power.leave(target, self.chance)
             acknowledged = before | Acknowledged.of(power.output)
             if len(acknowledged) and not (target / "a.db").exists():
                 damage.lost.append("the database")
             if moment == kept_moment:
-                shutil.copytree(target, kept)
+                shutil.copytree(target, saved)
                 self.acknowledged = acknowledged
             damage += asyncio.run(go_on(target / "a.db", acknowledged, self.works))
             shutil.rmtree(target)
         shutil.rmtree(self.folder)
-        kept.rename(self.folder)
+        saved.rename(self.folder)
         return damage
 
 
@@ -118,8 +118,9 @@ class Chain:
 def test_no_power_cut_loses_what_was_acknowledged(tmp_path: Path, ledger: Ledger):
     chance = random.Random(SOAK)
     damage = Damage()
+    chain = Chain(tmp_path / "0", chance)
     for number in range(RECORDINGS):
-        if number % CHAINED == 0:
+        if number and number % CHAINED == 0:
             chain = Chain(tmp_path / f"{number}", chance)
         damage += chain.cut(*chain.record())
     assert damage.torn == []

@@ -221,7 +221,7 @@ def test_a_service_with_64_descriptors_loses_no_report(tmp_path: Path, ledger: L
 
     path = tmp_path / "heedful.db"
     sql = "select l.id, a.number from attempt a join loop l on l.n = a.loop"
-    stored = rows(path, sql)
+    stored_rows = rows(path, sql)
     assert rows(path, "pragma integrity_check") == HEALTHY
     ledger.settle(
         Trial(
@@ -229,8 +229,8 @@ def test_a_service_with_64_descriptors_loses_no_report(tmp_path: Path, ledger: L
             engine="SQLite",
             times=len(ids) + STRANGERS,
             seed=SOAK,
-            lost=len(reports.acknowledged - set(stored)),
-            doubled=len(stored) - len(reports.acknowledged),
+            lost=len(reports.acknowledged - set(stored_rows)),
+            doubled=len(stored_rows) - len(reports.acknowledged),
         )
     )
 

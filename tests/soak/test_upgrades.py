@@ -65,11 +65,11 @@ def _finish(process: subprocess.Popen[str]) -> None:
 
 
 def _difference(
-    stored: list[tuple[str, str]], wanted: list[tuple[str, str]]
+    rows: list[tuple[str, str]], wanted: list[tuple[str, str]]
 ) -> tuple[int, int]:
     """How many rows are missing, and how many are there too often."""
-    lost = Counter(wanted) - Counter(stored)
-    more = Counter(stored) - Counter(wanted)
+    lost = Counter(wanted) - Counter(rows)
+    more = Counter(rows) - Counter(wanted)
     return lost.total(), more.total()
 
 
@@ -79,11 +79,11 @@ def test_a_file_survives_the_death_of_its_upgrade_at_any_statement(
 ) -> None:
     old = tmp_path / "old.db"
     make_old_file(old, version)
-    whole = tmp_path / "whole.db"
-    shutil.copy(old, whole)
-    statements = upgrade(str(whole), BEFORE, 0)
-    wanted_rows = file_rows(whole)
-    wanted_schema = file_schema(whole)
+    upgraded = tmp_path / "whole.db"
+    shutil.copy(old, upgraded)
+    statements = upgrade(str(upgraded), BEFORE, 0)
+    wanted_rows = file_rows(upgraded)
+    wanted_schema = file_schema(upgraded)
 
     kills = 0
     lost = 0

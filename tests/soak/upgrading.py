@@ -74,7 +74,7 @@ def upgrade_file(path: str, death: Death) -> None:
             execute(db, f"pragma cache_size = {PAGES}")
         return cursor
 
-    sqlite.Connection.execute = counted  # type: ignore[method-assign]
+    sqlite.Connection.execute = counted  # type: ignore[method-assign, assignment]
     sqlite.connect(path, 1.0).close()
 
 
@@ -104,9 +104,9 @@ def upgrade_server(url: str, death: Death) -> None:
         come_to_statement(db)
         commit(db)
 
-    PostgresSession.script = counted_script  # type: ignore[method-assign]
+    PostgresSession.script = counted_script  # type: ignore[method-assign, assignment]
     PostgresSession.execute = counted_execute  # type: ignore[method-assign]
-    PostgresSession.commit = counted_commit  # type: ignore[method-assign]
+    PostgresSession.commit = counted_commit  # type: ignore[method-assign, assignment]
     try:
         migrate(url, role=SERVICE)
     except StoreError as error:

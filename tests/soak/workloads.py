@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,7 +191,7 @@ class Acknowledged:
         )
 
     def __len__(self) -> int:
-        sets = (self.attempts, self.passed, self.piped)
+        sets: tuple[Sized, ...] = (self.attempts, self.passed, self.piped)
         return self.seen + sum(map(len, sets))
 
 
@@ -295,13 +295,13 @@ async def resume(work: Work, acknowledged: Acknowledged) -> Damage:
         attempts |= {f"{id}/{STAGES[0]}": [1, 2], f"{id}/{STAGES[1]}": [1]}
 
     for id, numbers in attempts.items():
-        stored = await work.store.read(SCOPE, loops.read, id)
-        stored_numbers = [attempt.number for attempt in stored.loop.attempts]
+        stored_loop = await work.store.read(SCOPE, loops.read, id)
+        stored_numbers = [attempt.number for attempt in stored_loop.loop.attempts]
         if stored_numbers != numbers:
             damage.torn.append(f"{id} has attempts {stored_numbers}")
-        if not (isinstance(stored.verdict, Done) and stored.verdict.passed):
-            damage.torn.append(f"{id} ended as {stored.verdict}")
-        if stored.journal:
+        if not (isinstance(stored_loop.verdict, Done) and stored_loop.verdict.passed):
+            damage.torn.append(f"{id} ended as {stored_loop.verdict}")
+        if stored_loop.journal:
             damage.torn.append(f"{id} has steps that are left")
     return damage
 

@@ -111,20 +111,20 @@ def server_schema(urls: Urls) -> list[list[Any]]:
 
 def file_rows(path: Path) -> list[tuple[str, str]]:
     """Each row of each table of a file, but for the random name of the file."""
-    every = []
+    rows = []
     with closing(sqlite3.connect(path)) as db:
         tables = db.execute("select name from sqlite_schema where type = 'table'")
         for (table,) in tables.fetchall():
             if table != "identity":
-                every += [
+                rows += [
                     (table, repr(row)) for row in db.execute(f"select * from {table}")
                 ]
-    return sorted(every)
+    return sorted(rows)
 
 
 def every_server_row(urls: Urls) -> list[tuple[str, str]]:
     """Each row of each table of a database, but for when a step was applied."""
-    every = []
+    rows = []
     conninfo = parse_url(urls.superuser).conninfo
     with psycopg.connect(conninfo) as db:
         for (table,) in db.execute(SERVER_TABLES).fetchall():
@@ -133,6 +133,6 @@ def every_server_row(urls: Urls) -> list[tuple[str, str]]:
                 columns = "number || part"
             elif table == "queue_version":
                 columns = "name"
-            found = db.execute(f"select {columns} from heedful.{table} t")
-            every += [(table, text) for (text,) in found]
-    return sorted(every)
+            texts = db.execute(f"select {columns} from heedful.{table} t")
+            rows += [(table, text) for (text,) in texts]
+    return sorted(rows)

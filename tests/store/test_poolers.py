@@ -39,7 +39,8 @@ async def read_settings(url: str) -> list[str]:
         return list(db.execute(f"select {calls}").fetchone())
 
     async with opened(url) as database:
-        return await database.read(ONE, read)
+        settings: list[str] = await database.read(ONE, read)
+    return settings
 
 
 @NEEDS_POOLER
