@@ -178,7 +178,7 @@ def refuse(status: int, **headers: Any) -> Callable[[_Handler], None]:
 
 def say(body: bytes, cut: int = 0) -> Callable[[_Handler], None]:
     """Answer with a body, whatever is asked."""
-    return lambda to: to.reply(200, body, cut)
+    return lambda to: to.reply(200, body, cut=cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
