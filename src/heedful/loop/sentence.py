@@ -44,8 +44,6 @@ _PLAIN_REASONS = tuple(
         (r"^(\S+ of \S+ (?:tokens|cost|seconds|calls).*) spent$", r"it has spent \1"),
     )
 )
-# The ending of what is counted in a text of `_PLAIN_LIMITS`.
-_PLURAL_PATTERN = re.compile(r"s(?= instead| with)")
 # How a limit that can change is called, by its name in a policy.
 _PLAIN_LIMITS = {
     "attempts.limit": "a limit of {to} attempts instead of {was}",
@@ -157,7 +155,7 @@ def describe_value(name: str, was: float, to: float) -> str:
     if words is None:
         return f"{clean(limit, MAX_SENTENCE_NAME_CHARS)} {new} instead of {old}"
     if new == "1":
-        words = _PLURAL_PATTERN.sub("", words)
+        words = re.sub("s(?= instead| with)", "", words)  # without its plural
     return words.format(to=new, was=old)
 
 

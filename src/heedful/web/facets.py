@@ -141,10 +141,9 @@ def unknown_filters(query: Iterable[str], *names: str) -> str:
     >>> unknown_filters(["q", "project"], "text", "state")
     'This page has no filter q. It has: text, state.'
     """
-    others = sorted({*query} - {"project", "sort", "cursor", *names})
-    if not others:
-        return ""
-    return f"This page has no filter {', '.join(others)}. It has: {', '.join(names)}."
+    others = ", ".join(sorted({*query} - {"project", "sort", "cursor", *names}))
+    sentence = f"This page has no filter {others}. It has: {', '.join(names)}."
+    return sentence if others else ""
 
 
 def allowed_sorts(names: Iterable[str]) -> str:

@@ -59,7 +59,7 @@ select coalesce((select max(updated) from loop where tenant = :tenant and projec
 
 -- name: listed_began
 -- The loops that fit, in the order in which they began; `summaries` has the rest.
-select n, 0.0 as changed from loop where {listed_fit}
+select n, cast(0 as double precision) as changed from loop where {listed_fit}
   and n < :before and n >= :oldest
 order by n desc limit :limit;
 
@@ -125,13 +125,13 @@ where loop.tenant = :tenant and loop.project = :project and loop.n in (select at
   and coalesce(json_extract(finding.value, '$.level'), 'error') = 'error';
 
 -- name: searched_began
-select n, 0.0 as changed, {searched} and n < :before order by n desc limit :window;
+select n, cast(0 as double precision) as changed, {searched} and n < :before order by n desc limit :window;
 
 -- name: searched_changed
 select n, updated as changed, {searched} and {unlisted} order by updated desc, n desc limit :window;
 
 -- name: past_began
-select n, 0.0 as changed from loop where tenant = :tenant and project = :project and practises = '' and n < :before
+select n, cast(0 as double precision) as changed from loop where tenant = :tenant and project = :project and practises = '' and n < :before
 order by n desc limit 1 offset :window - 1;
 
 -- name: past_changed
