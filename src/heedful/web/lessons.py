@@ -268,12 +268,12 @@ async def proof(visit: Visit) -> Document:
         comparison |= words_of(comparison)
     answer["lessons"].sort(key=_by_conclusion)
 
+    home = await read_home(visit.caller.setup.store, visit.caller.scope)
     # Without a coin, what is left to look at is how other projects went.
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
-        compared = await compare_projects(visit)
+        compared = await compare_projects(visit, home)
 
-    home = await read_home(visit.caller.setup.store, visit.caller.scope)
     return {
         **answer,
         **home,

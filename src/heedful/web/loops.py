@@ -158,7 +158,7 @@ async def home(visit: Visit) -> Document:
     saved = await saved_calls(visit)
     compared: list[Document] = []
     if not saved["withheld"]:
-        compared = await compare_projects(visit)
+        compared = await compare_projects(visit, facts)
     needs = {
         "texts": waiting.total,
         "stopped": week["passed"]["of"] - week["passed"]["number"],

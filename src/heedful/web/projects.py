@@ -7,7 +7,8 @@ from heedful.store import lessons
 from heedful.web.days import read_home
 from heedful.web.site import Document, Visit
 
-MAX_COMPARED_PROJECTS = 5  # others than the one that is shown
+# Others than the one that is shown: each takes the time of another Home.
+MAX_COMPARED_PROJECTS = 3
 
 
 async def project_names(visit: Visit) -> list[str]:
@@ -19,21 +20,26 @@ async def project_names(visit: Visit) -> list[str]:
     return sorted(names)
 
 
-async def compare_projects(visit: Visit) -> list[Document]:
+async def compare_projects(visit: Visit, home: Document) -> list[Document]:
     """Return the figures of this project and of others with loops, this one first.
 
-    `lessons` is how many they have. Returns [] if no other project has any loops.
+    `home` are the figures of this project, as `read_home` returns them. `lessons` is
+    how many a project has. Returns [] if no other project has any loops.
     """
     this_project = visit.caller.scope.project
     names = [name for name in await project_names(visit) if name != this_project]
-    store = visit.caller.setup.store
-    rows = []
-    for name in [this_project, *names[:MAX_COMPARED_PROJECTS]]:
+    rows = [await _row(visit, this_project, home)]
+    for name in names[:MAX_COMPARED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, name)
-        totals = await read_home(store, scope)
-        if totals["loops"]:
-            fields = ("loops", "calls", "right", "more", "unread", "whole_days")
-            number = await store.read(scope, lessons.count)
-            figures = {name: totals[name] for name in fields}
-            rows.append({"project": name, "lessons": number, **figures})
+        totals = await read_home(visit.caller.setup.store, scope)
+        rows.append(await _row(visit, name, totals))
+    rows = [row for row in rows if row["loops"]]
     return rows if len(rows) > 1 else []
+
+
+async def _row(visit: Visit, project: str, home: Document) -> Document:
+    fields = ("loops", "calls", "right", "more", "unread", "whole_days")
+    scope = Scope(visit.caller.scope.tenant, project)
+    number = await visit.caller.setup.store.read(scope, lessons.count)
+    figures = {name: home[name] for name in fields}
+    return {"project": project, "lessons": number, **figures}
