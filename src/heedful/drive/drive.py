@@ -630,9 +630,10 @@ class Run(Generic[C]):
                 attempt=attempt,
                 value=journal.journalable(value),
             )
-            spending = None
-            if self._pure:  # the answer has no entry of its own
-                spending = self._spending(attempt.rung, attempt.usage)
+            # The answer of pure checks has no entry of its own.
+            spending = (
+                self._spending(attempt.rung, attempt.usage) if self._pure else None
+            )
             is_whole = self._pure and self._reserved
             usage = attempt.usage
             if not is_whole and attempt.evaluation is not None:

@@ -33,8 +33,17 @@ from heedful.lessons.lesson_check import Alarm, alarms_of
 from heedful.lessons.signature import declared_by
 from heedful.loop.decide import Done, Policy, Verdict, decide, standing_of
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import Attempt, Candidate, Loop, as_data
-from heedful.loop.stop import counts_scope
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Loop,
+    Usage,
+    as_data,
+)
+from heedful.loop.runs import Report as RunReport
+from heedful.loop.stop import Stop, counts_scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LOOP_LEASE_SECONDS
@@ -636,3 +645,37 @@ def _lessons_of_practice(lessons: Sequence[Lesson]) -> list[Lesson]:
             cause = lesson.cause and replace(lesson.cause, loops=0)
             solved.append(replace(lesson, cause=cause))
     return solved
+
+
+def end_entry(report: RunReport, number: int) -> JournalEntry:
+    """Return the journal entry for the end of a run.
+
+    The run is attempt `number` of its loop. Each failed stage is a finding.
+    """
+    actions = {stage.name: stage.action for stage in report.stages}
+    failures = {
+        stage.name: f"{stage.name}: {stage.status}, {stage.action}"
+        for stage in report.stages
+        if stage.degraded or stage.action == "halted"
+    }
+    findings = tuple(
+        Finding("stage", text, key=f"stage: {name}") for name, text in failures.items()
+    )
+    attempt = Attempt(
+        number,
+        Candidate.of(actions),
+        evaluation=Evaluation(findings),
+        usage=Usage(seconds=report.ended - report.began),
+    )
+
+    stops: tuple[Stop, ...] = ()
+    if failures:
+        stops = (Stop(report.status, ", ".join(failures.values())),)
+    return JournalEntry(
+        id=report.run,
+        epoch=0,
+        attempt=attempt,
+        value=actions,
+        verdict=Done(number, not failures, stopped_by=stops),
+        decided=report.ended,
+    )

@@ -23,7 +23,13 @@ from heedful.checks.evaluate import Check, Context, blocking, call, context, eva
 from heedful.checks.numbers import TableCheck
 from heedful.drive.drive import Run
 from heedful.drive.generate import Generator, Rung, Writer, generator
-from heedful.drive.journal import MAX_MEMORY_KEY_CHARS, Journal, Lease, key_of
+from heedful.drive.journal import (
+    MAX_MEMORY_KEY_CHARS,
+    Journal,
+    Lease,
+    end_entry,
+    key_of,
+)
 from heedful.drive.options import validate_options
 from heedful.lessons.learn import MAX_LOOP_LESSONS
 from heedful.lessons.lesson import Scope
@@ -44,7 +50,7 @@ from heedful.store import (
     patterns,
     search,
 )
-from heedful.store.records import Head, JournalEntry, StoredLoop
+from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import stages_of
 from heedful.store.store import Store
 from heedful.validation import (
@@ -567,7 +573,7 @@ class PipelineRun:
             )
         else:
             number = len(run.loop.attempts) + 1 if run else 1
-            await self._journal.write(_end_entry(report, number), record.Loop(self.id))
+            await self._journal.write(end_entry(report, number), record.Loop(self.id))
         report = replace(report, state=self.state)
 
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
@@ -605,41 +611,6 @@ class PipelineRun:
 
         if is_shown:
             print(line, file=stream, flush=True)
-
-
-def _end_entry(report: runs.Report, number: int) -> JournalEntry:
-    """Return the journal entry for the end of a run.
-
-    The run is attempt `number` of its loop. Each failed stage is a finding.
-    """
-    actions = {stage.name: stage.action for stage in report.stages}
-    failures = {
-        stage.name: f"{stage.name}: {stage.status}, {stage.action}"
-        for stage in report.stages
-        if stage.degraded or stage.action == "halted"
-    }
-    findings = tuple(
-        record.Finding("stage", text, key=f"stage: {name}")
-        for name, text in failures.items()
-    )
-    attempt = record.Attempt(
-        number,
-        record.Candidate.of(actions),
-        evaluation=record.Evaluation(findings),
-        usage=record.Usage(seconds=report.ended - report.began),
-    )
-
-    stops: tuple[stop.Stop, ...] = ()
-    if failures:
-        stops = (stop.Stop(report.status, ", ".join(failures.values())),)
-    return JournalEntry(
-        id=report.run,
-        epoch=0,
-        attempt=attempt,
-        value=actions,
-        verdict=decide.Done(number, not failures, stopped_by=stops),
-        decided=report.ended,
-    )
 
 
 class StageRunner:
