@@ -510,12 +510,15 @@ async def _waiting_note(memory: Memory) -> str:
 async def _on_prompt(moment: _Moment) -> Reply:
     """Show what fits the words of the user.
 
-    Words of a machine are left out, because those of the user are trusted.
+    Words of a machine are only kept, as those of others: a user's are trusted.
     """
     from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
-    if not prompt.strip() or moment.text("source") in MACHINE_PROMPT_SOURCES:
+    if not prompt.strip():
+        return Reply()
+    if moment.text("source") in MACHINE_PROMPT_SOURCES:
+        await moment.run.learn(Event("system_event", prompt, origin="external"))
         return Reply()
 
     # Not every agent has an event at the start that takes context.
@@ -603,11 +606,13 @@ async def _after_call(moment: _Moment) -> Reply:
     if isinstance(response, Mapping) and response.get("interrupted") is True:
         interrupted = True
 
-    # The user stopped the call, so it did not fail.
+    run = moment.run
+    # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
+        words = _whole_text(response)
+        await run.learn(Event("system_event", words, tool=moment.tool, origin="tool"))
         return Reply()
 
-    run = moment.run
     tool = moment.tool
     call = moment.call
     agent = moment.subagent
@@ -621,7 +626,7 @@ async def _after_call(moment: _Moment) -> Reply:
 
     error = _error_text(response)
     if moment.failed:
-        error = moment.text("error") or "error"
+        error = moment.text("error") or _whole_text(moment.get("error")) or "error"
     if moment.settings.repair != "off" and moment.agent.repairs:
         from heedful.integrations.repairs import settle_repair
 
@@ -655,8 +660,7 @@ def _error_text(response: Any) -> str:
         )
 
         if error or code or response.get("success") is False:
-            reason = error if isinstance(error, str) else json.dumps(error or response)
-            return text or reason
+            return _whole_text(response) or json.dumps(response)
 
     # A text that begins with an exit code other than 0.
     match = _EXIT_CODE_PATTERN.search(text[:400])
@@ -676,14 +680,15 @@ def _result_text(response: Any) -> str:
 
 
 def _whole_text(response: Any) -> str:
-    """Return all texts of a result, those of its text fields first.
+    """Return all texts of a result, those of its text fields first, then other names.
 
-    An agent may follow words in any field, so none is left out.
+    An agent may follow words in any field or name, so none is left out.
     """
     if isinstance(response, Mapping):
         names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
-        names += [name for name in response if name not in names]
-        response = [response[name] for name in names]
+        others = [name for name in response if name not in names]
+        values = [response[name] for name in (*names, *others)]
+        response = [*values, *others]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_whole_text, response)))
 
