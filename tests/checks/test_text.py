@@ -200,6 +200,13 @@ def test_wrong_configuration_is_refused_when_the_check_is_made(make, field):
             "(?#[)(a+)+(?#])", 10, True, False, id="nested pluses between comments"
         ),
         pytest.param(r"(a)\1", 10, True, False, id="a reference back"),
+        pytest.param(
+            f"[^{''.join(map(chr, range(0x10000, 0x11388)))}]+z",
+            2_500,
+            False,
+            False,
+            id="a class of 5,000 characters",
+        ),
         pytest.param("a?" * 30 + "a" * 30, 30, True, False, id="many question marks"),
     ],
 )
