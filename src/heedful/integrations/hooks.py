@@ -523,7 +523,9 @@ async def _on_prompt(moment: _Moment) -> Reply:
     if not prompt.strip():
         return Reply()
     if moment.text("source") in MACHINE_PROMPT_SOURCES:
-        await moment.run.learn(Event("system_event", prompt, origin="external"))
+        call = moment.text("prompt_id")
+        event = Event("system_event", prompt, call=call, origin="external")
+        await moment.run.learn(event)
         return Reply()
 
     # Not every agent has an event at the start that takes context.
