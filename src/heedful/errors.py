@@ -36,6 +36,15 @@ class HeedfulError(Exception):
         )
         super().__init__(*clean)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes an equal error in another process, by no constructor."""
+        return _restore, (type(self), self.args), self.__dict__
+
+
+def _restore(kind: type[HeedfulError], arguments: tuple[object, ...]) -> HeedfulError:
+    """Return an error with the arguments that its constructor made of its own."""
+    return kind.__new__(kind, *arguments)
+
 
 @dataclass(slots=True)
 class UserCode:

@@ -376,6 +376,13 @@ def test_a_pattern_that_compiles_for_long_is_refused(api, id, pattern, monkeypat
     assert "too complex" in problem(answer, 422, "invalid_input")["detail"]
 
 
+def test_a_schema_that_refers_to_another_place_is_named(api, id):
+    check = {"name": "json_schema", "schema": {"$ref": "http://a.test/x.json"}}
+    answer = report(api, id, n=1, output="1", judged=None, checks=[check])
+    detail = answer.json()["detail"]
+    assert "$ref is 'http://a.test/x.json'; it must be a reference inside" in detail
+
+
 def test_critics_ask_the_judge_of_the_service_and_its_failure_blames_no_attempt(
     tmp_path,
 ):
