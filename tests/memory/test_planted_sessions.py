@@ -411,7 +411,7 @@ def test_the_command_says_what_all_does_not_cover(tmp_path: Path) -> None:
     assert {row["source"] for row in stated} == {"tool", "user"}
 
 
-# What redaction takes out of a page, and what the agent does who has read it.
+# Pages of which a part is not kept: it is redacted, or was left out before.
 REDACTED = {
     "a key that never ends": f"Pads\n-----BEGIN PRIVATE KEY-----\n{PAGE}",
     "a key of an example": (
@@ -420,6 +420,7 @@ REDACTED = {
     "a PuTTY key": f"PuTTY-User-Key-File-2: x\n{PAGE}\nPrivate-MAC: 00",
     "a password": f"The package has the name\npassword={MARK}-pads\n!9",
     "a password of a registry": f"It is at https://user:{MARK}-pads@a.test",
+    "what the TypeScript package leaves out": "Pads\n[more values are left out]\nend",
     "a cookie": f"Cookie: a={MARK}-pads-session-9;",
 }
 
@@ -427,7 +428,7 @@ REDACTED = {
 @pytest.mark.parametrize("stated", STATEMENTS)
 @pytest.mark.parametrize("reader", ["WebFetch", "curl"])
 @pytest.mark.parametrize("way", REDACTED)
-async def test_no_page_is_told_whose_words_are_redacted(
+async def test_no_page_is_told_of_which_a_part_was_not_kept(
     way: str, reader: str, stated: str, tmp_path: Path
 ) -> None:
     memory = memory_of(tmp_path, stated)
