@@ -311,7 +311,8 @@ class Memory:
         `error_type` is the type of the error, the tool that failed, or "". A single
         argument is the text. `text` may be a message, or the whole output of a command:
         its error lines are looked up, and an error is found under its type, its tool or
-        neither. Of a very long text, the middle is left out. All reads use an index. Raises InvalidInput, StoreError.
+        neither. Of a very long text, the middle is left out. All reads use an index.
+        Raises InvalidInput, StoreError.
         """
         from heedful.store import patterns as pattern_store
 
