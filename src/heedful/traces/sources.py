@@ -197,7 +197,7 @@ class Origins:
         return [
             (position, sources)
             for position, sources, text in texts
-            if has_mark(text) or CUT_MARK_PATTERN.search(text)
+            if _lacks_part(text)
         ]
 
     def first(self, words: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
@@ -234,6 +234,21 @@ def _tool_sources(tool: str, call: Event | None) -> frozenset[str]:
     if isinstance(arguments, Mapping):
         texts = list(map(str, arguments.values()))
     return sources_of(tool, command_of(arguments), texts)
+
+
+def _lacks_part(text: str) -> bool:
+    """Return True if a part of a text was redacted or cut."""
+    return has_mark(text) or CUT_MARK_PATTERN.search(text) is not None
+
+
+def unseen_pasted(run: Course) -> list[int]:
+    """Return the positions of what a user pasted and was kept without a part."""
+    return [
+        position
+        for position, text in pasted(run)
+        if _lacks_part(text)
+        and (position < 0 or run.events[position].type == "user_message")
+    ]
 
 
 def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
