@@ -242,13 +242,16 @@ def _lacks_part(text: str) -> bool:
 
 
 def unseen_pasted(run: Course) -> list[int]:
-    """Return the positions of what a user pasted and was kept without a part."""
-    return [
-        position
-        for position, text in pasted(run)
-        if _lacks_part(text)
-        and (position < 0 or run.events[position].type == "user_message")
-    ]
+    """Return the positions of pasted prompts of which a part was not kept.
+
+    Prompts of a system are often so long that they are cut; they count if redacted.
+    """
+    positions: list[int] = []
+    for position, text in pasted(run):
+        is_of_user = position < 0 or run.events[position].type == "user_message"
+        if has_mark(text) or (is_of_user and _lacks_part(text)):
+            positions.append(position)
+    return positions
 
 
 def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:
