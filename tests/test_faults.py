@@ -1,6 +1,7 @@
 """What is wrong with data is said in words of ours, whatever pydantic calls it."""
 
 import json
+import pickle
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -17,7 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.faults import allowed_value, fault_line, fault_text
 from heedful.validation import check_integer
 
@@ -149,3 +150,18 @@ def test_what_is_allowed_by_a_check_of_ours_is_taken_from_its_error() -> None:
     fault = faults_of(Annotated[int, AfterValidator(count)], 0)[0]
     assert isinstance(fault["ctx"]["error"], InvalidInput)
     assert allowed_value(fault) == "an integer of at least 1"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(InvalidInput("limit", -1, "above 0"), id="three arguments"),
+        pytest.param(UnknownName("check", "a", ["b"], cure="c"), id="a list"),
+        pytest.param(UsageError("no"), id="a message"),
+    ],
+)
+def test_an_error_of_another_process_is_the_same_here(error):
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is type(error)
+    assert str(copied) == str(error)
+    assert vars(copied) == vars(error)

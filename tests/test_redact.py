@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import redact_rules
-from heedful.redact import mask_personal, redact, redact_data
+from heedful.redact import (
+    CUT_MARGIN_CHARS,
+    mask_personal,
+    redact,
+    redact_data,
+    redact_ends,
+    redact_start,
+)
 from heedful.redact_rules import Rule
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
@@ -433,3 +440,43 @@ NOT_PERSONAL = [
 @pytest.mark.parametrize("text", NOT_PERSONAL)
 def test_what_is_not_personal_stays(text: str) -> None:
     assert mask_personal(text) == text
+
+
+KEY_LINES = [f"{number:02}Zq{'xK7w' * 15}" for number in range(26)]
+PEM = "\n".join(
+    ("-----BEGIN PRIVATE PEM-----", *KEY_LINES, "-----END PRIVATE PEM-----")
+)
+TOKEN = f"ghp_{'x7Qp2mZk9R' * 4}"[:40]
+SPLIT_SECRETS = [
+    pytest.param(PEM, KEY_LINES, id="a private key"),
+    pytest.param("DB_PASSWORD=Zornxkqwvbty", ["Zornxkq"], id="a password"),
+    pytest.param(TOKEN, [TOKEN[:12], TOKEN[-12:]], id="a token"),
+    pytest.param("https://bob:Zornxkqwvb@db.test", ["Zornx"], id="a URL"),
+]
+
+
+@pytest.mark.parametrize("length", [4_000, 4 * CUT_MARGIN_CHARS], ids=["short", "long"])
+@pytest.mark.parametrize(("secret", "parts"), SPLIT_SECRETS)
+def test_no_cut_leaves_a_part_of_a_secret(
+    secret: str, parts: list[str], length: int
+) -> None:
+    for before in range(100, 2_100, 37):
+        words = "word " * length
+        text = f"{words[:before]}\n{secret}\n{words}"
+        tail = f"{words}\n{secret}\n{words[:before]}"
+        for clean in (redact_ends(text, 1_000), redact_start(text, 1_000)):
+            assert len(clean) <= 1_000
+            assert not any(part in clean for part in parts)
+        assert not any(part in redact_ends(tail, 1_000) for part in parts)
+
+
+def test_many_secrets_bring_no_half_one_to_the_cut() -> None:
+    short = f"token={'a1' * 40}\n"
+    text = short * 900
+    for clean in (redact_ends(text, 9_000), redact_start(text, 9_000)):
+        assert "a1a1a1" not in clean
+
+
+def test_a_text_that_fits_is_only_redacted() -> None:
+    text = f"see {TOKEN} here"
+    assert redact_ends(text, 200) == redact_start(text, 200) == redact(text)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 
 # The files of heedful and of Python's own library.
 _FOREIGN_FOLDERS = (
@@ -506,7 +506,6 @@ _MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
 def _shorten(value: object, max_chars: int = 120) -> str:
     """Return the `repr` of a value, without secrets, in at most `max_chars`."""
     if isinstance(value, str):
-        value = value[:_MAX_REDACTED_CHARS]
-    # It is redacted before it is shortened: half a secret is not recognised.
-    text = redact(repr(value)[:_MAX_REDACTED_CHARS])
+        value = redact_start(value, _MAX_REDACTED_CHARS)
+    text = redact_start(repr(value), _MAX_REDACTED_CHARS)
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

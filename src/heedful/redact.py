@@ -35,9 +35,13 @@ from heedful.redact_rules import (
     TOKEN_RULES,
     Rule,
 )
+from heedful.sanitize import cut_middle
 
 MARK_START = "[redacted: "  # the kind of the secret and a bracket follow
 MIN_SECRET_CHARS = 8  # a shorter text has no room for a secret
+# Of a long text only the ends are redacted, with so much of its middle that a secret is
+# whole: a private key of 16,384 bits has 12,600 characters.
+CUT_MARGIN_CHARS = 20_000
 
 # Short texts in which no secret was found. One attempt redacts its findings and names
 # several times, and a text that is remembered here need not be searched again.
@@ -72,6 +76,30 @@ def redact(text: str) -> str:
             _CLEAN_TEXTS.clear()
         _CLEAN_TEXTS.add(text)
     return clean
+
+
+def redact_ends(text: str, most: int) -> str:
+    """Redact a text, then cut its middle if it has over `most` characters (≥ 200).
+
+    A text that is cut first may keep the value of a secret, and lose its name.
+    """
+    room = most + CUT_MARGIN_CHARS
+    if len(text) <= 2 * room:
+        return cut_middle(redact(text), most)
+
+    # The ends may become shorter, so what a secret is cut in is left out.
+    head = redact(text[:room])[:-CUT_MARGIN_CHARS]
+    tail = redact(text[-room:])[CUT_MARGIN_CHARS:]
+    middle = " " * (len(text) - 2 * most)
+    return cut_middle(f"{head}{middle}{tail}", most)
+
+
+def redact_start(text: str, most: int) -> str:
+    """Redact a text, then leave out what comes after `most` characters."""
+    room = most + CUT_MARGIN_CHARS
+    if len(text) <= room:
+        return redact(text)[:most]
+    return redact(text[:room])[:-CUT_MARGIN_CHARS][:most]
 
 
 def mask_personal(text: str) -> str:

@@ -642,3 +642,16 @@ def test_the_share_of_tests_that_are_met(tests, program, met):
     assert check.asks == 2
     judged = asyncio.run(evaluated(program, Context("task"), [check], evaluate=None))
     assert judged.met == met
+
+
+TOKEN = "ghp_x7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk"
+
+
+@pytest.mark.parametrize("before", [90, 250, 270, 290])
+def test_no_finding_has_a_part_of_a_secret(before):
+    value = f"{'x' * before} {TOKEN} and more"
+    program = f"def f():\n    return {value!r}\n"
+    for tests in ("assert f() == 'a'", f"assert f() == {value[:-1]!r}"):
+        said = findings(checks.python_tests(tests, seconds=20), program)
+        assert said
+        assert TOKEN[:12] not in f"{said}"

@@ -200,6 +200,13 @@ def test_wrong_configuration_is_refused_when_the_check_is_made(make, field):
             "(?#[)(a+)+(?#])", 10, True, False, id="nested pluses between comments"
         ),
         pytest.param(r"(a)\1", 10, True, False, id="a reference back"),
+        pytest.param(
+            f"[^{''.join(map(chr, range(0x10000, 0x11388)))}]+z",
+            2_500,
+            False,
+            False,
+            id="a class of 5,000 characters",
+        ),
         pytest.param("a?" * 30 + "a" * 30, 30, True, False, id="many question marks"),
     ],
 )
@@ -234,3 +241,28 @@ def test_importing_the_checks_imports_no_library():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
+
+
+TOKEN = "ghp_x7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk9Rx7Qp2mZk"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(checks.regex("zzz"), id="regex"),
+        pytest.param(checks.equals("zzz"), id="equals"),
+        pytest.param(checks_schema.json_schema({"type": "integer"}), id="json_schema"),
+        pytest.param(checks_schema.json_schema({"enum": ["q"]}), id="enum"),
+        pytest.param(checks_schema.json_schema({}), id="json"),
+    ],
+)
+def test_no_message_quotes_a_part_of_a_secret(check):
+    for before in range(1, 130):
+        for text in (
+            f"{'x' * before} {TOKEN} and more",
+            json.dumps(f"{'x' * before} {TOKEN} and more"),
+            f'{{"{"x" * before}": {TOKEN}}}',
+        ):
+            findings = check(text, CONTEXT)
+            assert TOKEN[:12] not in f"{findings}"
+            assert TOKEN[-12:] not in f"{findings}"

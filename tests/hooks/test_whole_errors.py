@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heedful import Memory, learn_session
-from heedful.integrations.hooks import reply, work
+from heedful.integrations.hooks import HookSettings, reply, work
 from heedful.integrations.host import Host
 from heedful.store import episodes
 from heedful.store.sqlite import in_file
@@ -194,3 +194,55 @@ def test_a_hook_process_names_files_from_the_repository(tmp_path: Path) -> None:
     assert "edit src/names.d.ts:" in advice
     assert "(src/names.d.ts has changed since this was learnt.)" in advice
     assert str(folder) not in advice
+
+
+KEY_LINES = [f"{number:02}Zq{'xK7w' * 15}" for number in range(26)]
+KEY = "\n".join(
+    ("-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----")
+)
+PASSWORD = "Zornxkqwvbty"
+
+
+def read_database(folder: Path) -> bytes:
+    """Return all bytes of the database in a folder."""
+    return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
+
+
+@pytest.mark.parametrize("after", [15_000, 15_400, 15_800])
+async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
+    after: int, memory: Memory, tmp_path: Path
+) -> None:
+    call = {"tool_input": {"command": "cat keys"}, "tool_use_id": "c"}
+    output = "a line\n" * 6_000 + KEY + "\n" + "a line\n" * (after // 7)
+    await send(memory, "PostToolUse", "s", **call, tool_response={"stdout": output})
+    await send(memory, "PostToolUseFailure", "s", **call, error=output)
+    kept = read_database(tmp_path)
+    assert b"a line" in kept
+    assert not any(line.encode() in kept for line in KEY_LINES)
+
+
+async def test_no_password_is_kept_whose_name_a_cut_has_left_out(
+    memory: Memory, tmp_path: Path
+) -> None:
+    call = {"tool_input": {"command": "make"}, "tool_use_id": "c"}
+    line = f"PGPASSWORD={PASSWORD} host=db failed: error: connection refused\n"
+    for after in range(15_500, 16_000, 20):
+        error = "a line\n" * 6_000 + line + "x" * (after - len(line))
+        await send(memory, "PostToolUseFailure", f"s{after}", **call, error=error)
+    assert PASSWORD.encode() not in read_database(tmp_path)
+
+
+@pytest.mark.parametrize("after", range(0, 2_000, 250))
+async def test_no_part_of_a_key_is_in_the_reason_of_a_block(
+    after: int, memory: Memory, tmp_path: Path
+) -> None:
+    file = tmp_path / "output"
+    file.write_text("building\n" * 1_000 + KEY + "\n" + "a line\n" * (after // 7))
+    answer = await reply(
+        "Stop",
+        {"session_id": "s", "cwd": str(tmp_path)},
+        Host(memory=memory, strict=True),
+        settings=HookSettings(stop=(f"cat '{file}'; false",)),
+    )
+    assert "building" in str(answer.answer)
+    assert not any(line in str(answer.answer) for line in KEY_LINES)

@@ -142,6 +142,19 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
         assert remembered["quarantine"] == ""
 
 
+async def test_nothing_of_a_rejected_lesson_is_shown(world: World) -> None:
+    async with world.connect() as client:
+        body = {"error": ERROR, "error_type": "RunEvil", "lesson": "Run evil."}
+        await call_tool(client, "remember", body)
+        await world.memory.quarantine.reject([1], by="ann", why="hostile")
+        page: Any = await client.read_resource("heedful://lessons/1")
+        assert "was not released" in page.contents[0].text
+        assert "evil" not in page.contents[0].text.lower()
+        seen = await call_tool(client, "seen_error", error=ERROR, error_type="RunEvil")
+        assert seen["count"] == 1
+        assert seen["text"] == ""
+
+
 async def test_the_tools_decide_a_loop_and_say_when_to_call_them(world: World) -> None:
     async with world.connect() as client:
         tools: Any = (await client.list_tools()).tools

@@ -358,3 +358,17 @@ def test_a_call_that_is_cancelled_while_it_waits_ends_no_turn_of_another():
         return waits
 
     assert asyncio.run(run())
+
+
+@pytest.mark.parametrize("place", ["start", "end"])
+def test_an_error_in_a_very_long_text_is_found_at_its_ends(api, place):
+    error = f"PadError: the {place} of pads is gone"
+    body = {"error_type": "PadError", "text": error, "lesson": "Look again."}
+    created = api.post("/v1/reflections", json=body)
+    assert created.status_code == 201
+    noise = "a\n" * 400_000
+    text = f"{error}\n{noise}"
+    if place == "end":
+        text = f"{noise}{error}\n"
+    answer = api.post("/v1/seen", json={"error_type": "Bash", "text": text}).json()
+    assert error in answer["lines"]

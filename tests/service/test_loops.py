@@ -289,6 +289,12 @@ def test_named_checks_judge_an_output(api, id):
             id="a wrong schema",
         ),
         pytest.param(
+            {"name": "python_tests", "pattern": "\u00e9"},
+            422,
+            "unknown_name",
+            id="a check that is not allowed, with a pattern",
+        ),
+        pytest.param(
             {"name": "predictions", "results": "/etc/passwd"},
             422,
             "invalid_input",
@@ -340,6 +346,41 @@ def test_a_schema_judges_in_a_process_that_ends_in_time(api, id, monkeypatch):
     attempts = api.get(f"/v1/loops/{id}").json()["made"]
     keys = [attempt["evaluation"]["findings"][0]["key"] for attempt in attempts]
     assert keys == ["json_schema: $[] pattern", "json_schema time-out"]
+
+
+LONG_PATTERN = f"(a+)+b|{'|'.join(f'name {n}' for n in range(200))}"
+
+
+def test_a_long_pattern_judges_in_a_process_that_ends_in_time(api, id, monkeypatch):
+    check = {"name": "regex", "pattern": LONG_PATTERN}
+    for n, output in enumerate(("name x", 50 * "a"), 1):
+        if n == 2:  # the process is there, so no start of one counts
+            monkeypatch.setattr(request_checks, "CHECK_TIMEOUT_SECONDS", 0.3)
+        report(api, id, n=n, output=output, judged=None, checks=[check])
+    attempts = api.get(f"/v1/loops/{id}").json()["made"]
+    keys = [attempt["evaluation"]["findings"][0]["key"] for attempt in attempts]
+    assert keys == [f"regex {LONG_PATTERN}", "regex time-out"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param("(?i)" + "[!-\uffff]" * 5_000, id="letters"),
+        pytest.param("(?i)" + r"[!-\uffff]" * 5_000, id="escapes"),
+    ],
+)
+def test_a_pattern_that_compiles_for_long_is_refused(api, id, pattern, monkeypatch):
+    monkeypatch.setattr(request_checks, "CHECK_START_SECONDS", 2)
+    check = {"name": "regex", "pattern": pattern}
+    answer = report(api, id, n=1, output="x", judged=None, checks=[check])
+    assert "too complex" in problem(answer, 422, "invalid_input")["detail"]
+
+
+def test_a_schema_that_refers_to_another_place_is_named(api, id):
+    check = {"name": "json_schema", "schema": {"$ref": "http://a.test/x.json"}}
+    answer = report(api, id, n=1, output="1", judged=None, checks=[check])
+    detail = answer.json()["detail"]
+    assert "$ref is 'http://a.test/x.json'; it must be a reference inside" in detail
 
 
 def test_critics_ask_the_judge_of_the_service_and_its_failure_blames_no_attempt(

@@ -77,6 +77,48 @@ async def test_a_schema_that_is_not_heedfuls_is_refused_and_named(
             await store.read(Scope(), loops.read, "1")
 
 
+# What a reader takes for a comment who drops quotes, and what it hides.
+SIGNS = {
+    "double quotes": '"--"',
+    "brackets": "[--]",
+    "backticks": "`--`",
+    "single quotes": "'--'",
+}
+HIDDEN = {
+    "example_added": (
+        "(select state",
+        f" {{}} from lesson limit 1); {ENDLESS}; end /*\n",
+    ),
+    "new_scope": (
+        "(select 1",
+        f" {{}}) then ({ENDLESS}) else 0 end) select base from pick /*\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+async def test_statements_behind_a_false_comment_are_refused(tmp_path, sign, name):
+    path = make_hostile(tmp_path / "a.db", "")
+    begin, hidden = HIDDEN[name]
+    with opened(path) as store:
+        await store.write(Scope(), loops.begin, "1", Head(task="a"))
+    with closing(connect(str(path), 1.0)) as db:
+        own = "select sql from sqlite_schema where name = ?"
+        (sql,) = db.execute(own, [name]).fetchone()
+        place = sql.index(begin) + len(begin)
+        hostile = f"{sql[:place]}{hidden.format(sign)}{sql[place:]}"
+        db.execute("pragma writable_schema = on")
+        change = "update sqlite_schema set sql = ? where name = ?"
+        db.execute(change, [hostile, name])
+        db.commit()
+    with (
+        opened(path) as store,
+        pytest.raises(StoreCorrupt, match=f"'{name}', which this version"),
+    ):
+        await store.read(Scope(), loops.read, "1")
+
+
 async def test_a_trigger_that_says_it_is_a_table_is_refused(tmp_path):
     change = f"""
     create trigger evil after insert on loop begin {ENDLESS}; end;

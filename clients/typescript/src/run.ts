@@ -16,16 +16,22 @@ export interface WatchOptions {
 
 // The shape of events that coding agents share; the service knows it by this name.
 const EVENTS = "/v1/hooks/claude-code";
-// The service cuts longer texts, and never says more than this at once.
-const MAX_TEXT_CHARS = 20_000;
+// The service redacts a text and then keeps less of its ends: it sees whole secrets there.
+const MAX_TEXT_CHARS = 80_000;
+// The service never says more than this at once.
 const MAX_ADVICE_CHARS = 20_000;
 const MAX_VALUES = 2_000;
+// The service knows by this line, and by that of `cut`, that it has not seen all.
+const VALUES_LEFT_OUT = "[more values are left out]";
 
-/** A text without its middle if it is long. */
+/** A text without its middle if it is long, and without the lines that the cut splits. */
 function cut(text: string): string {
   if (text.length <= MAX_TEXT_CHARS) return text;
   const half = MAX_TEXT_CHARS / 2;
-  return `${text.slice(0, half)}\n…\n${text.slice(-half)}`;
+  const head = text.slice(0, half).replace(/\n[^\n]{0,2000}$|\s\S{0,200}$/, "");
+  const tail = text.slice(-half).replace(/^[^\n]{0,2000}\n|^\S{0,200}\s/, "");
+  const omitted = text.length - head.length - tail.length;
+  return `${head}\n[${omitted} characters are left out]\n${tail}`;
 }
 
 /** A value as JSON data of bounded size; what JSON cannot say becomes text. */
@@ -35,11 +41,11 @@ function plain(value: unknown): unknown {
   try {
     const text = JSON.stringify(value, (_name, part) => {
       values += 1;
-      if (values > MAX_VALUES) return undefined;
+      if (values > MAX_VALUES) return values === MAX_VALUES + 1 ? VALUES_LEFT_OUT : undefined;
       return typeof part === "string" ? cut(part) : typeof part === "bigint" ? String(part) : part;
     });
     if (text === undefined) return null;
-    return text.length > 4 * MAX_TEXT_CHARS ? cut(text) : JSON.parse(text);
+    return text.length > MAX_TEXT_CHARS ? cut(text) : JSON.parse(text);
   } catch {
     return cut(String(value));
   }

@@ -207,6 +207,27 @@ test("what JSON cannot say, and what is long, is sent as a short text", async ()
   assert.ok(Math.max(...sizes) < 200_000, String(sizes));
 });
 
+test("what is left out of a text or a value is said, and no line is split", async () => {
+  const results: string[] = [];
+  const fetch: typeof globalThis.fetch = async (_, init) => {
+    results.push(JSON.stringify(JSON.parse(String(init?.body)).tool_response));
+    return new Response("{}");
+  };
+  const run = new Watch(new Heedful({ url: "http://localhost", fetch })).run();
+  for (let before = 39_900; before < 40_100; before += 7) {
+    const line = "\nPGPASSWORD=Zornxkqwvbty host=db failed\n";
+    const text = `${"x".repeat(before)}${line}${"a line\n".repeat(9_000)}`;
+    await run.after("Bash", "ls", "c1", text);
+    await run.after("Bash", "ls", "c1", `${"a line\n".repeat(9_000)}${line}${"x".repeat(before)}`);
+  }
+  for (const result of results) {
+    assert.match(result, /\\n\[\d+ characters are left out\]\\n/);
+    assert.equal(result.includes("Zorn"), result.includes("PGPASSWORD=Zornxkqwvbty host=db failed"));
+  }
+  await run.after("Bash", "ls", "c1", Array.from({ length: 5_000 }, () => 1));
+  assert.match(results.at(-1) ?? "", /"\[more values are left out\]"/);
+});
+
 test("all tries of a call share one idempotency key", async () => {
   const keys: (string | string[] | undefined)[] = [];
   const url = await serve((request, response) => {

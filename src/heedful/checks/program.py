@@ -30,6 +30,7 @@ from heedful.checks.isolation import PYTHON_COMMAND, command_prefix, isolation
 from heedful.checks.text import read
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding
+from heedful.redact import redact_start
 from heedful.validation import check_number, require
 
 _PYTHON_TESTS_CHECK = "python_tests"
@@ -46,6 +47,7 @@ _MAX_OUTPUT_BYTES = 1 << 22
 _MAX_DRAIN_SECONDS = 1.0  # to read what is left after the process was killed
 _MAX_SOURCE_CHARS = 240
 _MAX_TRACE_CHARS = 1_000
+_MAX_VALUE_CHARS = 300
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
 FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
 ISOLATION_NOTES = {
@@ -299,7 +301,7 @@ def _plan_step(node: ast.stmt, scope: int) -> ProgramStatement:
 
 def _join_lines(source: str) -> str:
     """Return source text as one line, cut to its first characters."""
-    return " ".join(source.splitlines())[:_MAX_SOURCE_CHARS]
+    return redact_start(" ".join(source.splitlines()), _MAX_SOURCE_CHARS)
 
 
 def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
@@ -346,13 +348,30 @@ async def _run_tests(
     prefix = f"{nonce} ".encode()
     complete_lines = output.split(b"\n")[:-1]
     record_lines = [line for line in complete_lines if line.startswith(prefix)]
-    records = [json.loads(line.removeprefix(prefix)) for line in record_lines]
+    records = [
+        _without_secrets(json.loads(line.removeprefix(prefix))) for line in record_lines
+    ]
 
     if not records:
         reason = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {reason}")
 
     return records, code
+
+
+def _without_secrets(said: Any) -> Any:
+    """Return what the child process says with short texts that have no secrets."""
+    if isinstance(said, dict):
+        return {name: _without_secrets(part) for name, part in said.items()}
+    if isinstance(said, list):
+        return [_without_secrets(part) for part in said]
+    if not isinstance(said, str):
+        return said
+
+    text = redact_start(said, _MAX_VALUE_CHARS + 1)
+    if len(text) > _MAX_VALUE_CHARS:
+        text = f"{text[: _MAX_VALUE_CHARS - 1]}…"
+    return text
 
 
 async def _start_process(payload: bytes, folder: str) -> asyncio.subprocess.Process:

@@ -19,6 +19,7 @@ from heedful.checks.text import read, shorten
 from heedful.errors import InvalidInput
 from heedful.faults import allowed_form
 from heedful.loop.record import Finding, as_data
+from heedful.redact import CUT_MARGIN_CHARS, MARK_START, redact, redact_start
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -163,8 +164,12 @@ def _parse_json(text: str) -> ParsedJson | Finding:
             "breaks off",
         )
 
-    near = shorten(text[max(0, position - 10) : position + 20], 40)
-    message = f"not JSON: {str(refusal)[:120]}, near {near}"
+    near = text[max(0, position - 10) : position + 20]
+    # So few characters of a secret are not recognised.
+    begin = max(0, position - CUT_MARGIN_CHARS)
+    if near not in redact(text[begin : position + CUT_MARGIN_CHARS]):
+        near = f"{MARK_START}text]"
+    message = f"not JSON: {str(refusal)[:120]}, near {shorten(near, 40)}"
     return _make_finding(message, _BARE_JSON_FIX, "not JSON")
 
 
@@ -228,12 +233,11 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
                 form = _SCHEMA_FIXES.get(rule, f"make it meet {rule} {{}}")
                 fix = form.format(shorten(error.validator_value, 200))
                 if rule == "required":
-                    kind = error.message  # it names the key that is missing
+                    kind = redact_start(error.message, 240)  # it names the missing key
                     fix = "add it"
 
-                yield _problem_finding(
-                    error.absolute_path, error.message[:240], kind[:240], fix
-                )
+                message = redact_start(error.message, 240)
+                yield _problem_finding(error.absolute_path, message, kind, fix)
         except Unresolvable as unresolved:
             raise InvalidInput(
                 "$ref", unresolved.ref, "a reference inside the schema"
@@ -268,6 +272,6 @@ def _word_problem(problem: Mapping[str, Any]) -> tuple[str, str]:
 
     allowed = allowed_form(problem)
     if not allowed:
-        message = problem["msg"].removeprefix("Value error, ")[:200]
+        message = redact_start(problem["msg"].removeprefix("Value error, "), 200)
         return f"{message}, it is {shorten(problem['input'])}", message
     return f"it is {shorten(problem['input'])}, not {allowed}", f"make it {allowed}"

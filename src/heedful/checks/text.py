@@ -20,6 +20,7 @@ from heedful.checks.evaluate import Context, RemadeCheck, remade
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from heedful.loop.stop import check_names
+from heedful.redact import redact_start
 from heedful.validation import check_integer, require
 
 MAX_CHECKED_CHARS = 1_000_000  # a longer text is a finding
@@ -76,18 +77,19 @@ def read(check: str, candidate: Any) -> str | Finding:
 
 
 def shorten(value: object, most: int = 80) -> str:
-    """Return the `repr` of a value, shortened to `most` characters.
+    """Return the `repr` of a value without secrets, shortened to `most` characters.
 
     >>> shorten("a" * 100, 12)
     "'aaaaaaaaa…'"
     """
     if isinstance(value, str):
-        value = value[:most]
+        value = redact_start(value, most)
     text = repr(value)
-    if len(text) > most:
+    shown = redact_start(text, most + 1)
+    if len(shown) > most:
         closing = text[-1]  # the quote of a text, or the bracket of a list
-        text = f"{text[: most - 2]}…{closing}"
-    return text
+        shown = f"{shown[: most - 2]}…{closing}"
+    return shown
 
 
 @remade
@@ -257,6 +259,12 @@ _ESCAPES_AND_CLASSES_PATTERN = re.compile(
 _BACKTRACKING_PATTERN = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
 _MATCH_SCRIPT = """
 import json, re, sys
+try:
+    import resource
+    # Whoever asked may be killed, and then stops nothing.
+    resource.setrlimit(resource.RLIMIT_CPU, (6, 6))
+except ImportError:
+    pass  # Windows has no such limit
 pattern, text, full = json.load(sys.stdin)
 found = re.compile(pattern)
 print(bool(found.fullmatch(text) if full else found.search(text)))
@@ -361,7 +369,8 @@ def _step_estimate(pattern: str, *, full: bool) -> Callable[[int], float]:
         repeats += 1
     # Each "|", and each "?" that does not begin a group as in "(?:", is tried twice.
     forks = len(re.findall(r"\||(?<!\()\?", literal))
-    steps = len(literal) * 2**forks
+    # A class of many characters compares each of them.
+    steps = len(pattern) * 2**forks
     return lambda length: steps * length**repeats
 
 

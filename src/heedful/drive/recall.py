@@ -15,7 +15,7 @@ from heedful.lessons.learn import outcome_of
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Loop
 from heedful.memory.trial import RecallFunction, RecallOnTrial, Trial
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 from heedful.sanitize import delimiter, sanitize
 from heedful.store.store import Store
 
@@ -70,7 +70,8 @@ async def end_trial(recall: RecallOnTrial, loop: Loop) -> None:
 
 def _recall_failed(error: BaseException) -> UserCodeError:
     """Return the error for an exception of the function that recalls texts."""
-    return UserCodeError(f"recall raised {type(error).__name__}: {str(error)[:300]}")
+    reason = redact_start(str(error), 300)
+    return UserCodeError(f"recall raised {type(error).__name__}: {reason}")
 
 
 def _as_data(source: str, texts: list[str]) -> str:

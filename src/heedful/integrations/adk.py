@@ -34,7 +34,7 @@ from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.sanitize import cut_middle
+from heedful.redact import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
@@ -185,7 +185,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if error:
             await run.failed(tool.name, error, call)
         else:
-            text = cut_middle(str(result), MAX_RESULT_CHARS)
+            text = redact_ends(str(result), MAX_RESULT_CHARS)
             await run.worked(tool.name, text, call)
 
     async def on_tool_error_callback(

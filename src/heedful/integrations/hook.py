@@ -28,7 +28,7 @@ from heedful.errors import HeedfulError, UnknownName, UsageError
 from heedful.integrations.agents import AGENTS, Agent, Answer, Kind, in_our_names
 from heedful.integrations.clone import foreign_instructions, server_trust
 from heedful.integrations.rules import RULES_PART, find_rules
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 from heedful.sanitize import visible
 from heedful.store import DEFAULT_DATABASE_FILE
 from heedful.store.ownership import (
@@ -661,7 +661,7 @@ def _log_line(line: str) -> None:
         with open(
             path, mode, encoding="utf-8", errors="replace", opener=private
         ) as file:
-            file.write(f"{now} {line[:MAX_LOG_LINE_CHARS]}\n")
+            file.write(f"{now} {redact_start(line, MAX_LOG_LINE_CHARS)}\n")
 
 
 if __name__ == "__main__":

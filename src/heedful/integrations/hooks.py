@@ -31,7 +31,7 @@ from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
-from heedful.redact import redact
+from heedful.redact import CUT_MARGIN_CHARS, redact, redact_ends, redact_start
 from heedful.sanitize import cut_middle, sanitize
 from heedful.store.workspace import run_git
 from heedful.traces.episode import Event, Limits, json_data
@@ -53,7 +53,7 @@ MAX_BLOCK_OUTPUT_CHARS = 4_000
 MAX_OUTPUT_TAIL_BYTES = 1 << 20
 # The characters of a command that failed, in its finding.
 MAX_COMMAND_CHARS = 200
-# A longer text of an event is cut before it is cleaned.
+# A longer text of an event is redacted and cut before anything else.
 MAX_HOOK_TEXT_CHARS = 4 * Limits().content
 # The characters of an error that are searched for error lines, which takes 0.1 s.
 MAX_SEARCHED_ERROR_CHARS = 400_000
@@ -166,11 +166,12 @@ async def _check_command(line: str, folder: str, seconds: float) -> Finding | No
     if not output:
         end += " and printed nothing"
 
-    evidence = sanitize(redact(shorten_failure(output, MAX_BLOCK_OUTPUT_CHARS)))
+    evidence = sanitize(shorten_failure(output, MAX_BLOCK_OUTPUT_CHARS))
+    name = redact_start(line, MAX_COMMAND_CHARS)
     return Finding(
-        line[:MAX_COMMAND_CHARS],
+        name,
         redact(f"`{line}` {end}"),
-        key=f"{line[:MAX_COMMAND_CHARS]}: {_digest(evidence)[:16]}",
+        key=f"{name}: {_digest(evidence)[:16]}",
         evidence=evidence,
     )
 
@@ -178,7 +179,8 @@ async def _check_command(line: str, folder: str, seconds: float) -> Finding | No
 async def run_command(line: str, folder: str, seconds: float) -> tuple[int | None, str]:
     """Run a shell command; return its exit code and the end of what it printed.
 
-    After `seconds` heedful kills it and all its processes, and returns no code.
+    The end has no secrets. After `seconds` heedful kills it and all its processes, and
+    returns no code.
     """
     import asyncio
     import subprocess
@@ -198,7 +200,10 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
 
         size = output_file.seek(0, os.SEEK_END)
         output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
-        return code, output_file.read().decode("utf-8", "replace")
+        output = redact(output_file.read().decode("utf-8", "replace"))
+        if size > MAX_OUTPUT_TAIL_BYTES:
+            output = output[CUT_MARGIN_CHARS:]
+        return code, output
 
 
 def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
@@ -300,14 +305,14 @@ async def work(host: Host, session: str, what: Work) -> None:
 
 
 def _cut_texts(value: Any, encoded: bool = False) -> Any:
-    """Cut each long text of a value before it is cleaned.
+    """Redact and cut each long text of a value.
 
     An `encoded` text is JSON, whose inner texts are cut.
     """
     if isinstance(value, str) and len(value) > MAX_HOOK_TEXT_CHARS:
         data = json_data(value) if encoded else value
         if isinstance(data, str):
-            return cut_middle(value, MAX_HOOK_TEXT_CHARS)
+            return redact_ends(value, MAX_HOOK_TEXT_CHARS)
         return _cut_texts(data)
 
     if isinstance(value, Mapping):
@@ -318,13 +323,13 @@ def _cut_texts(value: Any, encoded: bool = False) -> Any:
 
 
 def _cut_error(text: str) -> str:
-    """Cut a long error before it is cleaned; its error lines stay."""
+    """Redact and cut a long error; its error lines stay."""
     if len(text) <= MAX_HOOK_TEXT_CHARS:
         return text
 
     from heedful.traces.error_lines import shorten_failure
 
-    searched = cut_middle(text, MAX_SEARCHED_ERROR_CHARS)
+    searched = redact_ends(text, MAX_SEARCHED_ERROR_CHARS)
     return shorten_failure(searched, MAX_HOOK_TEXT_CHARS)
 
 
@@ -510,12 +515,17 @@ async def _waiting_note(memory: Memory) -> str:
 async def _on_prompt(moment: _Moment) -> Reply:
     """Show what fits the words of the user.
 
-    Words of a machine are left out, because those of the user are trusted.
+    Words of a machine are only kept, as those of others: a user's are trusted.
     """
     from heedful.lessons.user_rules import read_rules
 
     prompt = moment.text("prompt")
-    if not prompt.strip() or moment.text("source") in MACHINE_PROMPT_SOURCES:
+    if not prompt.strip():
+        return Reply()
+    if moment.text("source") in MACHINE_PROMPT_SOURCES:
+        call = moment.text("prompt_id")
+        event = Event("system_event", prompt, call=call, origin="external")
+        await moment.run.learn(event)
         return Reply()
 
     # Not every agent has an event at the start that takes context.
@@ -603,11 +613,13 @@ async def _after_call(moment: _Moment) -> Reply:
     if isinstance(response, Mapping) and response.get("interrupted") is True:
         interrupted = True
 
-    # The user stopped the call, so it did not fail.
+    run = moment.run
+    # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
+        words = _whole_text(response)
+        await run.learn(Event("system_event", words, tool=moment.tool, origin="tool"))
         return Reply()
 
-    run = moment.run
     tool = moment.tool
     call = moment.call
     agent = moment.subagent
@@ -621,7 +633,7 @@ async def _after_call(moment: _Moment) -> Reply:
 
     error = _error_text(response)
     if moment.failed:
-        error = moment.text("error") or "error"
+        error = moment.text("error") or _whole_text(moment.get("error")) or "error"
     if moment.settings.repair != "off" and moment.agent.repairs:
         from heedful.integrations.repairs import settle_repair
 
@@ -655,8 +667,7 @@ def _error_text(response: Any) -> str:
         )
 
         if error or code or response.get("success") is False:
-            reason = error if isinstance(error, str) else json.dumps(error or response)
-            return text or reason
+            return _whole_text(response) or json.dumps(response)
 
     # A text that begins with an exit code other than 0.
     match = _EXIT_CODE_PATTERN.search(text[:400])
@@ -676,14 +687,15 @@ def _result_text(response: Any) -> str:
 
 
 def _whole_text(response: Any) -> str:
-    """Return all texts of a result, those of its text fields first.
+    """Return all texts of a result, those of its text fields first, then other names.
 
-    An agent may follow words in any field, so none is left out.
+    An agent may follow words in any field or name, so none is left out.
     """
     if isinstance(response, Mapping):
         names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
-        names += [name for name in response if name not in names]
-        response = [response[name] for name in names]
+        others = [name for name in response if name not in names]
+        values = [response[name] for name in (*names, *others)]
+        response = [*values, *others]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_whole_text, response)))
 

@@ -25,6 +25,7 @@ from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered, state_from_older
+from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
 from heedful.loop.explain import Line
@@ -188,7 +189,7 @@ async def seen_error(error: Error, error_type: ErrorType = "") -> SeenAnswer:
     texts = {
         lesson["id"]: lesson["text"]
         for lesson in answer["lessons"]
-        if not lesson.get("entry")
+        if lesson["text"] and not lesson.get("entry")
     }
     return SeenAnswer(
         count=answer["count"],
@@ -334,9 +335,14 @@ async def read_loop(id: str) -> str:
 
 
 async def read_lesson(id: str) -> str:
-    """A lesson; while it waits in quarantine, its text is not shown."""
+    """A lesson; while it waits in quarantine, and if it was rejected, its text is not
+    shown.
+    """
     lesson = await _ask_route("GET", f"/v1/reflections/{id}")
     if lesson["state"] != "quarantined":
+        # Its author chose all of its words, also the type of its error.
+        if lesson["trust"] in QUARANTINE_TRUST:
+            return f"lesson {id} was not released, so it is not shown"
         return _as_document("lesson", lesson, lesson["id"])
 
     command = _operator_command("heedful quarantine list")

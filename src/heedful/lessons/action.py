@@ -20,7 +20,7 @@ from heedful.lessons.scope import (
     release_command,
 )
 from heedful.lessons.stated_rule import StatedRule
-from heedful.redact import redact
+from heedful.redact import redact_start
 
 # Arguments that hold a command. The other arguments of such a call only describe it.
 COMMAND_ARGUMENTS = ("command", "cmd")
@@ -65,9 +65,9 @@ def action(tool: str, arguments: Mapping[str, Any] | str) -> Action:
     """
     command = command_of(arguments)
     if command:
-        return Action("", redact(command[:MAX_ACTION_CHARS]))
+        return Action("", redact_start(command, MAX_ACTION_CHARS))
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=repr)
-    return Action(tool.strip().lower(), redact(text[:MAX_ACTION_CHARS]))
+    return Action(tool.strip().lower(), redact_start(text, MAX_ACTION_CHARS))
 
 
 def command_of(arguments: Mapping[str, Any] | str) -> str:

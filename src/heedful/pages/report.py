@@ -31,7 +31,7 @@ from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import Part, difference, marked
-from heedful.redact import redact, redact_data
+from heedful.redact import redact, redact_data, redact_start
 from heedful.sanitize import clean
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
@@ -69,8 +69,6 @@ MAX_ATTEMPT_CHECKS = 20
 MAX_PAGE_OUTPUT_LINES = 40
 MAX_PAGE_FEEDBACK_CHARS = 3_000
 MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
-# Characters dropped at the end of a cut text: they may be half a secret.
-CUT_MARGIN_CHARS = 2_000
 # Lines of an output that are read: a diff of more can take minutes.
 MAX_OUTPUT_READ_LINES = 2_000
 MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
@@ -211,10 +209,9 @@ def _read(text: str) -> tuple[list[str], int]:
     lines are split into sentences.
     """
     unread = 0
-    readable = redact(text[:MAX_OUTPUT_READ_CHARS])
+    readable = redact_start(text, MAX_OUTPUT_READ_CHARS)
     if len(text) > MAX_OUTPUT_READ_CHARS:
-        readable = readable[:-CUT_MARGIN_CHARS]
-        unread = len(text) - MAX_OUTPUT_READ_CHARS + CUT_MARGIN_CHARS
+        unread = len(text) - MAX_OUTPUT_READ_CHARS
 
     readable = _indent_json(readable)
     lines: list[str] = []

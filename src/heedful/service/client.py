@@ -33,6 +33,7 @@ from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NO_USAGE, Evaluation, Goal, Usage
 from heedful.models.contract import Message
+from heedful.redact import redact_start
 from heedful.service.wire import ERROR_RESPONSES, lesson_from_wire
 from heedful.traces.episode import Episode
 from heedful.validation import require
@@ -157,7 +158,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             return answer.json() if answer.content else None
         except ValueError as error:
             raise Refused(
-                answer.status_code, "", f"not JSON: {answer.text[:100]!r}"
+                answer.status_code, "", f"not JSON: {redact_start(answer.text, 100)!r}"
             ) from error
 
     async def _send(self, request: httpx.Request) -> httpx.Response:
@@ -592,7 +593,7 @@ def refused(status: int, text: str) -> errors.HeedfulError:
         problem = {}
 
     code = str(problem.get("code", ""))
-    detail = str(problem.get("detail") or text[:300])
+    detail = str(problem.get("detail") or redact_start(text, 300))
     kind = ERROR_CLASSES.get(code)
     if kind is None:  # an answer of a proxy or of a newer service
         return Refused(status, code, detail)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from asyncio import Semaphore
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -48,6 +49,9 @@ CHECK_START_SECONDS = 30.0
 # Arguments of these checks that may be data; a text would be the path of a file.
 DATA_ARGUMENTS = ("source", "results")
 CRITIC_CHECKS = ("critic", "critics")
+# A pattern of `regex` that compiles soon, so a thread may compile it. Others run like
+# SLOW_CHECKS: Python adds the letters of a wide range one by one if case is ignored.
+_QUICK_PATTERN = re.compile(r"(?!.*\\[uUN])[\x00-\x7f]{0,1000}", re.DOTALL)
 # The most characters of all checks in a request, as JSON.
 MAX_CHECKS_CHARS = 64 * 1024
 # The most critics in one report; each of them calls the model.
@@ -96,11 +100,14 @@ async def _load(spec: Spec, setup: Setup) -> Check:
 
     if name in CRITIC_CHECKS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
+    is_slow = name in SLOW_CHECKS
+    if name == "regex":
+        is_slow = not _QUICK_PATTERN.fullmatch(str(spec.get("pattern")))
+    if is_slow:
+        return await _load_slow_check(spec, setup)
     if name in TEXT_CHECKS:
         check = await asyncio.to_thread(loading.load, spec)
         return _ThreadCheck(check, setup.turns)
-    if name in SLOW_CHECKS:
-        return await _load_slow_check(spec, setup)
 
     allowed = sorted({*TEXT_CHECKS, *SLOW_CHECKS, *CRITIC_CHECKS, *setup.checks})
     raise UnknownName("check", name, allowed)
@@ -235,4 +242,5 @@ def _try_to_load(spec: Spec) -> tuple[str, tuple[str, ...]]:
 
 def _findings(spec: Spec, candidate: Any, context: Any) -> Any:
     """Make a check and return what it says of a candidate; runs in a process."""
-    return loading.load(spec)(candidate, context)
+    findings = loading.load(spec)(candidate, context)
+    return asyncio.run(findings) if iscoroutine(findings) else findings

@@ -20,7 +20,7 @@ from xml.parsers import expat
 from heedful.errors import TraceFileError
 from heedful.lessons.lesson import short_digest
 from heedful.lessons.trust import REVIEWER_SOURCE_PREFIX
-from heedful.redact import mask_personal, redact
+from heedful.redact import mask_personal, redact, redact_start
 from heedful.sanitize import clean
 from heedful.traces.error_lines import is_of_work, named_errors
 
@@ -173,7 +173,7 @@ def _remarks_of(comment: Mapping[str, Any], body: str) -> list[Remark]:
     author = "".join(author.split())[:MAX_LOGIN_CHARS]
     path = comment.get("path")
     file = _clean(clean(path, MAX_REMARK_CHARS)) if isinstance(path, str) else ""
-    words, suggestion = _split_comment(body[:MAX_COMMENT_CHARS])
+    words, suggestion = _split_comment(redact_start(body, MAX_COMMENT_CHARS))
     remarks = [
         Remark(
             text=_clean(sentence),
@@ -267,7 +267,7 @@ class _ReportReader:
         if tag not in ("failure", "error") or self._failure is None:
             return
 
-        text = "".join(self._failure)[:MAX_TEST_FAILURE_CHARS]
+        text = redact_start("".join(self._failure), MAX_TEST_FAILURE_CHARS)
         self._failure = None
         if len(self.remarks) < MAX_FILE_REMARKS:
             error = named_errors(_WORKSPACE_PATTERN.sub("", text))[0]

@@ -17,8 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.redact import redact, redact_data
-from heedful.sanitize import cut_middle
+from heedful.redact import redact, redact_data, redact_ends
 from heedful.validation import check_integer, require
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
@@ -421,4 +420,4 @@ def is_deep(value: Any, levels: int) -> bool:
 
 def shorten(text: str, limit: int) -> str:
     """Redact a text, and cut its middle if it is over `limit` (at least 200) long."""
-    return cut_middle(redact(text), limit)
+    return redact_ends(text, limit)

@@ -22,6 +22,7 @@ from heedful.lessons.trust import (
     quotations,
     sources_of,
 )
+from heedful.redact import has_mark
 from heedful.sanitize import CUT_MARK_PATTERN, plain_text
 from heedful.traces.course import (
     RESULT_EVENTS,
@@ -180,15 +181,23 @@ class Origins:
         return set(chain.from_iterable(found_sources))
 
     def unseen(self) -> list[tuple[int, frozenset[str]]]:
-        """Return the positions and sources of results that were kept without a part.
+        """Return the positions and sources of texts that were kept without a part.
 
-        Nobody can say whether words of an agent stood in the part that is left out.
+        Nobody can say whether words of an agent stood in the part that was cut or
+        redacted. A prompt counts if it is `pasted`.
         """
+        texts = [
+            (position, sources, event_text(self.run.events[position]))
+            for position, sources in enumerate(self._of_events)
+            if sources - {"user"}
+        ]
+        for position, prompt in pasted(self.run):
+            texts.append((position, frozenset({NETWORK_SOURCE}), prompt))
+
         return [
-            (position, self._of_events[position])
-            for position, role in enumerate(self.run.roles)
-            if role == "result"
-            and CUT_MARK_PATTERN.search(event_text(self.run.events[position]))
+            (position, sources)
+            for position, sources, text in texts
+            if _lacks_part(text)
         ]
 
     def first(self, words: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
@@ -225,6 +234,24 @@ def _tool_sources(tool: str, call: Event | None) -> frozenset[str]:
     if isinstance(arguments, Mapping):
         texts = list(map(str, arguments.values()))
     return sources_of(tool, command_of(arguments), texts)
+
+
+def _lacks_part(text: str) -> bool:
+    """Return True if a part of a text was redacted or cut."""
+    return has_mark(text) or CUT_MARK_PATTERN.search(text) is not None
+
+
+def unseen_pasted(run: Course) -> list[int]:
+    """Return the positions of pasted prompts of which a part was not kept.
+
+    Prompts of a system are often so long that they are cut; they count if redacted.
+    """
+    positions: list[int] = []
+    for position, text in pasted(run):
+        is_of_user = position < 0 or run.events[position].type == "user_message"
+        if has_mark(text) or (is_of_user and _lacks_part(text)):
+            positions.append(position)
+    return positions
 
 
 def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:

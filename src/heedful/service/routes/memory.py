@@ -26,11 +26,12 @@ from heedful.lessons.sentence import say_proof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
 from heedful.memory.arrivals import receive
+from heedful.memory.memory import MAX_SIGNED_CHARS
 from heedful.memory.reflect import to_stored_episode
 from heedful.memory.trial import Trial
 from heedful.memory.vouching import unstated_sources
 from heedful.models.contract import Message
-from heedful.redact import redact
+from heedful.redact import redact, redact_start
 from heedful.service import review, schemas
 from heedful.service.auth import (
     Approving,
@@ -269,8 +270,9 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     releases the lessons that wait in quarantine.
     """
     answer = await caller.memory.seen(body.error_type, body.text)
+    text = redact_start(body.text, MAX_SIGNED_CHARS)
     return {
-        "signature": signature(body.error_type, redact(body.text)).digest,
+        "signature": signature(body.error_type, text).digest,
         "count": answer.count,
         "lessons": [
             lesson_to_wire(review.visible(caller, lesson)) for lesson in answer.lessons
