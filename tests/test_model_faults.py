@@ -127,8 +127,8 @@ async def test_a_model_that_keeps_failing_is_asked_no_more_than_the_budget_allow
             await meet(server, FAULTS[fault], work)
 
     spent = await work.spent()
-    stored = await work.stored()
-    assert [stop.rule for stop in stored.verdict.stopped_by] == ["budget"]
+    stored_loop = await work.stored()
+    assert [stop.rule for stop in stored_loop.verdict.stopped_by] == ["budget"]
     assert spent.calls >= 4
 
 

@@ -85,11 +85,11 @@ def shorten(value: object, most: int = 80) -> str:
     if isinstance(value, str):
         value = redact_start(value, most)
     text = repr(value)
-    shown = redact_start(text, most + 1)
-    if len(shown) > most:
+    start = redact_start(text, most + 1)
+    if len(start) > most:
         closing = text[-1]  # the quote of a text, or the bracket of a list
-        shown = f"{shown[: most - 2]}…{closing}"
-    return shown
+        start = f"{start[: most - 2]}…{closing}"
+    return start
 
 
 @remade

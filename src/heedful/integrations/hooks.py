@@ -201,9 +201,9 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         size = output_file.seek(0, os.SEEK_END)
         output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
         output = redact(output_file.read().decode("utf-8", "replace"))
-        if size > MAX_OUTPUT_TAIL_BYTES:
-            output = output[CUT_MARGIN_CHARS:]
-        return code, output
+        # Where the middle of a secret was cut, its end is not known as one.
+        margin = CUT_MARGIN_CHARS if size > MAX_OUTPUT_TAIL_BYTES else 0
+        return code, output[margin:]
 
 
 def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
@@ -523,8 +523,12 @@ async def _on_prompt(moment: _Moment) -> Reply:
     if not prompt.strip():
         return Reply()
     if moment.text("source") in MACHINE_PROMPT_SOURCES:
-        call = moment.text("prompt_id")
-        event = Event("system_event", prompt, call=call, origin="external")
+        event = Event(
+            "system_event",
+            prompt,
+            call=moment.text("prompt_id"),
+            origin="external",
+        )
         await moment.run.learn(event)
         return Reply()
 
@@ -616,8 +620,13 @@ async def _after_call(moment: _Moment) -> Reply:
     run = moment.run
     # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
-        words = _whole_text(response)
-        await run.learn(Event("system_event", words, tool=moment.tool, origin="tool"))
+        event = Event(
+            "system_event",
+            _whole_text(response),
+            tool=moment.tool,
+            origin="tool",
+        )
+        await run.learn(event)
         return Reply()
 
     tool = moment.tool

@@ -824,8 +824,8 @@ def frontier(
         if of_record and not point.exact:
             kind = "unsure"
         dots.append((kind, point))
-        own = mark if of_record else ""
-        place = round(point.cost, 3), round(point.solved, 3), own
+        mark_text = mark if of_record else ""
+        place = round(point.cost, 3), round(point.solved, 3), mark_text
         marks_by_place[place].append(mark)
 
     texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
