@@ -38,12 +38,7 @@ class HeedfulError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what makes an equal error in another process, by no constructor."""
-        return _restore, (type(self), self.args), self.__dict__
-
-
-def _restore(kind: type[HeedfulError], arguments: tuple[object, ...]) -> HeedfulError:
-    """Return an error with the arguments that its constructor made of its own."""
-    return kind.__new__(kind, *arguments)
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 @dataclass(slots=True)
@@ -501,7 +496,5 @@ _MAX_REDACTED_CHARS = 10_000  # of a value that a message shows
 
 def _shorten(value: object, max_chars: int = 120) -> str:
     """Return the `repr` of a value, without secrets, in at most `max_chars`."""
-    if isinstance(value, str):
-        value = redact_start(value, _MAX_REDACTED_CHARS)
     text = redact_start(repr(value), _MAX_REDACTED_CHARS)
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -31,8 +31,8 @@ from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
-from heedful.redact import CUT_MARGIN_CHARS, redact, redact_ends, redact_start
-from heedful.sanitize import cut_middle, sanitize
+from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
+from heedful.sanitize import cut_middle, redact_ends, sanitize
 from heedful.store.workspace import run_git
 from heedful.traces.episode import Event, Limits, json_data
 from heedful.validation import check_options
@@ -329,8 +329,9 @@ def _cut_error(text: str) -> str:
 
     from heedful.traces.error_lines import shorten_failure
 
-    searched = redact_ends(text, MAX_SEARCHED_ERROR_CHARS)
-    return shorten_failure(searched, MAX_HOOK_TEXT_CHARS)
+    return shorten_failure(
+        redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS
+    )
 
 
 def _short_id(id: str) -> str:
@@ -523,9 +524,14 @@ async def _on_prompt(moment: _Moment) -> Reply:
     if not prompt.strip():
         return Reply()
     if moment.text("source") in MACHINE_PROMPT_SOURCES:
-        call = moment.text("prompt_id")
-        event = Event("system_event", prompt, call=call, origin="external")
-        await moment.run.learn(event)
+        await moment.run.learn(
+            Event(
+                "system_event",
+                prompt,
+                call=moment.text("prompt_id"),
+                origin="external",
+            )
+        )
         return Reply()
 
     # Not every agent has an event at the start that takes context.
@@ -616,8 +622,14 @@ async def _after_call(moment: _Moment) -> Reply:
     run = moment.run
     # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
-        words = _whole_text(response)
-        await run.learn(Event("system_event", words, tool=moment.tool, origin="tool"))
+        await run.learn(
+            Event(
+                "system_event",
+                _whole_text(response),
+                tool=moment.tool,
+                origin="tool",
+            )
+        )
         return Reply()
 
     tool = moment.tool
@@ -694,8 +706,7 @@ def _whole_text(response: Any) -> str:
     if isinstance(response, Mapping):
         names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
         others = [name for name in response if name not in names]
-        values = [response[name] for name in (*names, *others)]
-        response = [*values, *others]
+        response = [*map(response.get, (*names, *others)), *others]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_whole_text, response)))
 
