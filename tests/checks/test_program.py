@@ -631,6 +631,6 @@ def test_no_finding_has_a_part_of_a_secret(before):
     value = f"{'x' * before} {TOKEN} and more"
     program = f"def f():\n    return {value!r}\n"
     for tests in ("assert f() == 'a'", f"assert f() == {value[:-1]!r}"):
-        said = findings(checks.python_tests(tests, seconds=20), program)
-        assert said
-        assert TOKEN[:12] not in f"{said}"
+        messages = findings(checks.python_tests(tests, seconds=20), program)
+        assert messages
+        assert TOKEN[:12] not in f"{messages}"

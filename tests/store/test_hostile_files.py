@@ -104,8 +104,8 @@ async def test_statements_behind_a_false_comment_are_refused(tmp_path, sign, nam
     with opened(path) as store:
         await store.write(Scope(), loops.begin, "1", Head(task="a"))
     with closing(connect(str(path), 1.0)) as db:
-        own = "select sql from sqlite_schema where name = ?"
-        (sql,) = db.execute(own, [name]).fetchone()
+        query = "select sql from sqlite_schema where name = ?"
+        (sql,) = db.execute(query, [name]).fetchone()
         place = sql.index(begin) + len(begin)
         hostile = f"{sql[:place]}{hidden.format(sign)}{sql[place:]}"
         db.execute("pragma writable_schema = on")
