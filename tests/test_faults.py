@@ -161,7 +161,7 @@ def test_what_is_allowed_by_a_check_of_ours_is_taken_from_its_error() -> None:
     ],
 )
 def test_an_error_of_another_process_is_the_same_here(error):
-    copied = pickle.loads(pickle.dumps(error))
-    assert type(copied) is type(error)
-    assert str(copied) == str(error)
-    assert vars(copied) == vars(error)
+    error_here = pickle.loads(pickle.dumps(error))
+    assert type(error_here) is type(error)
+    assert str(error_here) == str(error)
+    assert vars(error_here) == vars(error)

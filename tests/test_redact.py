@@ -18,10 +18,10 @@ from heedful.redact import (
     mask_personal,
     redact,
     redact_data,
-    redact_ends,
     redact_start,
 )
 from heedful.redact_rules import Rule
+from heedful.sanitize import redact_ends
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -444,7 +444,7 @@ def test_what_is_not_personal_stays(text: str) -> None:
 
 KEY_LINES = [f"{number:02}Zq{'xK7w' * 15}" for number in range(26)]
 PEM = "\n".join(
-    ("-----BEGIN PRIVATE PEM-----", *KEY_LINES, "-----END PRIVATE PEM-----")
+    ("-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----")
 )
 TOKEN = f"ghp_{'x7Qp2mZk9R' * 4}"[:40]
 SPLIT_SECRETS = [

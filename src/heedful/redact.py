@@ -35,7 +35,6 @@ from heedful.redact_rules import (
     TOKEN_RULES,
     Rule,
 )
-from heedful.sanitize import cut_middle
 
 MARK_START = "[redacted: "  # the kind of the secret and a bracket follow
 MIN_SECRET_CHARS = 8  # a shorter text has no room for a secret
@@ -78,28 +77,12 @@ def redact(text: str) -> str:
     return clean
 
 
-def redact_ends(text: str, most: int) -> str:
-    """Redact a text, then cut its middle if it has over `most` characters (≥ 200).
-
-    A text that is cut first may keep the value of a secret, and lose its name.
-    """
-    room = most + CUT_MARGIN_CHARS
-    if len(text) <= 2 * room:
-        return cut_middle(redact(text), most)
-
-    # The ends may become shorter, so what a secret is cut in is left out.
-    head = redact(text[:room])[:-CUT_MARGIN_CHARS]
-    tail = redact(text[-room:])[CUT_MARGIN_CHARS:]
-    middle = " " * (len(text) - 2 * most)
-    return cut_middle(f"{head}{middle}{tail}", most)
-
-
 def redact_start(text: str, most: int) -> str:
     """Redact a text, then leave out what comes after `most` characters."""
-    room = most + CUT_MARGIN_CHARS
-    if len(text) <= room:
-        return redact(text)[:most]
-    return redact(text[:room])[:-CUT_MARGIN_CHARS][:most]
+    clean = redact(text[: most + CUT_MARGIN_CHARS])
+    if len(text) > most + CUT_MARGIN_CHARS:  # its end may be half a secret
+        clean = clean[:-CUT_MARGIN_CHARS]
+    return clean[:most]
 
 
 def mask_personal(text: str) -> str:

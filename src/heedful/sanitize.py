@@ -2,14 +2,16 @@
 
 `sanitize` removes what a reader does not see and what a model takes for the end of a
 turn. `delimit` sets texts between tags with a mark that no text has (`delimiter`).
-`cut_middle` and `clean` shorten. `visible` shows a person what a text is. `plain_text`
-is a text as its reader takes it, so that words can be found again.
+`cut_middle`, `redact_ends` and `clean` shorten. `visible` shows a person what a text
+is. `plain_text` is a text as its reader takes it, so that words can be found again.
 """
 
 import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
+
+from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
 
 # Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between
 # bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar
@@ -141,6 +143,20 @@ def cut_middle(text: str, most: int) -> str:
     half = (most - 60) // 2  # the line between the halves has up to 60 characters
     omitted = len(text) - 2 * half
     return f"{text[:half]}\n[{omitted} characters are left out]\n{text[-half:]}"
+
+
+def redact_ends(text: str, most: int) -> str:
+    """Redact a text, then cut its middle if it has over `most` characters (≥ 200).
+
+    A text that is cut first may keep the value of a secret, and lose its name. Of a
+    very long text, only the ends are redacted.
+    """
+    if len(text) <= 2 * (most + CUT_MARGIN_CHARS):
+        return cut_middle(redact(text), most)
+
+    tail = redact(text[-most - CUT_MARGIN_CHARS :])[CUT_MARGIN_CHARS:]
+    middle = " " * (len(text) - 2 * most)
+    return cut_middle(f"{redact_start(text, most)}{middle}{tail}", most)
 
 
 def clean(text: str, most: int) -> str:

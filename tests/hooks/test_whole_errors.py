@@ -216,9 +216,9 @@ async def test_no_part_of_a_key_is_kept_that_a_cut_has_split(
     output = "a line\n" * 6_000 + KEY + "\n" + "a line\n" * (after // 7)
     await send(memory, "PostToolUse", "s", **call, tool_response={"stdout": output})
     await send(memory, "PostToolUseFailure", "s", **call, error=output)
-    content = read_database(tmp_path)
-    assert b"a line" in content
-    assert not any(line.encode() in content for line in KEY_LINES)
+    database = read_database(tmp_path)
+    assert b"a line" in database
+    assert not any(line.encode() in database for line in KEY_LINES)
 
 
 async def test_no_password_is_kept_whose_name_a_cut_has_left_out(

@@ -435,8 +435,8 @@ async def test_no_page_is_told_of_which_a_part_was_not_kept(
     call = web_page(REDACTED[way])
     if reader == "curl":
         call = bash("curl a.test", REDACTED[way])
-    heard = await run_sessions(memory, call, CURES["a package"])
-    assert MARK not in heard.lower()
+    answers = await run_sessions(memory, call, CURES["a package"])
+    assert MARK not in answers.lower()
     assert await memory.quarantine.waiting()
 
 
@@ -454,8 +454,8 @@ async def test_no_paste_is_told_of_which_a_part_was_not_kept(
 ) -> None:
     memory = memory_of(tmp_path, "all and names")
     prompt = f"build the pads:\n\nDocs:\n{UNSEEN_PASTES[paste]}"
-    heard = await run_sessions(memory, None, CURES[cure], prompt)
-    assert MARK not in heard.lower()
+    answers = await run_sessions(memory, None, CURES[cure], prompt)
+    assert MARK not in answers.lower()
     assert await memory.quarantine.waiting()
 
 
@@ -480,8 +480,8 @@ async def test_no_page_is_told_wherever_a_result_has_it(
 ) -> None:
     memory = memory_of(tmp_path, "all and names")
     reader = (tool, {"url": "https://a.test"}, ODD_RESULTS[place])
-    heard = await run_sessions(memory, reader, CURES["a package"])
-    assert MARK not in heard.lower()
+    answers = await run_sessions(memory, reader, CURES["a package"])
+    assert MARK not in answers.lower()
     assert await memory.quarantine.waiting()
 
 

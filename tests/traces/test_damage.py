@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, TraceFileError
+from heedful.sanitize import redact_ends
 from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
-from heedful.traces.episode import MAX_DATA_DEPTH, Episode, Limits, shorten
+from heedful.traces.episode import MAX_DATA_DEPTH, Episode, Limits
 from heedful.traces.otlp import from_json
 from heedful.traces.spans import episodes as spans_episodes
 from heedful.traces.spans import pieces
@@ -286,15 +287,15 @@ def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
     ids=["just too long", "no ASCII", "only secrets"],
 )
 def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(text):
-    cut = shorten(text, 200)
+    cut = redact_ends(text, 200)
     assert len(cut) <= 200
     head, mark, tail = cut.split("\n")
     assert mark.endswith("characters are left out]")
     assert len(head) == len(tail) == 70
-    assert shorten(cut, 200) == cut
+    assert redact_ends(cut, 200) == cut
     assert "AKIA" not in cut
     for before in range(0, 60, 7):
-        assert "AKIA" not in shorten("-" * before + f" {KEY} " + text, 200)
+        assert "AKIA" not in redact_ends("-" * before + f" {KEY} " + text, 200)
 
 
 def test_texts_data_and_names_are_all_cut():

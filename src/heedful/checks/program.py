@@ -47,7 +47,6 @@ _MAX_OUTPUT_BYTES = 1 << 22
 _MAX_DRAIN_SECONDS = 1.0  # to read what is left after the process was killed
 _MAX_SOURCE_CHARS = 240
 _MAX_TRACE_CHARS = 1_000
-_MAX_VALUE_CHARS = 300
 _EXCEPTION_FIX = "change the program so that {} is not raised here"
 FORGERY_WARNING = "the program ran with the tests and can forge their verdict"
 ISOLATION_NOTES = {
@@ -348,30 +347,13 @@ async def _run_tests(
     prefix = f"{nonce} ".encode()
     complete_lines = output.split(b"\n")[:-1]
     record_lines = [line for line in complete_lines if line.startswith(prefix)]
-    records = [
-        _without_secrets(json.loads(line.removeprefix(prefix))) for line in record_lines
-    ]
+    records = [json.loads(line.removeprefix(prefix)) for line in record_lines]
 
     if not records:
         reason = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {reason}")
 
     return records, code
-
-
-def _without_secrets(said: Any) -> Any:
-    """Return what the child process says with short texts that have no secrets."""
-    if isinstance(said, dict):
-        return {name: _without_secrets(part) for name, part in said.items()}
-    if isinstance(said, list):
-        return [_without_secrets(part) for part in said]
-    if not isinstance(said, str):
-        return said
-
-    text = redact_start(said, _MAX_VALUE_CHARS + 1)
-    if len(text) > _MAX_VALUE_CHARS:
-        text = f"{text[: _MAX_VALUE_CHARS - 1]}…"
-    return text
 
 
 async def _start_process(payload: bytes, folder: str) -> asyncio.subprocess.Process:
@@ -465,7 +447,7 @@ def _failure_finding(step: ProgramStatement, failure: Record) -> Finding:
     differences = []
     for source, value in zip(step.sides, failure["sides"], strict=False):
         if source[:200] != value[:200]:
-            differences.append(f"`{source}` is {value}")
+            differences.append(f"`{source}` is {redact_start(value, 300)}")
 
     why = " and ".join(differences) or failure["message"] or "it is false"
     condition = step.source.removeprefix("assert ")
@@ -486,10 +468,10 @@ def _make_finding(
     message: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
     """Return a finding whose texts a store accepts; `trace` becomes its evidence."""
-    evidence = "\n".join(trace)[:_MAX_TRACE_CHARS]
+    evidence = redact_start("\n".join(trace), _MAX_TRACE_CHARS)
     return Finding(
         _PYTHON_TESTS_CHECK,
-        _escape_text(message),
+        _escape_text(redact_start(message, _MAX_TRACE_CHARS)),
         fix=_escape_text(fix),
         severity=severity,
         key=_escape_text(key),

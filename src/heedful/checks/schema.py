@@ -166,8 +166,8 @@ def _parse_json(text: str) -> ParsedJson | Finding:
 
     near = text[max(0, position - 10) : position + 20]
     # So few characters of a secret are not recognised.
-    begin = max(0, position - CUT_MARGIN_CHARS)
-    if near not in redact(text[begin : position + CUT_MARGIN_CHARS]):
+    margin = CUT_MARGIN_CHARS
+    if near not in redact(text[max(0, position - margin) : position + margin]):
         near = f"{MARK_START}text]"
     message = f"not JSON: {str(refusal)[:120]}, near {shorten(near, 40)}"
     return _make_finding(message, _BARE_JSON_FIX, "not JSON")
@@ -236,8 +236,9 @@ def _make_schema_judge(schema: Mapping[str, Any]) -> Problems:
                     kind = redact_start(error.message, 240)  # it names the missing key
                     fix = "add it"
 
-                message = redact_start(error.message, 240)
-                yield _problem_finding(error.absolute_path, message, kind, fix)
+                yield _problem_finding(
+                    error.absolute_path, redact_start(error.message, 240), kind, fix
+                )
         except Unresolvable as unresolved:
             raise InvalidInput(
                 "$ref", unresolved.ref, "a reference inside the schema"

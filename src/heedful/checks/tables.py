@@ -28,7 +28,6 @@ from heedful.checks.evaluate import Context
 from heedful.checks.text import shorten
 from heedful.errors import PackageMissing
 from heedful.loop.record import Finding, Level
-from heedful.redact import redact_start
 
 if TYPE_CHECKING:
     from numpy import float64
@@ -297,7 +296,7 @@ def _open_frame(data: Any, array_names: Sequence[str]) -> DataTable:
         # For example two columns have the same name.
         raise TableError(
             kind="columns",
-            what=redact_start(f"the data frame cannot be read: {error}", 200),
+            what=f"the data frame cannot be read: {error}"[:200],
             fix="give every column a different name",
         ) from error
     except TypeError:

@@ -82,14 +82,12 @@ def shorten(value: object, most: int = 80) -> str:
     >>> shorten("a" * 100, 12)
     "'aaaaaaaaa…'"
     """
-    if isinstance(value, str):
-        value = redact_start(value, most)
     text = repr(value)
-    start = redact_start(text, most + 1)
-    if len(start) > most:
-        closing = text[-1]  # the quote of a text, or the bracket of a list
-        start = f"{start[: most - 2]}…{closing}"
-    return start
+    quotation = redact_start(text, most + 1)
+    if len(quotation) > most:
+        # The quote of a text, or the bracket of a list, ends it.
+        quotation = f"{quotation[: most - 2]}…{text[-1]}"
+    return quotation
 
 
 @remade

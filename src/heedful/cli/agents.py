@@ -29,7 +29,6 @@ from heedful.integrations.places import (
     settings_file,
 )
 from heedful.lessons.stated_rule import StatedRule
-from heedful.redact import redact_start
 from heedful.store.ownership import approve
 from heedful.store.workspace import project_root
 
@@ -249,7 +248,7 @@ def _try_event(
         if done.returncode:
             problem = f"exited with {done.returncode}; it must be 0"
         elif done.stderr:
-            problem = redact_start(done.stderr.decode("utf-8", "replace").strip(), 200)
+            problem = done.stderr.decode("utf-8", "replace").strip()[:200]
     except subprocess.TimeoutExpired:
         problem = f"no answer within {DOCTOR_LIMIT_SECONDS} s"
 

@@ -70,8 +70,9 @@ async def end_trial(recall: RecallOnTrial, loop: Loop) -> None:
 
 def _recall_failed(error: BaseException) -> UserCodeError:
     """Return the error for an exception of the function that recalls texts."""
-    reason = redact_start(str(error), 300)
-    return UserCodeError(f"recall raised {type(error).__name__}: {reason}")
+    return UserCodeError(
+        f"recall raised {type(error).__name__}: {redact_start(str(error), 300)}"
+    )
 
 
 def _as_data(source: str, texts: list[str]) -> str:

@@ -34,7 +34,7 @@ from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.redact import redact_ends
+from heedful.sanitize import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"

@@ -31,8 +31,8 @@ from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.scope import Scope
 from heedful.memory.memory import Memory
-from heedful.redact import CUT_MARGIN_CHARS, redact, redact_ends, redact_start
-from heedful.sanitize import cut_middle, sanitize
+from heedful.redact import CUT_MARGIN_CHARS, redact, redact_start
+from heedful.sanitize import cut_middle, redact_ends, sanitize
 from heedful.store.workspace import run_git
 from heedful.traces.episode import Event, Limits, json_data
 from heedful.validation import check_options
@@ -201,9 +201,9 @@ async def run_command(line: str, folder: str, seconds: float) -> tuple[int | Non
         size = output_file.seek(0, os.SEEK_END)
         output_file.seek(max(0, size - MAX_OUTPUT_TAIL_BYTES))
         output = redact(output_file.read().decode("utf-8", "replace"))
-        # Where the middle of a secret was cut, its end is not known as one.
-        margin = CUT_MARGIN_CHARS if size > MAX_OUTPUT_TAIL_BYTES else 0
-        return code, output[margin:]
+        if size > MAX_OUTPUT_TAIL_BYTES:
+            output = output[CUT_MARGIN_CHARS:]
+        return code, output
 
 
 def _start_command(line: str, folder: str, output_file: IO[bytes]) -> Popen[bytes]:
@@ -329,8 +329,9 @@ def _cut_error(text: str) -> str:
 
     from heedful.traces.error_lines import shorten_failure
 
-    searched = redact_ends(text, MAX_SEARCHED_ERROR_CHARS)
-    return shorten_failure(searched, MAX_HOOK_TEXT_CHARS)
+    return shorten_failure(
+        redact_ends(text, MAX_SEARCHED_ERROR_CHARS), MAX_HOOK_TEXT_CHARS
+    )
 
 
 def _short_id(id: str) -> str:
@@ -523,13 +524,14 @@ async def _on_prompt(moment: _Moment) -> Reply:
     if not prompt.strip():
         return Reply()
     if moment.text("source") in MACHINE_PROMPT_SOURCES:
-        event = Event(
-            "system_event",
-            prompt,
-            call=moment.text("prompt_id"),
-            origin="external",
+        await moment.run.learn(
+            Event(
+                "system_event",
+                prompt,
+                call=moment.text("prompt_id"),
+                origin="external",
+            )
         )
-        await moment.run.learn(event)
         return Reply()
 
     # Not every agent has an event at the start that takes context.
@@ -620,13 +622,14 @@ async def _after_call(moment: _Moment) -> Reply:
     run = moment.run
     # The user stopped the call, so it did not fail; the agent has read what it says.
     if interrupted:
-        event = Event(
-            "system_event",
-            _whole_text(response),
-            tool=moment.tool,
-            origin="tool",
+        await run.learn(
+            Event(
+                "system_event",
+                _whole_text(response),
+                tool=moment.tool,
+                origin="tool",
+            )
         )
-        await run.learn(event)
         return Reply()
 
     tool = moment.tool
@@ -703,8 +706,7 @@ def _whole_text(response: Any) -> str:
     if isinstance(response, Mapping):
         names = [name for name in _RESPONSE_TEXT_FIELDS if name in response]
         others = [name for name in response if name not in names]
-        values = [response[name] for name in (*names, *others)]
-        response = [*values, *others]
+        response = [*map(response.get, (*names, *others)), *others]
     if isinstance(response, list):
         return "\n".join(filter(None, map(_whole_text, response)))
 

@@ -32,7 +32,8 @@ from heedful.lessons.scope import (
     Trust,
     check_holdout,
 )
-from heedful.redact import mask_personal, redact, redact_ends
+from heedful.redact import mask_personal, redact
+from heedful.sanitize import redact_ends
 from heedful.store import exposures as exposure_store
 from heedful.store import open_store
 from heedful.store import preconditions as precondition_store

@@ -259,9 +259,8 @@ class Study:
             run = self.course
             words = origins.words_of(run, positions)
             new_words = origins.new_words_of(run, positions)
-            prompts = [*origins.find_quoted(run, [*words, *new_words]).values()]
-            if words or new_words:
-                prompts += origins.unseen_pasted(run)
+            quoted = origins.find_quoted(run, [*words, *new_words]).values()
+            prompts = [*quoted, *origins.unseen_pasted(run)]
             if any(prompt < last for prompt in prompts):
                 return "external"
 

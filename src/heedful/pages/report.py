@@ -208,10 +208,8 @@ def _read(text: str) -> tuple[list[str], int]:
     The end of a very long text is not read. JSON is indented, with sorted keys. Wide
     lines are split into sentences.
     """
-    unread = 0
     readable = redact_start(text, MAX_OUTPUT_READ_CHARS)
-    if len(text) > MAX_OUTPUT_READ_CHARS:
-        unread = len(text) - MAX_OUTPUT_READ_CHARS
+    unread = max(0, len(text) - MAX_OUTPUT_READ_CHARS)
 
     readable = _indent_json(readable)
     lines: list[str] = []

@@ -100,10 +100,8 @@ async def _load(spec: Spec, setup: Setup) -> Check:
 
     if name in CRITIC_CHECKS:
         return await asyncio.to_thread(loading.load, _with_own_model(spec, setup))
-    is_slow = name in SLOW_CHECKS
-    if name == "regex":
-        is_slow = not _QUICK_PATTERN.fullmatch(str(spec.get("pattern")))
-    if is_slow:
+    is_quick = _QUICK_PATTERN.fullmatch(str(spec.get("pattern")))
+    if name in SLOW_CHECKS or (name == "regex" and not is_quick):
         return await _load_slow_check(spec, setup)
     if name in TEXT_CHECKS:
         check = await asyncio.to_thread(loading.load, spec)

@@ -26,13 +26,10 @@ _CREATE_PATTERN = re.compile(
     re.IGNORECASE,
 )
 # A comment, or a text or a name in quotes, in which "--" begins no comment.
-_SQL_COMMENT_PATTERN = r"--[^\n]*|/\*.*?(?:\*/|\Z)"
 _SQL_QUOTED_PATTERN = r"""('(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])"""
 _SQL_PART_PATTERN = re.compile(
-    f"{_SQL_COMMENT_PATTERN}|{_SQL_QUOTED_PATTERN}", re.DOTALL
+    rf"--[^\n]*|/\*.*?(?:\*/|\Z)|{_SQL_QUOTED_PATTERN}", re.DOTALL
 )
-# SQLite writes the new name of a table in quotes.
-_RENAMED_PATTERN = re.compile(r'"(\w+)"')
 _DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
 SHADOW_PREFIXES = ("example_fts_", "loop_fts_")
@@ -155,29 +152,24 @@ def _is_harmless_older(entry: _SchemaObject, sql: str, names: Collection[str]) -
     """
     if entry.kind in ("view", "trigger"):
         return entry.name in names
-    return not _GENERATED_PATTERN.search(_without_comments(sql))
+    return not _GENERATED_PATTERN.search(_SQL_PART_PATTERN.sub(r" \1", sql))
 
 
 def _parse(sql: str) -> _SchemaObject | None:
     """Return what an SQL text creates; None if this is not clear."""
-    code = _without_comments(sql)
+    code = _SQL_PART_PATTERN.sub(r" \1", sql)  # without comments
     match = _CREATE_PATTERN.match(code)
     if match is None:
         return None
 
     kind = match["kind"].lower()
-    if kind == "table":
-        code = _RENAMED_PATTERN.sub(r"\1", code)
+    if kind == "table":  # SQLite writes its new name in quotes
+        code = re.sub(r'"(\w+)"', r"\1", code)
     parts = re.split(_SQL_QUOTED_PATTERN, code)
     # Every second part is in quotes.
     parts[::2] = ["".join(part.split()).lower() for part in parts[::2]]
     plain_sql = "".join(parts).rstrip(";")
     return _SchemaObject(kind=kind, name=match["name"].lower(), sql=plain_sql)
-
-
-def _without_comments(sql: str) -> str:
-    """Return an SQL text with a blank in place of each comment."""
-    return _SQL_PART_PATTERN.sub(lambda part: part[1] or " ", sql)
 
 
 @cache

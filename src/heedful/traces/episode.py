@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.redact import redact, redact_data, redact_ends
+from heedful.redact import redact, redact_data
+from heedful.sanitize import redact_ends
 from heedful.validation import check_integer, require
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
@@ -278,16 +279,16 @@ class EpisodeBuilder:
 
         if fault is not None:
             fault = Fault(
-                shorten(fault.category, content),
-                shorten(fault.message, content),
-                shorten(fault.context, content),
+                redact_ends(fault.category, content),
+                redact_ends(fault.message, content),
+                redact_ends(fault.context, content),
             )
 
         return Episode(
             tuple(events),
             outcome or _outcome_of(events, fault),
-            task=shorten(task, content),
-            goal=shorten(goal, content),
+            task=redact_ends(task, content),
+            goal=redact_ends(goal, content),
             fault=fault,
             id=safe_id(id),
             session=safe_id(session),
@@ -358,7 +359,7 @@ def clean_event(event: Event, limit: int) -> Event:
         meta = {"cut": meta}
     return Event(
         _short_name(event.type),
-        shorten(event.content, limit),
+        redact_ends(event.content, limit),
         agent=_short_name(event.agent),
         tool=_short_name(event.tool),
         arguments=arguments,
@@ -387,11 +388,11 @@ def _clean_data(
 ) -> Mapping[str, Any] | str:
     """Redact data; too long or too deep data become a text of `cut` characters."""
     if isinstance(data, str):
-        return shorten(data, cut)
+        return redact_ends(data, cut)
 
     text = json.dumps(data, ensure_ascii=False)
     if len(text) > limit or is_deep(data, MAX_DATA_DEPTH):
-        return shorten(text, cut)
+        return redact_ends(text, cut)
 
     clean: Mapping[str, Any] = redact_data(data)
     return clean
@@ -400,7 +401,7 @@ def _clean_data(
 @lru_cache(1_000)
 def _short_name(name: str) -> str:
     """Return the name of an agent or a tool, redacted and cut."""
-    return shorten(name, MAX_TRACE_NAME_CHARS)
+    return redact_ends(name, MAX_TRACE_NAME_CHARS)
 
 
 def safe_id(id: str) -> str:
@@ -416,8 +417,3 @@ def is_deep(value: Any, levels: int) -> bool:
         return False
     inner = value.values() if isinstance(value, Mapping) else value
     return levels == 0 or any(is_deep(part, levels - 1) for part in inner)
-
-
-def shorten(text: str, limit: int) -> str:
-    """Redact a text, and cut its middle if it is over `limit` (at least 200) long."""
-    return redact_ends(text, limit)

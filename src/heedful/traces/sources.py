@@ -191,9 +191,10 @@ class Origins:
             for position, sources in enumerate(self._of_events)
             if sources - {"user"}
         ]
-        for position, prompt in pasted(self.run):
-            texts.append((position, frozenset({NETWORK_SOURCE}), prompt))
-
+        texts += [
+            (position, frozenset({NETWORK_SOURCE}), prompt)
+            for position, prompt in pasted(self.run)
+        ]
         return [
             (position, sources)
             for position, sources, text in texts
@@ -246,12 +247,16 @@ def unseen_pasted(run: Course) -> list[int]:
 
     Prompts of a system are often so long that they are cut; they count if redacted.
     """
-    positions: list[int] = []
-    for position, text in pasted(run):
-        is_of_user = position < 0 or run.events[position].type == "user_message"
-        if has_mark(text) or (is_of_user and _lacks_part(text)):
-            positions.append(position)
-    return positions
+    return [
+        position
+        for position, text in pasted(run)
+        if _lacks_part(text)
+        and (
+            has_mark(text)
+            or position < 0
+            or run.events[position].type == "user_message"
+        )
+    ]
 
 
 def find_quoted(run: Course, texts: Iterable[str]) -> dict[str, int]:

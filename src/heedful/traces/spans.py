@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any
 
 from heedful.redact import redact, redact_data
+from heedful.sanitize import redact_ends
 from heedful.traces import episode, otlp
 from heedful.traces.episode import (
     Ended,
@@ -27,7 +28,6 @@ from heedful.traces.episode import (
     Fault,
     Limits,
     safe_id,
-    shorten,
 )
 from heedful.traces.messages import EpisodeReader
 from heedful.traces.otlp import Attributes, Span, SpanStep
@@ -76,7 +76,7 @@ class SpanReader(EpisodeReader):
             step.parent = safe_id(span.parent)
             if step.error:
                 message, code = step.error
-                step.error = shorten(message, limit), shorten(code, limit)
+                step.error = redact_ends(message, limit), redact_ends(code, limit)
 
             step.inputs = tuple(self._share_event(step, event) for event in step.inputs)
             step.outputs = tuple(
@@ -440,7 +440,7 @@ def _encode_span(span: Span) -> str:
 
     # `episodes` reads the fields in this order.
     fields = [
-        shorten(span.name, episode.MAX_TRACE_NAME_CHARS),
+        redact_ends(span.name, episode.MAX_TRACE_NAME_CHARS),
         span.start,
         span.end,
         span.status,

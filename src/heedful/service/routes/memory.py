@@ -270,9 +270,10 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
     releases the lessons that wait in quarantine.
     """
     answer = await caller.memory.seen(body.error_type, body.text)
-    text = redact_start(body.text, MAX_SIGNED_CHARS)
     return {
-        "signature": signature(body.error_type, text).digest,
+        "signature": signature(
+            body.error_type, redact_start(body.text, MAX_SIGNED_CHARS)
+        ).digest,
         "count": answer.count,
         "lessons": [
             lesson_to_wire(review.visible(caller, lesson)) for lesson in answer.lessons
