@@ -245,25 +245,33 @@ def _check_database(values: Settings) -> list[Sign]:
         values, lambda store: store.read(scope_of(values), _check_contents, values)
     )
     if values.db.startswith(POSTGRES_PREFIXES):
-        signs.append(drive(_check_queue(values)))
+        signs += drive(_check_queue(values))
     return signs
 
 
-async def _check_queue(values: Settings) -> Sign:
-    """Check that no job of the queue is stalled or has failed."""
+async def _check_queue(values: Settings) -> list[Sign]:
+    """Check that no job is stalled or has failed, and that workers do what waits."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queue:
-        depths = await queue.depth()
+        workload = await queue.workload()
 
+    depths = workload.depths
     counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
     states = {depth.state for depth in depths}
-    return Sign(
+    jobs = Sign(
         name="queue",
         well=not states & {"stalled", "failed"},
         found=", ".join(counts) or "empty",
         todo="run heedful worker: it runs stalled jobs, and says why a job fails",
     )
+    workers = Sign(
+        name="workers",
+        well=workload.state == "ok",
+        found=str(workload),
+        todo="start more: heedful worker",
+    )
+    return [jobs, workers]
 
 
 def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
