@@ -32,7 +32,13 @@ from heedful.cli.resources import (
     judging,
     opened_model,
 )
-from heedful.cli.settings import Settings, is_stated, scope_of, settings
+from heedful.cli.settings import (
+    Settings,
+    is_stated,
+    scope_of,
+    settings,
+    unknown_variables,
+)
 from heedful.errors import HeedfulError
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
@@ -100,6 +106,7 @@ def doctor() -> int:
     """
     values = settings()
     signs = [
+        *_list_unknown_variables(),
         _check_sqlite(),
         *_check_package_and_key(values),
         _describe_recall(values),
@@ -135,6 +142,18 @@ def _check_sqlite() -> Sign:
     )
 
 
+def _list_unknown_variables() -> Iterator[Sign]:
+    """Name the variables that have no effect; other programs may use them."""
+    for variable, reason in unknown_variables().items():
+        yield Sign(
+            name="environment",
+            well=True,
+            found=f"{variable} has no effect",
+            todo=reason,
+            absent=True,
+        )
+
+
 def _check_package_and_key(values: Settings) -> Iterator[Sign]:
     """Check the package of each model, and the key of its provider, where it needs
     them.
@@ -153,11 +172,14 @@ def _check_kind(kind: str) -> Iterator[Sign]:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
             version = ""
+        # The default model needs none before somebody asks for it.
+        is_absent = not version and not is_stated("model")
         yield Sign(
             name="model's package",
-            well=bool(version),
+            well=bool(version) or is_absent,
             found=f"{package} {version or 'missing'}",
             todo=f"pip install 'heedful[{extra}]'",
+            absent=is_absent,
         )
 
     key = f"{kind.upper()}_API_KEY"
