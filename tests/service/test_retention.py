@@ -71,10 +71,10 @@ def test_unused_lessons_are_forgotten_by_what_does_the_jobs(tmp_path, monkeypatc
     asyncio.run(memory.store.close())
 
 
-def test_a_time_that_is_none_is_refused_at_the_start(tmp_path, monkeypatch):
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_time_that_is_none_is_refused_at_the_start(tmp_path, monkeypatch, command):
     url = url_of(tmp_path / "heedful.db")
     monkeypatch.setenv("HEEDFUL_FORGET", "soon")
-    command = "worker" if url.startswith("postgresql") else "serve"
     done = subprocess.run(
         [sys.executable, "-m", "heedful.cli", command, "--db", url],
         cwd=tmp_path,

@@ -243,6 +243,13 @@ def test_it_does_not_start_where_it_should_not(
         )
 
 
+def test_it_names_variables_that_have_no_effect(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_LOG_LEVEL", "warning")
+    words = ("--port", "0", "--db", "nowhere/heedful.db")
+    printed = commands(tmp_path, monkeypatch)("serve", *words, code=4)
+    assert "HEEDFUL_LOG_LEVEL in the environment has no effect" in printed
+
+
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"

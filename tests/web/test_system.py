@@ -109,6 +109,7 @@ def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
     page = words_of(browser.get("/health").text)
     assert data["well"]
     assert "Nothing failed, and nothing is behind." in page
+    assert "heedful doctor --tenant acme" in page
     assert page.count("Of all 3 loops") == 1
     assert [row["name"] for row in data["setup"]] == [
         "database",

@@ -138,9 +138,10 @@ COMMAND_TABLE = {
 COMMAND_SETTINGS = {
     "run": "model prices policy memory holdout jobs timeout max_tokens",
     "serve": "host port model key_required workers rate drain",
-    **dict.fromkeys(("demo", "doctor", "reflect", "worker"), "model"),
+    **dict.fromkeys(("demo", "reflect", "worker"), "model"),
+    "doctor": "model tenant",
     "ui": "port tenant",
-    **dict.fromkeys(("key", "audit", "mcp"), "tenant"),
+    **dict.fromkeys(("key", "audit", "mcp", "quarantine", "trust"), "tenant"),
 }
 COMMANDS_WITHOUT_DB = {
     "hook",

@@ -32,7 +32,13 @@ from heedful.cli.resources import (
     judging,
     opened_model,
 )
-from heedful.cli.settings import Settings, is_stated, scope_of, settings
+from heedful.cli.settings import (
+    Settings,
+    is_stated,
+    scope_of,
+    settings,
+    unknown_variables,
+)
 from heedful.errors import HeedfulError
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
@@ -100,6 +106,7 @@ def doctor() -> int:
     """
     values = settings()
     signs = [
+        *_list_unknown_variables(),
         _check_sqlite(),
         *_check_package_and_key(values),
         _describe_recall(values),
@@ -135,6 +142,18 @@ def _check_sqlite() -> Sign:
     )
 
 
+def _list_unknown_variables() -> Iterator[Sign]:
+    """Name the variables that have no effect; other programs may use them."""
+    for variable, reason in unknown_variables().items():
+        yield Sign(
+            name="environment",
+            well=True,
+            found=f"{variable} has no effect",
+            todo=reason,
+            absent=True,
+        )
+
+
 def _check_package_and_key(values: Settings) -> Iterator[Sign]:
     """Check the package of each model, and the key of its provider, where it needs
     them.
@@ -153,11 +172,14 @@ def _check_kind(kind: str) -> Iterator[Sign]:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
             version = ""
+        # The default model needs none before somebody asks for it.
+        is_absent = not version and not is_stated("model")
         yield Sign(
             name="model's package",
-            well=bool(version),
+            well=bool(version) or is_absent,
             found=f"{package} {version or 'missing'}",
             todo=f"pip install 'heedful[{extra}]'",
+            absent=is_absent,
         )
 
     key = f"{kind.upper()}_API_KEY"
@@ -245,25 +267,33 @@ def _check_database(values: Settings) -> list[Sign]:
         values, lambda store: store.read(scope_of(values), _check_contents, values)
     )
     if values.db.startswith(POSTGRES_PREFIXES):
-        signs.append(drive(_check_queue(values)))
+        signs += drive(_check_queue(values))
     return signs
 
 
-async def _check_queue(values: Settings) -> Sign:
-    """Check that no job of the queue is stalled or has failed."""
+async def _check_queue(values: Settings) -> list[Sign]:
+    """Check that no job is stalled or has failed, and that workers do what waits."""
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(values.db) as queue:
-        depths = await queue.depth()
+        workload = await queue.workload()
 
+    depths = workload.depths
     counts = [f"{depth.queue} {depth.number} {depth.state}" for depth in depths]
     states = {depth.state for depth in depths}
-    return Sign(
+    jobs = Sign(
         name="queue",
         well=not states & {"stalled", "failed"},
         found=", ".join(counts) or "empty",
         todo="run heedful worker: it runs stalled jobs, and says why a job fails",
     )
+    workers = Sign(
+        name="workers",
+        well=workload.state == "ok",
+        found=str(workload),
+        todo="start more: heedful worker",
+    )
+    return [jobs, workers]
 
 
 def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:

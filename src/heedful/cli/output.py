@@ -316,10 +316,12 @@ def counted(number: int, noun: str) -> str:
 def following(*words: object, db: str | None = None, **options: object) -> str:
     """Return the line `Next: heedful …`, which names the command to run next.
 
-    The command ends with its options, and with --db unless the database is the default.
+    The command ends with its options, with --tenant if the running command has it, and
+    with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
     """
     command = ["heedful", *map(str, words)]
+    options["tenant"] = current_command().options.get("tenant")
     for name, value in options.items():
         if value:
             command.append(f"--{name}")

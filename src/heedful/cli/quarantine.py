@@ -6,6 +6,7 @@ until somebody releases it. Every review is recorded with who made it and why.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
@@ -22,6 +23,7 @@ from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
+from heedful.lessons.scope import name_tenant
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     SOURCE_FORMS,
@@ -207,8 +209,9 @@ class Removal:
             except NotFound:
                 continue
 
-            ids = [f"{scope.project}/{id}" for id in removed["loop_ids"]]
-            removed["loop_ids"] = tuple(ids)
+            for name in ("loop_ids", "reopened"):
+                ids = [f"{scope.project}/{id}" for id in removed[name]]
+                removed[name] = tuple(ids)
             for name in sums:
                 sums[name] += removed[name]
         return sums
@@ -230,8 +233,8 @@ def revoke(
     it only shows what would be removed.
     """
     is_key = source.startswith(KEY_SOURCE_PREFIX)
+    key_id = keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
     if is_key:
-        key_id = keys.id_of(source.removeprefix(KEY_SOURCE_PREFIX))
         source = f"{KEY_SOURCE_PREFIX}{key_id}"
 
     async def remove(memory: Memory) -> dict[str, Any]:
@@ -240,11 +243,14 @@ def revoke(
             return await removal.in_scope(memory.scope)
 
         projects = await memory.store.read(memory.scope, lessons.projects)
-        return await removal.in_scopes(projects or [memory.scope])
+        removed = await removal.in_scopes(projects or [memory.scope])
+        if not any(removed.values()):
+            await _require_key(memory, key_id)
+        return removed
 
     removed = ask(remove)
     # The answer names only some of very many.
-    for name in ("loop_ids", "lesson_ids"):
+    for name in ("loop_ids", "lesson_ids", "reopened"):
         removed[name] = removed[name][: quarantine_store.MAX_REVOKED_NAMES]
 
     then = following("quarantine", "log")
@@ -255,6 +261,18 @@ def revoke(
     document = {"source": source, "by": by, "why": why, "revoked": yes, **removed}
     text = page("revoked", source=source, revoked=yes, found=removed)
     return answer(document, text, then)
+
+
+async def _require_key(memory: Memory, id: str) -> None:
+    """Raise NotFound unless the tenant has this key; name the tenant that has it."""
+    tenant = memory.scope.tenant
+    key, _ = await memory.store.read(memory.scope, keys.find, id)
+    if key is None:
+        remedy = f"; {name_tenant('heedful key list', tenant)} shows the keys"
+        raise NotFound("key", id, f"tenant {tenant}", remedy)
+    if key.tenant != tenant:
+        remedy = f"; it belongs to another: --tenant {shlex.quote(key.tenant)}"
+        raise NotFound("key", id, f"tenant {tenant}", remedy)
 
 
 def _subject_cell(review: Mapping[str, Any]) -> str:

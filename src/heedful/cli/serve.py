@@ -31,7 +31,13 @@ from heedful.cli.resources import (
     model_here,
     open_here,
 )
-from heedful.cli.settings import Settings, scope_of, seconds_if_given, settings
+from heedful.cli.settings import (
+    Settings,
+    scope_of,
+    seconds_if_given,
+    settings,
+    warn_of_unknown_variables,
+)
 from heedful.errors import ModelError, PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.lessons.trust import KEY_SOURCE_PREFIX
@@ -75,7 +81,11 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
             f"service's process; start heedful worker --concurrency {values.workers}"
         )
 
+    # On PostgreSQL only workers use it, and they would not start.
+    seconds_if_given("forget", values.forget)
+
     _check_packages("heedful serve", "server", SERVICE_PACKAGES)
+    warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
         return _until_stopped(_serve(values))
 

@@ -28,8 +28,8 @@ from pydantic import (
 )
 from typer import Option
 
-from heedful.cli.output import current_command
-from heedful.errors import InvalidInput, UsageError
+from heedful.cli.output import current_command, say
+from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.faults import fault_text
 from heedful.lessons.scope import Scope, Trust
 from heedful.loop.ladder import MAX_RUNGS
@@ -43,6 +43,15 @@ OLDER_VARIABLES = {
     "reflection_enabled": "REFLECTIVE_MEMORY_ENABLED",
     "reflection_mode": "REFLECTIVE_MEMORY_MODE",
 }
+# Variables of clients, and of commands in the documentation.
+VARIABLES_WITHOUT_SETTING = (
+    "key",
+    "url",
+    "command",
+    "owner_url",
+    "owner_password",
+    "password",
+)
 
 MAX_POLICY_CHARS = 1000
 POLICY_SETTING_FORMS = (
@@ -398,6 +407,31 @@ def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
         if value:
             values[name] = value
     return values
+
+
+def unknown_variables() -> dict[str, str]:
+    """Return the variables HEEDFUL_* that have no effect, with the reason for each."""
+    from heedful.loop.limits import LoopLimits  # slow to import
+    from heedful.pipeline.pipeline import Guardrails
+
+    names = {field.name for field in fields(Settings)}
+    names.update(VARIABLES_WITHOUT_SETTING)
+    for limits in (LoopLimits, Guardrails):
+        names.update(field.name for field in fields(limits))
+
+    reasons = {}
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(VARIABLE_PREFIX).lower()
+        if variable.startswith(VARIABLE_PREFIX) and name not in names:
+            error = UnknownName("setting", name, sorted(names), cure="remove it")
+            reasons[variable] = str(error)
+    return reasons
+
+
+def warn_of_unknown_variables() -> None:
+    """Print a line for each variable HEEDFUL_* that has no effect."""
+    for variable, reason in unknown_variables().items():
+        say(f"{variable} in the environment has no effect: {reason}")
 
 
 def wrong_value(error: Any, allowed: str = "") -> str:

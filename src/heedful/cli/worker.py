@@ -33,6 +33,7 @@ from heedful.cli.settings import (
     seconds,
     seconds_if_given,
     settings,
+    warn_of_unknown_variables,
 )
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
@@ -112,6 +113,7 @@ def worker(
             "URL"
         )
 
+    warn_of_unknown_variables()
     with exporting(telemetry, telemetry_content):
         return asyncio.run(_until_signal(work.run()))
 

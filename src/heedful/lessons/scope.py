@@ -8,6 +8,7 @@ all names of this module, too.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -101,6 +102,13 @@ def release_command(entries: Sequence[int]) -> str:
     """Return the command that releases quarantined entries; "" without an id."""
     ids = " ".join(map(str, filter(None, entries)))
     return f"heedful quarantine release {ids} --by NAME" if ids else ""
+
+
+def name_tenant(command: str, tenant: str) -> str:
+    """Return a command that ends with --tenant, unless the tenant is the default."""
+    if not command or tenant == Scope().tenant:
+        return command
+    return f"{command} --tenant {shlex.quote(tenant)}"
 
 
 def check_holdout(holdout: object) -> None:

@@ -145,7 +145,7 @@ class RevocationResult:
     that it wrote. `attempts` counts those of its loops, and in loops of others its
     first attempt with all that followed. `exposures` counts the lessons in prompts for
     which it recalled, and the offers of its trials. `loop_ids` and `lesson_ids` name at
-    most 50 of them.
+    most 50 of them, and `reopened` as many loops of others that it had added to.
     """
 
     examples: int = 0
@@ -159,6 +159,7 @@ class RevocationResult:
     exposures: int = 0
     loop_ids: tuple[str, ...] = ()
     lesson_ids: tuple[int, ...] = ()
+    reopened: tuple[str, ...] = ()
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:

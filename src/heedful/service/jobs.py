@@ -68,6 +68,48 @@ class Depth:
     oldest: float = 0.0
 
 
+# Workers are too few if a job could have begun longer ago than this.
+MAX_JOB_AGE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is in a job queue, and how many `workers` are alive to do it.
+
+    `waiting` jobs wait, the oldest for `oldest` seconds since it could have begun.
+    """
+
+    depths: Sequence[Depth]
+    workers: int
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that wait, in all queues."""
+        return sum(depth.number for depth in self._waiting)
+
+    @property
+    def oldest(self) -> float:
+        """The age of the oldest job that waits; 0 if none waits."""
+        return max((depth.oldest for depth in self._waiting), default=0.0)
+
+    @property
+    def _waiting(self) -> list[Depth]:
+        return [depth for depth in self.depths if depth.state == "waiting"]
+
+    @property
+    def state(self) -> Literal["ok", "no_worker", "behind"]:
+        """What is wrong: nobody does the jobs that wait, or they wait too long."""
+        if self.waiting and not self.workers:
+            return "no_worker"
+        return "behind" if self.oldest > MAX_JOB_AGE_SECONDS else "ok"
+
+    def __str__(self) -> str:
+        if not self.waiting:
+            return f"{self.workers} alive, no job waits"
+        jobs = "1 job waits" if self.waiting == 1 else f"{self.waiting} jobs wait"
+        return f"{self.workers} alive, {jobs}, the oldest for {self.oldest:.0f} s"
+
+
 class Work:
     """A job queue; `heedful.service.jobs.TASKS` contains all tasks by name.
 
@@ -83,6 +125,14 @@ class Work:
     async def depth(self) -> Sequence[Depth]:
         """Return the number of jobs in each queue and state. Raises StoreError."""
         return ()
+
+    async def workers(self) -> int:
+        """Return how many workers are alive. Raises StoreError."""
+        return 0
+
+    async def workload(self) -> Workload:
+        """Return the jobs, and the workers that are alive. Raises StoreError."""
+        return Workload(depths=await self.depth(), workers=await self.workers())
 
 
 # A function that opens a stored loop. It is called with the task of the loop, and by
@@ -599,6 +649,10 @@ class LocalQueue(Work):
             depths.append(Depth(queue=queue, state="failed", number=number))
         return depths
 
+    async def workers(self) -> int:
+        """Return 1: this process."""
+        return 1
+
     async def drain(self) -> None:
         """Wait until no job runs; do not wait for retries."""
         while self._tasks:
@@ -680,5 +734,5 @@ class LocalQueue(Work):
                 del self._running[task]
 
         if job.name not in self._waiting:
-            self._waiting[job.name] = job.kind.queue, time.time()
+            self._waiting[job.name] = job.kind.queue, time.time() + wait
             asyncio.get_running_loop().call_later(wait, self._begin, job, tries + 1)

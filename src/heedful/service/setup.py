@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from heedful import policies
@@ -23,7 +24,13 @@ from heedful.loop.record import Goal
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import space_of
 from heedful.models.contract import Model
-from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Depth, Resources, Work
+from heedful.service.jobs import (
+    CLOCK_OVERLAP_SECONDS,
+    Depth,
+    Resources,
+    Work,
+    Workload,
+)
 from heedful.store import search
 
 if TYPE_CHECKING:
@@ -106,6 +113,9 @@ class Metrics:
             ("queue", "state"),
             registry=registry,
         )
+        self._workers: Gauge = Gauge(
+            "heedful_workers", "Workers that are alive", registry=registry
+        )
 
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: "again", "passed", or the first rule that stopped it."""
@@ -119,14 +129,20 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, depths: Iterable[Depth], behind: int = 0) -> bytes:
+    def text(self, workload: Workload | None, behind: int = 0) -> bytes:
         """Return all metrics in the Prometheus text format.
 
-        `depths` describes the job queue; `behind` texts wait for a vector.
+        The `workload` is None if the queue does not answer; `behind` texts wait for a
+        vector.
         """
         self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
+        self._workers.set(nan)  # an unknown number is not 0
+        depths: Sequence[Depth] = ()
+        if workload is not None:
+            self._workers.set(workload.workers)
+            depths = workload.depths
         for depth in depths:
             self._jobs.labels(depth.queue, depth.state).set(depth.number)
             self._oldest.labels(depth.queue, depth.state).set(depth.oldest)

@@ -54,6 +54,8 @@ SWEEP_CRON = "* * * * * */10"
 NIGHT_CRON = "0 3 * * *"
 # A function of heedful's schema; it returns the fields of `Depth`.
 _QUEUE_DEPTH_SQL = "select * from queue_depth(%(silent)s)"
+# Another one; it counts the workers of all tenants.
+_LIVE_WORKERS_SQL = "select live_workers(%(silent)s) as number"
 TASK_NAME_PREFIX = "heedful."  # of the names of tasks
 # Seconds to wait for a connection before the server counts as unavailable.
 CONNECTION_WAIT_SECONDS = 5.0
@@ -168,6 +170,14 @@ class PostgresQueue(jobs.Work):
                 _QUEUE_DEPTH_SQL, silent=MAX_SILENCE_SECONDS
             )
         return [Depth(**row) for row in rows]
+
+    async def workers(self) -> int:
+        """Return how many workers have sent a sign of life. Raises StoreError."""
+        with _translate_errors():
+            row = await self._app.connector.execute_query_one_async(
+                _LIVE_WORKERS_SQL, silent=MAX_SILENCE_SECONDS
+            )
+        return int(row["number"])
 
     async def work(
         self,

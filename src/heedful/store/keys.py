@@ -18,7 +18,7 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict, InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope, name_tenant
 from heedful.redact import redact, redact_data
 from heedful.store.connection import (
     CONFLICT_SKIP_SQL,
@@ -73,7 +73,8 @@ class Key:
         """
         if self.revoked is None:
             return ""
-        return f"heedful quarantine revoke key:{self.id} --by NAME"
+        command = f"heedful quarantine revoke key:{self.id} --by NAME"
+        return name_tenant(command, self.tenant)
 
 
 async def create(

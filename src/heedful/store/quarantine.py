@@ -495,6 +495,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
 
     attempts = 0
     loops = list[str]()
+    reopened = list[str]()
     for n, id, first, last in db.run("loops_of", values).fetchall():
         sources.append(f"loop:{id}")
         # Attempts after the first of the key were built on its feedback.
@@ -506,6 +507,8 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         if db.delete("loop", {"n": n, "via": values["source"]}):
             loops.append(id)
             db.delete("note", {**key, "loop": id})
+        else:
+            reopened.append(id)
 
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
@@ -527,6 +530,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         outcomes=len(outcomes),
         exposures=exposures,
         loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
+        reopened=tuple(reopened[:MAX_REVOKED_NAMES]),
     )
     return removed, sources
 

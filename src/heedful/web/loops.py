@@ -33,6 +33,7 @@ from heedful.loop.stop import (
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted, is_quiet
+from heedful.service.jobs import Workload
 from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
@@ -93,19 +94,23 @@ _recent_loops = WeakKeyDictionary[
 ]()
 
 
-async def queues(visit: Visit) -> list[Document]:
-    """Return how many jobs wait, run and failed in each queue; if that fails, why.
+async def queues(visit: Visit) -> tuple[list[Document], Workload | None]:
+    """Return how many jobs wait, run and failed in each queue, and the workload.
+
+    If the queue does not answer, there is no workload, and one row says why.
 
     Only the person at this machine sees more than the name of the error, because its
     text says where the store is.
     """
     try:
-        return [asdict(depth) for depth in await visit.caller.setup.work.depth()]
+        workload = await visit.caller.setup.work.workload()
     except StoreError as error:
         reason = type(error).__name__
         if visit.is_here:
             reason = str(error)
-        return [{"queue": reason, "state": "failed", "number": 0, "oldest": 0.0}]
+        row = {"queue": reason, "state": "failed", "number": 0, "oldest": 0.0}
+        return [row], None
+    return [asdict(depth) for depth in workload.depths], workload
 
 
 async def saved_calls(visit: Visit) -> Document:
@@ -141,7 +146,8 @@ async def home(visit: Visit) -> Document:
     stopped_loops = await read(summaries, stopped)
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     episodes = await read(episode_store.counts)
-    jobs = [queue for queue in await queues(visit) if queue["state"] == "failed"]
+    rows, _ = await queues(visit)
+    jobs = [queue for queue in rows if queue["state"] == "failed"]
     reviews = await read(figures.rows, "reviews", limit=MAX_COUNTED_REVIEWS)
     ladder_figures = await read(ladders.figures)
     reminder_figures = await read(reminders.figures)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import name_tenant
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
 from heedful.pages.report import counted
-from heedful.service.jobs import Work
+from heedful.service.jobs import Work, Workload
 from heedful.store import POSTGRES_PREFIXES, shown
 from heedful.store.connection import token
 from heedful.web import figures
@@ -76,7 +78,7 @@ async def health(visit: Visit) -> Document:
     )
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
     errors = group_errors(failures, visit.may("read"))
-    jobs = await queues(visit)
+    jobs, workload = await queues(visit)
     (waiting,) = await read(figures.rows, "waiting_episodes")
     (coins,) = await read(figures.rows, "coin_shares", limit=MAX_COUNTED_COINS)
     has_worker = type(visit.caller.setup.work) is not Work
@@ -85,6 +87,7 @@ async def health(visit: Visit) -> Document:
     troubles = [
         *_failed_reflections(errors),
         *_failed_jobs(jobs),
+        *_waiting_jobs(workload),
         *_missing_vectors(behind),
     ]
     if not has_worker:
@@ -97,8 +100,14 @@ async def health(visit: Visit) -> Document:
         "jobs": jobs,
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "waiting": dict(waiting),
+        "doctor": name_tenant("heedful doctor", visit.caller.scope.tenant),
         "setup": _describe_setup(
-            visit, space, dict(vectors), waits=waiting["number"], coins=dict(coins)
+            visit,
+            space,
+            dict(vectors),
+            workload=workload,
+            waits=waiting["number"],
+            coins=dict(coins),
         ),
     }
 
@@ -143,6 +152,20 @@ def _failed_jobs(jobs: Sequence[Document]) -> Iterator[Trouble]:
             number=queue["number"] or 1,
             words=queue["queue"],
             command=WORKER_COMMAND,
+        )
+
+
+def _waiting_jobs(workload: Workload | None) -> Iterator[Trouble]:
+    """Yield the jobs that wait while no worker is alive, or that wait too long."""
+    if workload is not None and workload.state != "ok":
+        yield Trouble(
+            noun="job waits for a worker",
+            nouns="jobs wait for a worker",
+            number=workload.waiting,
+            words=f"workers: {workload}",
+            at=time.time() - workload.oldest,
+            command=WORKER_COMMAND,
+            is_failure=False,
         )
 
 
@@ -202,7 +225,13 @@ def describe_health(troubles: Sequence[Trouble]) -> str:
 
 
 def _describe_setup(
-    visit: Visit, space: str, vectors: Document, *, waits: int, coins: Document
+    visit: Visit,
+    space: str,
+    vectors: Document,
+    *,
+    workload: Workload | None,
+    waits: int,
+    coins: Document,
 ) -> list[Document]:
     """Return how this service is set up: name, value, and whether that is well.
 
@@ -217,8 +246,11 @@ def _describe_setup(
     rows = [_setup_row("database", database), _describe_recall(space, vectors)]
 
     rows.append(_describe_coin(visit.caller.memory.holdout, coins))
-    if type(setup.work) is not Work:
-        rows.append(_setup_row("worker", "jobs are queued for heedful worker"))
+    if workload is None:
+        rows.append(_setup_row("worker", "the queue does not answer", well=False))
+    elif type(setup.work) is not Work:
+        is_well = workload.state == "ok"
+        rows.append(_setup_row("worker", str(workload), well=is_well))
     elif waits:
         worker = f"none in this process, and {counted(waits, 'trace')} not reflected on"
         rows.append(_setup_row("worker", worker, well=False))

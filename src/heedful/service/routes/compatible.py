@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.errors import StoreError
-from heedful.lessons.lesson import release_command
+from heedful.lessons.scope import name_tenant, release_command
 from heedful.lessons.trust import (
     HTTP_TRUST_ARGUMENT,
     trust_hint,
@@ -201,7 +201,8 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     loop = answer["decision_result"]["original_loop_id"]
     waiting = await caller.read(lessons.held_of, f"loop:{loop}")
     if waiting:
-        return {**answer, "release": release_command(waiting)}
+        command = name_tenant(release_command(waiting), caller.scope.tenant)
+        return {**answer, "release": command}
     return answer
 
 

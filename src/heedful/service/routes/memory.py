@@ -22,6 +22,7 @@ from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.proof import TrialProof
+from heedful.lessons.scope import name_tenant
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
@@ -280,7 +281,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
         ],
         "grouped": answer.group is not None,
         "lines": answer.lines,
-        "release": answer.release,
+        "release": name_tenant(answer.release, caller.scope.tenant),
     }
 
 

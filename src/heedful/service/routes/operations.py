@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, Route
-from heedful.service.jobs import Depth
+from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
@@ -27,6 +27,8 @@ router: APIRouter = APIRouter(tags=["health"])
 # for the writer: a read does not show that the writer is stuck, or that a server has
 # become a standby.
 READY_CACHE_SECONDS = 1.0
+# A service without workers answers: it queues the work.
+READY_STATES = {"ok", "no_worker", "behind"}
 # What the page of the documentation may load: nothing but its own style.
 DOCS_CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -60,19 +62,21 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
     queue answers.
 
     In the answer, `store` and `work` (the job queue) are `ok` or the name of an error.
+    `work` may also be `no_worker` (jobs wait, and no worker is alive) or `behind` (a
+    job has waited for ten minutes): the service is ready all the same.
     """
     setup: Setup = request.app.state.setup
     readiness: Readiness = request.app.state.readiness
     async with readiness.probing:
         if time.monotonic() >= readiness.probed + READY_CACHE_SECONDS:
             store = await _state(setup.store.write(Scope(), check_writes))
-            work = await _state(setup.work.depth())
+            work = await _work_state(setup.work)
             readiness.states = {"store": readiness.damage or store, "work": work}
             readiness.probed = time.monotonic()
 
     status = "ready"
     response.status_code = 200
-    if set(readiness.states.values()) != {"ok"}:
+    if not set(readiness.states.values()) <= READY_STATES:
         status = "unavailable"
         response.status_code = 503
     return {"status": status, **readiness.states}
@@ -87,19 +91,28 @@ async def _state(call: Awaitable[object]) -> str:
     return "ok"
 
 
+async def _work_state(work: Work) -> str:
+    """Return the state of the workload, or the name of the StoreError of the queue."""
+    try:
+        workload = await work.workload()
+    except StoreError as error:
+        return type(error).__name__
+    return workload.state
+
+
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return metrics for Prometheus, without the jobs if the job queue does not
     answer.
     """
     setup: Setup = request.app.state.setup
-    depths: Sequence[Depth] = ()
+    workload = None
     behind = 0
     with suppress(StoreError):
-        depths = await setup.work.depth()
+        workload = await setup.work.workload()
         behind = await setup.unembedded()
 
-    text = setup.metrics.text(depths, behind)
+    text = setup.metrics.text(workload, behind)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -27,7 +27,8 @@ create policy of_tenant on procrastinate_jobs using (args ->> 'tenant' = (select
 drop policy if exists of_tenant on procrastinate_events;
 create policy of_tenant on procrastinate_events using (job_id in (select id from procrastinate_jobs));
 
--- The number of jobs of all tenants by queue and state, and the age of the oldest of them in seconds.
+-- The number of jobs of all tenants by queue and state, and the age of the oldest of them in seconds: since it could
+-- have begun, for a job that waits.
 create or replace function queue_depth(silent double precision)
 returns table (queue text, state text, number bigint, oldest double precision)
 language sql stable security definer set search_path = heedful, pg_temp as $$
@@ -36,10 +37,16 @@ language sql stable security definer set search_path = heedful, pg_temp as $$
         when j.status = 'todo' then 'waiting' when j.status <> 'doing' then 'failed'
         when w.last_heartbeat >= now() - make_interval(secs => silent) then 'running'
         else 'stalled' end as state,
-      (select max(e.at) from procrastinate_events e where e.job_id = j.id) as at
+      greatest(j.scheduled_at, (select max(e.at) from procrastinate_events e where e.job_id = j.id)) as at
     from procrastinate_jobs j left join procrastinate_workers w on w.id = j.worker_id
     where j.status in ('todo', 'doing', 'failed')
   )
   select queue, state, count(*), greatest(0, extract(epoch from now() - min(at)))::float8
   from jobs group by queue, state order by queue, state
+$$;
+
+-- The number of workers that have sent a heartbeat in the last `silent` seconds.
+create or replace function live_workers(silent double precision) returns bigint
+language sql stable security definer set search_path = heedful, pg_temp as $$
+  select count(*) from procrastinate_workers where last_heartbeat >= now() - make_interval(secs => silent)
 $$;
