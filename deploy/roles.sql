@@ -1,5 +1,15 @@
 -- The two roles of a database, run by a superuser with psql: heedful_owner owns the tables and
--- migrates, heedful serves. Passwords come from the environment.
+-- migrates, heedful serves. Passwords come from the environment. The first error ends it, with
+-- the exit code 3.
+\set ON_ERROR_STOP on
+do $$ begin
+  if current_setting('server_version_num')::int < 160000 then
+    raise exception 'this server is PostgreSQL %; heedful needs 16 or newer', current_setting('server_version');
+  end if;
+  if not exists (select from pg_available_extensions where name = 'vector') then
+    raise exception 'this server has no pgvector: install it first, for example Debian''s postgresql-17-pgvector';
+  end if;
+end $$;
 \getenv owner HEEDFUL_OWNER_PASSWORD
 \getenv service HEEDFUL_PASSWORD
 create role heedful_owner login password :'owner';

@@ -68,6 +68,7 @@ GOOD = {
     "audit list": ("nothing was done in this tenant yet", "audit"),
     "audit verify": ("the audit has no row yet", "rows head broken what"),
     "db copy heedful.db copy.db": ("rows of heedful.db", "source target rows tables"),
+    "db count heedful.db": ("override", "rows tables"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }
 STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
@@ -165,6 +166,8 @@ BAD = {
         4,
         "nowhere/x.db: No such file or directory; check the path",
     ),
+    "db count none.db": (3, "no database 'none.db' in this folder"),
+    "db count tasks.jsonl": (4, "tasks.jsonl is not a SQLite database"),
     "loops --db .": (4, "is a folder; name a file in it"),
     "ui --port 0 --db tasks.jsonl": (4, "tasks.jsonl is not a SQLite database, or is"),
     "loops --db postgresql://u:hidden@127.0.0.1:1/x": (4, "no server listens at 127."),

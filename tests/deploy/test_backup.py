@@ -1,11 +1,14 @@
-"""The commands of the page on deployment that dump and restore PostgreSQL bring
-everything back.
+"""The commands of the page on deployment: what was dumped is restored, and the loops
+that ended long ago are removed.
 """
 
 import asyncio
 import os
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import heedful
 from heedful.store import keys
@@ -16,6 +19,28 @@ from tests import postgres
 from tests.postgres import Urls
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "deploy.md"
+
+
+def block_with(word: str, **urls: str) -> str:
+    """The commands of the page that contain `word`.
+
+    `urls` has the URL to use in place of that of the owner at each host.
+    """
+    page = PAGE.read_text(encoding="utf-8")
+    (commands,) = (block.body for block in blocks(page) if word in block.body)
+    for host, url in urls.items():
+        written = f"postgresql://heedful_owner@{host}.example.com/heedful"
+        assert written in commands
+        commands = commands.replace(written, f"'{url}'")
+    return commands
+
+
+def run_commands(commands: str, folder: Path) -> None:
+    """Run commands in a shell that finds the programs of PostgreSQL, and heedful."""
+    programs = postgres.server()._server.bin_path
+    path = f"{programs}{os.pathsep}{Path(sys.executable).parent}"
+    env = {"PATH": f"{path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["sh", "-eu", "-c", commands], cwd=folder, env=env, check=True)
 
 
 async def used(urls: Urls) -> heedful.Remembered:
@@ -36,19 +61,10 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     before = postgres.fresh()
     after = postgres.blank()
     first = asyncio.run(used(before))
-    page = PAGE.read_text(encoding="utf-8")
-    (commands,) = (
-        database.body for database in blocks(page) if "pg_restore" in database.body
-    )
-    for there, here in (("db.example.com", before), ("new.example.com", after)):
-        url = f"postgresql://heedful_owner@{there}/heedful"
-        assert url in commands
-        commands = commands.replace(url, f"'{here.owner}'")
-    programs = f"{postgres.server()._server.bin_path}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(
-        ["sh", "-eu", "-c", commands], cwd=tmp_path, env={"PATH": programs}, check=True
-    )
+    commands = block_with("pg_restore", db=before.owner, new=after.owner)
     try:
+        run_commands(commands, tmp_path)
+        proof = commands[commands.index("heedful db count") :]
         counts = [
             [
                 postgres.rows(database.owner, f"select count(*) from {table.name}")
@@ -57,9 +73,45 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
             for database in (before, after)
         ]
         assert counts[0] == counts[1]  # every row is there
+        postgres.rows(after.owner, "delete from key where tenant = 'acme'")
+        with pytest.raises(subprocess.CalledProcessError):
+            run_commands(proof, tmp_path)
         again = asyncio.run(used(after))
         assert again.id == first.id
         assert again.seen == 2
     finally:
         postgres.drop(before)
         postgres.drop(after)
+
+
+async def open_and_end(urls: Urls) -> None:
+    """A loop that has ended, and one that is open."""
+    store = in_database(urls.service)
+    try:
+        await heedful.run(
+            "task",
+            generate=lambda task, hint: "text",
+            checks=[lambda candidate, context: []],
+            store=store,
+            id="ended",
+        )
+        await heedful.open_loop("open", "task", store=store)
+    finally:
+        await store.close()
+
+
+def test_loops_that_ended_long_ago_are_removed_with_their_attempts(tmp_path):
+    urls = postgres.fresh()
+    names = "select id from loop order by id"
+    try:
+        asyncio.run(open_and_end(urls))
+        commands = block_with("delete from loop", db=urls.owner)
+        run_commands(commands, tmp_path)
+        assert postgres.rows(urls.owner, names) == [("ended",), ("open",)]
+        postgres.rows(urls.owner, "update loop set updated = 0")
+        run_commands(commands, tmp_path)
+        assert postgres.rows(urls.owner, names) == [("open",)]
+        attempts = "select count(*)::int from attempt"
+        assert postgres.rows(urls.owner, attempts) == [(0,)]
+    finally:
+        postgres.drop(urls)

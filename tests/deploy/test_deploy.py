@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psycopg
 import pytest
@@ -20,7 +20,10 @@ from typer.testing import CliRunner
 import heedful
 from heedful.cli.app import app
 from heedful.cli.output import CURRENT_COMMAND, CommandLine
+from heedful.cli.settings import Settings
 from heedful.errors import RoleRefused
+from heedful.service.jobs import Depth, State
+from heedful.service.setup import Metrics
 from heedful.store.postgres import in_database
 from scripts import lock
 from tests.postgres import rows, server
@@ -171,6 +174,51 @@ def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secr
     assert "Environment" not in values
 
 
+def test_alerts_watch_metrics_that_a_service_prints():
+    metrics = Metrics()
+    metrics.requests.labels("GET", "/healthz", "200").inc()
+    metrics.seconds.labels("GET", "/healthz").observe(0.1)
+    metrics.decided(heedful.Again())
+    states = [
+        Depth(queue="loops", state=state, number=1, oldest=2.0)
+        for state in get_args(State)
+    ]
+    text = metrics.text(states).decode()
+    printed = set(re.findall(r"^(heedful_\w+)", text, re.MULTILINE))
+
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(names) == len(set(names))
+    for rule in group["rules"]:
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        watched = set(re.findall(r"heedful_\w+", rule["expr"]))
+        assert watched or "up{" in rule["expr"]
+        assert watched <= printed, rule["alert"]
+        for state in re.findall(r'state="(\w+)"', rule["expr"]):
+            assert f'state="{state}"' in text, rule["alert"]
+
+
+def test_the_page_on_http_lists_every_metric():
+    page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    text = Metrics().text(()).decode()
+    for name in re.findall(r"^# TYPE (heedful_\w+)", text, re.MULTILINE):
+        if not name.endswith("_created"):
+            assert f"`{name}" in page, name
+
+
+@pytest.mark.parametrize("name", ["nginx.conf", "Caddyfile"])
+def test_a_proxy_asks_two_services_and_passes_what_they_take(name):
+    text = (DEPLOY / name).read_text()
+    for port in (8765, 8766):
+        assert f"127.0.0.1:{port}" in text
+    limit = re.search(r"(?:client_max_body_size|max_size) (\d+)[mM]", text)
+    assert limit is not None
+    assert int(limit[1]) * 1024**2 == Settings().traces
+    assert re.search(r"(proxy_read_timeout|response_header_timeout) 300s", text)
+    assert re.search(r"(client_header_timeout|read_header) 10s", text)
+
+
 def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
     tmp_path, monkeypatch
 ):
@@ -183,9 +231,16 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
         "heedful", service
     )  # beside others
     psql = server()._server.bin_path / "psql"
-    words = [str(psql), "--set", "ON_ERROR_STOP=1", "--quiet", server().url()]
+    words = [str(psql), "--quiet", server().url()]
     try:
-        subprocess.run(words, input=script, text=True, check=True)
+        without_pgvector = script.replace("name = 'vector'", "name = 'absent'")
+        failed = psql_output(words, without_pgvector)
+        assert failed.returncode == 3
+        assert "no pgvector: install it first" in failed.stderr
+        assert psql_output(words, script).returncode == 0  # nothing was left
+        again = psql_output(words, script)
+        assert again.returncode == 3
+        assert "already exists" in again.stderr
         owned = server().url(service, owner)
         served = server().url(service, service)
         assert (
@@ -209,6 +264,13 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
         server().run(f"drop database if exists {service} with (force)")
         for role in (owner, service):
             server().run(f"drop role if exists {role}")
+
+
+def psql_output(words: list[str], script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of psql, and return its exit code and what it writes."""
+    return subprocess.run(
+        words, input=script, capture_output=True, text=True, check=False
+    )
 
 
 async def remember_once(url: str) -> int:

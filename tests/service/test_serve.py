@@ -24,6 +24,7 @@ from heedful.cli.app import app
 from heedful.service.routes import operations
 from heedful.service.setup import Setup
 from heedful.store import open_store
+from heedful.store.postgres_migrations import newest_version
 from tests.postgres import rows
 from tests.service import impatient
 from tests.service.running import WAITING, Service, running
@@ -86,6 +87,23 @@ def test_a_server_that_takes_no_writes_is_not_ready(postgres, monkeypatch):
     monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
     assert api.get("/readyz").status_code == 503
     problem(api.post("/v1/reflections", json=LESSON), 503, "store_unavailable")
+    api.close()
+
+
+def test_a_service_older_than_the_schema_is_not_ready(postgres, monkeypatch):
+    monkeypatch.setattr(operations, "READY_CACHE_SECONDS", 0.0)
+    api = Api(Setup(store=open_store(postgres.service)))
+    assert api.get("/readyz").status_code == 200
+
+    newer = newest_version() + 1
+    insert = "insert into schema_version values (%s, %s, 0)"
+    rows(postgres.owner, insert, newer, "pre")
+    assert api.get("/readyz").status_code == 200  # the old version may still run
+    rows(postgres.owner, insert, newer, "post")
+    answer = api.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["store"] == "StoreNewer"
+    assert answer.json()["work"] == "ok"
     api.close()
 
 

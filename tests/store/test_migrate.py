@@ -20,6 +20,7 @@ from heedful.errors import (
     StoreNewer,
     StoreUnavailable,
 )
+from heedful.store import postgres_migrations
 from heedful.store.postgres_migrations import all_parts, migrate, newest_version
 from tests.postgres import Urls, blank, drop, rows
 from tests.store.support import unmeasured
@@ -115,6 +116,15 @@ def test_a_database_without_pgvector_is_told_what_to_run(empty):
     with pytest.raises(
         StoreError, match=r"pgvector 0\.7\.4; .*alter extension vector update"
     ):
+        migrate(empty.owner)
+    assert tables(empty) == []
+
+
+def test_a_server_that_is_too_old_is_named_before_pgvector(empty, monkeypatch):
+    rows(empty.superuser, "drop extension vector")
+    newer_than_all = 990_000
+    monkeypatch.setattr(postgres_migrations, "MIN_SERVER_VERSION", newer_than_all)
+    with pytest.raises(StoreUnavailable, match=r"this server is PostgreSQL \d\d; "):
         migrate(empty.owner)
     assert tables(empty) == []
 

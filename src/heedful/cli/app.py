@@ -126,7 +126,10 @@ COMMAND_GROUPS = {
             "keys:audit",
             "List what was done through the service; verify the record.",
         ),
-        "db": ("transfer:db", "Copy a SQLite file, as a backup or to PostgreSQL."),
+        "db": (
+            "transfer:db",
+            "Copy a SQLite file, as a backup or to PostgreSQL; count rows.",
+        ),
         "migrate": ("transfer:migrate", "Update the schema of a PostgreSQL database."),
     },
 }

@@ -1,4 +1,4 @@
-"""`heedful export`, `import`, `db copy`, `migrate`: lessons in files, and databases.
+"""`heedful export`, `import`, `db`, `migrate`: lessons in files, and databases.
 
 A file of `export` has the lessons of one project, and any other memory can import it. A
 copy of a database has everything, of every tenant.
@@ -118,6 +118,27 @@ def copy_(
         TextTable(("table", "rows"), filled_tables),
         f"{shown(target)} has the {counted(total, 'row')} of {shown(source)}",
         then,
+    )
+
+
+@db.command()
+def count(
+    database: Annotated[
+        str, Argument(help="A SQLite file, or a postgresql:// URL of the owner.")
+    ],
+) -> int:
+    """Count the rows of each table, of every tenant.
+
+    A backup that was restored completely has the same output as its source had.
+    """
+    from heedful.store.transfer import count_rows
+
+    rows_by_table = count_rows(database)
+    total = sum(rows_by_table.values())
+    return answer(
+        {"rows": total, "tables": rows_by_table},
+        TextTable(("table", "rows"), list(rows_by_table.items())),
+        counted(total, "row"),
     )
 
 

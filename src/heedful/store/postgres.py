@@ -21,10 +21,10 @@ from weakref import WeakValueDictionary, finalize
 
 from psycopg import errors, sql
 
-from heedful.errors import RoleRefused, StoreNewer, StoreOlder, StoreUnavailable
+from heedful.errors import RoleRefused
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, ReadLane, Row, Work
-from heedful.store.postgres_migrations import newest_version
+from heedful.store.postgres_migrations import check_server, check_versions
 from heedful.store.postgres_session import (
     PSYCOPG_ERRORS,
     SCHEMA_NAME,
@@ -38,7 +38,6 @@ from heedful.store.store import Store
 from heedful.store.threads import Threads
 
 T = TypeVar("T")
-MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
 # One row: the role, the database, the version of the server, whether the schema exists
 # and whether the role owns tables in it; `free` says why row-level security would not
 # restrict the role.
@@ -60,7 +59,6 @@ _SCHEMA_VERSIONS_SQL = (
     f"select part, max(number)::int from {SCHEMA_NAME}.schema_version group by part"
 )
 _BEGIN_READ_SQL = "begin isolation level repeatable read read only"
-_MIGRATE_FIX = "run heedful migrate as the role that owns its tables"
 
 
 def connect(address: Address) -> PostgresSession:
@@ -73,11 +71,7 @@ def connect(address: Address) -> PostgresSession:
         refusal.callback(session.close)
 
         role = describe_role(session)
-        if role["server"] < MIN_SERVER_VERSION:
-            version = role["server"] // 10_000
-            raise StoreUnavailable(
-                f"this server is PostgreSQL {version}; heedful needs 16 or newer"
-            )
+        check_server(role["server"])
         if role["free"]:
             raise RoleRefused(
                 f"role {role['role']} {role['free']}, so row-level security would not "
@@ -104,23 +98,15 @@ def check_schema(session: PostgresSession, role: Row) -> None:
 
     Raises StoreOlder, StoreNewer.
     """
-    where = f"database {role['database']}"
-    if not role["made"]:
-        raise StoreOlder(f"{where} has no schema; {_MIGRATE_FIX}")
-
     # Each part of a migration has a version: `pre` and, once it was applied, `post`.
-    versions = {row[0]: row[1] for row in session.execute(_SCHEMA_VERSIONS_SQL)}
-    version = int(versions.get("pre", 0))
-    newest = newest_version()
-    if versions.get("post", 0) > newest:
-        raise StoreNewer(
-            f"{where} has schema {version}, this heedful knows {newest}; upgrade "
-            "heedful to open it"
-        )
-    if version < newest:
-        raise StoreOlder(
-            f"{where} has schema {version}, this heedful needs {newest}; {_MIGRATE_FIX}"
-        )
+    versions: dict[str, int] = {}
+    if role["made"]:
+        versions = {row[0]: row[1] for row in session.execute(_SCHEMA_VERSIONS_SQL)}
+    check_versions(
+        f"database {role['database']}",
+        pre=versions.get("pre", 0),
+        post=versions.get("post", 0),
+    )
 
 
 # The longest pause before each retry of a transaction, in seconds. The pause is a

@@ -25,6 +25,8 @@ from heedful.errors import (
     RoleRefused,
     StoreError,
     StoreNewer,
+    StoreOlder,
+    StoreUnavailable,
 )
 from heedful.store.postgres_session import (
     PATIENT_TRANSACTION_SQL,
@@ -41,7 +43,9 @@ Part = Literal["pre", "post", "all"]
 MIGRATION_LOCK_KEY: Final = 0x6865656466756C
 POSTGRES_SCHEMA_VERSION: Final = 3  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
+MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
 MIN_PGVECTOR_VERSION = (0, 8)
+_MIGRATE_FIX = "run heedful migrate as the role that owns its tables"
 _MIGRATION_ROLE_FIX = (
     "run heedful migrate as the role that owns heedful's tables, or as a role that "
     "may create a schema in this database (grant create on database … to …) and, with "
@@ -132,6 +136,8 @@ def _migrate(db: PostgresSession, part: Part, role: str) -> MigrationResult:
         select pg_advisory_xact_lock({MIGRATION_LOCK_KEY});
         set local lock_timeout = '10s'
     """)
+    server = db.execute("select current_setting('server_version_num')::int")
+    check_server(server.fetchone()[0])
     check_pgvector(db)
     # `create schema if not exists` needs a right even if the schema exists.
     if db.execute(f"select to_regnamespace('{SCHEMA_NAME}')").fetchone()[0] is None:
@@ -221,6 +227,31 @@ def _migrate_jobs(db: PostgresSession, part: str) -> None:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
     db.script(read_sql("postgres_queue.sql"))
+
+
+def check_versions(where: str, *, pre: int, post: int) -> None:
+    """Check that the schema has the version of this heedful.
+
+    `pre` and `post` are the numbers of the newest parts that were applied, 0 without
+    any. Raises StoreOlder, StoreNewer.
+    """
+    newest = newest_version()
+    if post > newest:
+        raise StoreNewer(
+            f"{where} has schema {pre}, this heedful knows {newest}; upgrade heedful "
+            "to open it"
+        )
+    if pre < newest:
+        schema = f"schema {pre}, this heedful needs {newest}" if pre else "no schema"
+        raise StoreOlder(f"{where} has {schema}; {_MIGRATE_FIX}")
+
+
+def check_server(version: int) -> None:
+    """Check the version of a server, such as 160003. Raises StoreUnavailable."""
+    if version < MIN_SERVER_VERSION:
+        raise StoreUnavailable(
+            f"this server is PostgreSQL {version // 10_000}; heedful needs 16 or newer"
+        )
 
 
 def check_pgvector(db: PostgresSession) -> None:

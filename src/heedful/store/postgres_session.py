@@ -54,6 +54,13 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "60s",
 }
 _PROCESS_SQL = "select pg_backend_pid()"
+# One row: whether the server takes no writes, and the newest parts of migrations.
+_STATE_SQL = f"""
+select current_setting('transaction_read_only') = 'on' as reads_only,
+  coalesce(max(number) filter (where part = 'pre'), 0)::int as pre,
+  coalesce(max(number) filter (where part = 'post'), 0)::int as post
+from {SCHEMA_NAME}.schema_version
+"""
 # One of `options`: `-c name=value` or `--name=value`; a backslash escapes a space.
 _SERVER_OPTION_PATTERN = re.compile(r"\s*(?:-c\s*|--)([\w.-]+)=((?:\\.|\S)*)")
 # For a slow transaction, which may also wait for work elsewhere.
@@ -405,10 +412,15 @@ class PostgresSession(Db):
         return self._connection.closed
 
     def check(self) -> None:
-        if self.execute("show transaction_read_only").fetchone()[0] == "on":
+        # That module imports this one.
+        from heedful.store.postgres_migrations import check_versions
+
+        row = self.execute(_STATE_SQL).fetchone()
+        if row["reads_only"]:
             raise StoreUnavailable(
                 f"{self.url} is read-only; name the primary in the URL"
             )
+        check_versions(self.url, pre=row["pre"], post=row["post"])
 
     def close(self) -> None:
         self._connection.close()

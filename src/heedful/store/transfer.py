@@ -1,4 +1,4 @@
-"""Export and import of the lessons of one scope, and copies of a whole database.
+"""Export and import of the lessons of one scope, and copies and counts of a database.
 
 An export has one record for each lesson, with its examples and links. Lessons are named
 by kind and signature, because ids differ between databases. Examples list all sources
@@ -552,6 +552,52 @@ def _describe_table(db: Db, name: str) -> StoreTable:
     )
 
 
+def count_rows(url: str) -> dict[str, int]:
+    """Return the number of rows of all tenants by table, as of one moment.
+
+    `url` is a SQLite file, or a PostgreSQL database: connect as the role that owns the
+    tables. Raises NotFound, RoleRefused, StoreError.
+    """
+    if not url.startswith(POSTGRES_PREFIXES):
+        _check_exists(url)
+        try:
+            with closing(connect(url, BUSY_TIMEOUT_SECONDS)) as db:
+                db.execute("begin")
+                return _count_tables(db)
+        except (sqlite3.Error, OSError) as error:
+            raise translate_error(error, url) from error
+
+    needs_psycopg()
+    from heedful.store import postgres_session
+
+    try:
+        address = postgres_session.parse_url(url)
+        with closing(postgres_session.PostgresSession(address)) as server_db:
+            _check_owner(server_db, "a count")
+            server_db.script(
+                "begin isolation level repeatable read read only; "
+                f"{postgres_session.PATIENT_TRANSACTION_SQL}"
+            )
+            return _count_tables(server_db)
+    except postgres_session.PSYCOPG_ERRORS as error:
+        raise postgres_session.translate_error(error) from error
+
+
+def _count_tables(db: Any) -> dict[str, int]:
+    """Return the number of rows of each table."""
+    counts = {}
+    for table in tables():
+        row = db.execute(f"select count(*) from {table.name}").fetchone()
+        counts[table.name] = row[0]
+    return counts
+
+
+def _check_exists(file: str) -> None:
+    """Check that a SQLite file exists. Raises NotFound."""
+    if not os.path.exists(file):
+        raise NotFound("database", file, "this folder; check the path")
+
+
 def copy(source: str, target: str) -> dict[str, int]:
     """Copy the SQLite file `source` as of one moment; return the rows by table.
 
@@ -562,8 +608,7 @@ def copy(source: str, target: str) -> dict[str, int]:
     if source.startswith(POSTGRES_PREFIXES):
         allowed = "a SQLite file; pg_dump copies PostgreSQL"
         raise InvalidInput("source", shown(source), allowed)
-    if not os.path.exists(source):
-        raise NotFound("database", source, "this folder; check the path")
+    _check_exists(source)
     if os.path.exists(target):
         raise Conflict(f"{target} exists; copy into a new file")
 
@@ -582,13 +627,7 @@ def _copy_file(db: Connection, target: str) -> dict[str, int]:
     os.close(os.open(target, os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(target)) as new_db:
         db.backup(new_db)
-
-        counts = {}
-        for table in tables():
-            row = new_db.execute(f"select count(*) from {table.name}").fetchone()
-            counts[table.name] = row[0]
-
-        return counts
+        return _count_tables(new_db)
 
 
 def _copy_rows(db: Connection, target: str) -> dict[str, int]:
@@ -622,16 +661,9 @@ def _begin_copy(new_db: Any, target: str) -> None:
 
     Raises RoleRefused, Conflict, StoreError.
     """
-    from heedful.store import postgres, postgres_session
+    from heedful.store import postgres_session
 
-    role = postgres.describe_role(new_db)
-    postgres.check_schema(new_db, role)
-    if not role["owner"]:
-        raise RoleRefused(
-            f"role {role['role']} sees only one tenant at a time, but a copy needs all "
-            "tenants; connect as the role that owns heedful's tables"
-        )
-
+    _check_owner(new_db, "a copy")
     new_db.script(
         "begin; set constraints all immediate; "
         f"{postgres_session.PATIENT_TRANSACTION_SQL}"
@@ -644,6 +676,22 @@ def _begin_copy(new_db: Any, target: str) -> None:
                 "empty database, or add lessons to it with heedful export and heedful "
                 "import"
             )
+
+
+def _check_owner(db: Any, purpose: str) -> None:
+    """Check the schema, and that the role of a connection sees the rows of all tenants.
+
+    `purpose` says what needs them, such as "a copy". Raises RoleRefused, StoreError.
+    """
+    from heedful.store import postgres
+
+    role = postgres.describe_role(db)
+    postgres.check_schema(db, role)
+    if not role["owner"]:
+        raise RoleRefused(
+            f"role {role['role']} sees only one tenant at a time, but {purpose} needs "
+            "all tenants; connect as the role that owns heedful's tables"
+        )
 
 
 def _copy_table(db: Connection, new_db: Any, table: StoreTable) -> int:
