@@ -54,23 +54,6 @@ def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
     )
 
 
-def test_a_misspelt_variable_is_named(session, monkeypatch):
-    monkeypatch.setenv("HEEDFUL_FOGET", "3d")
-    monkeypatch.setenv("HEEDFUL_KEY", "of a client")
-    monkeypatch.setenv("HEEDFUL_MAX_RERUNS", "3")
-    session(
-        (
-            WELL,
-            0,
-            "– environment: HEEDFUL_FOGET has no effect",
-            "did you mean 'forget'?",
-            "!HEEDFUL_KEY",
-            "!HEEDFUL_MAX_RERUNS",
-            "!of a client",
-        ),
-    )
-
-
 def test_the_package_and_key_of_each_model_are_checked_once(session):
     done = session(("doctor --model openai:x,anthropic:y,openai:z --json", 1))
     names = [sign["name"] for sign in done.json["signs"]]

@@ -69,7 +69,7 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
         (
             "quarantine revoke key:0f --by ann --yes",
             3,
-            "no key '0f' in tenant default; heedful key list shows the keys",
+            "no key '0f' in tenant default; if it belongs to another tenant, add",
         ),
         ("quarantine revoke page --by ann --yes", 3),
         ("audit list", 0, "quarantine.revoke", "key:0f", "ann"),
@@ -77,15 +77,15 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
 
 
 def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(desk, session):
-    made = desk.heedful("key create --name ci --tenant acme --json").json
-    source = f"key:{made['id']}"
-    mine = desk.heedful("key create --name ci --json").json
+    theirs = desk.heedful("key create --name ci --tenant acme --json").json["id"]
+    source = f"key:{theirs}"
+    mine = desk.heedful("key create --name ci --json").json["id"]
     revoke = f"quarantine revoke {source} --by NAME --tenant acme"
     done = session(
         (f"quarantine revoke {source}", 3, "in tenant default", "--tenant acme"),
         (f"quarantine revoke {source} --tenant acme", 0, f"{source} wrote nothing"),
-        (f"quarantine revoke key:{mine['id']}", 0, "wrote nothing"),
-        (f"key revoke {made['id']} --tenant acme", 0, f"Next: heedful {revoke}"),
+        (f"quarantine revoke key:{mine}", 0, "wrote nothing"),
+        (f"key revoke {theirs} --tenant acme", 0, f"Next: heedful {revoke}"),
         ("quarantine list --tenant acme", 0, "nothing waits"),
         ("key list --tenant acme --json", 0),
     )

@@ -156,7 +156,7 @@ def test_doctor_says_that_jobs_wait_and_no_worker_is_alive(invoke, postgres):
     asyncio.run(defer_drives(postgres.service, ["l1", "l2"]))
     done = invoke(f"doctor --db {postgres.service} --model toy:answer")
     assert done.code == 1
-    assert "✗ workers: 0 alive, 2 jobs wait, the oldest for " in done.out
+    assert "✗ workers: 0 alive, jobs waiting: 2, the oldest for " in done.out
     assert "start more: heedful worker" in done.out
 
 

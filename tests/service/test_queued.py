@@ -374,7 +374,7 @@ async def test_workers_are_counted_while_they_are_alive(tmp_path, url):
         await queue.defer("drive", SCOPE, loop="l2", by="short")
         workload = await queue.workload()
         assert (workload.workers, workload.waiting) == (0, 2)
-        assert str(workload).startswith("0 alive, 2 jobs wait, the oldest for ")
+        assert str(workload).startswith("0 alive, jobs waiting: 2, the oldest for ")
 
         process = worker(tmp_path, url, "--queues", "memory")
         async with asyncio.timeout(PATIENCE):
@@ -402,7 +402,7 @@ def test_http_and_health_say_that_no_worker_is_alive(url):
     data = site.data("/health")
     assert data["sentence"] == "1 job waits for a worker."
     (row,) = [row for row in data["setup"] if row["name"] == "worker"]
-    assert row["value"].startswith("0 alive, 1 job waits, the oldest for ")
+    assert row["value"].startswith("0 alive, jobs waiting: 1, the oldest for ")
     assert not row["well"]
     assert "heedful worker" in words_of(site.get("/health").text)
     api.run(queue.__aexit__(None, None, None))

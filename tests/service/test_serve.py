@@ -262,10 +262,15 @@ def test_it_does_not_start_where_it_should_not(
 
 
 def test_it_names_variables_that_have_no_effect(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEEDFUL_LOG_LEVEL", "warning")
+    for name in ("HEEDFUL_LOG_LEVEL", "HEEDFUL_FOGET", "HEEDFUL_KEY"):
+        monkeypatch.setenv(name, "3d")
+    monkeypatch.setenv("HEEDFUL_MAX_RERUNS", "3")
     words = ("--port", "0", "--db", "nowhere/heedful.db")
     printed = commands(tmp_path, monkeypatch)("serve", *words, code=4)
+    assert printed.count("has no effect") == 2
     assert "HEEDFUL_LOG_LEVEL in the environment has no effect" in printed
+    assert "HEEDFUL_FOGET in the environment has no effect" in printed
+    assert "did you mean 'forget'?" in printed
 
 
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):

@@ -32,13 +32,7 @@ from heedful.cli.resources import (
     judging,
     opened_model,
 )
-from heedful.cli.settings import (
-    Settings,
-    is_stated,
-    scope_of,
-    settings,
-    unknown_variables,
-)
+from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
@@ -106,7 +100,6 @@ def doctor() -> int:
     """
     values = settings()
     signs = [
-        *_list_unknown_variables(),
         _check_sqlite(),
         *_check_package_and_key(values),
         _describe_recall(values),
@@ -140,18 +133,6 @@ def _check_sqlite() -> Sign:
         found=f"{sqlite3.sqlite_version}, full-text search {search_state}",
         todo="use a Python with SQLite 3.35 or newer and FTS5",
     )
-
-
-def _list_unknown_variables() -> Iterator[Sign]:
-    """Name the variables that have no effect; other programs may use them."""
-    for variable, reason in unknown_variables().items():
-        yield Sign(
-            name="environment",
-            well=True,
-            found=f"{variable} has no effect",
-            todo=reason,
-            absent=True,
-        )
 
 
 def _check_package_and_key(values: Settings) -> Iterator[Sign]:

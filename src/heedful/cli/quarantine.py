@@ -23,7 +23,6 @@ from heedful.cli.resources import ask
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
-from heedful.lessons.scope import name_tenant
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     SOURCE_FORMS,
@@ -264,15 +263,13 @@ def revoke(
 
 
 async def _require_key(memory: Memory, id: str) -> None:
-    """Raise NotFound unless the tenant has this key; name the tenant that has it."""
+    """Raise NotFound unless the tenant has this key."""
     tenant = memory.scope.tenant
     key, _ = await memory.store.read(memory.scope, keys.find, id)
-    if key is None:
-        remedy = f"; {name_tenant('heedful key list', tenant)} shows the keys"
-        raise NotFound("key", id, f"tenant {tenant}", remedy)
-    if key.tenant != tenant:
-        remedy = f"; it belongs to another: --tenant {shlex.quote(key.tenant)}"
-        raise NotFound("key", id, f"tenant {tenant}", remedy)
+    if key is None or key.tenant != tenant:
+        owner = "NAME" if key is None else shlex.quote(key.tenant)
+        remedy = f"; if it belongs to another tenant, add --tenant {owner}"
+        raise NotFound("key", id, f"tenant {tenant}", remedy=remedy)
 
 
 def _subject_cell(review: Mapping[str, Any]) -> str:

@@ -409,29 +409,20 @@ def _read_environment(variable_by_setting: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def unknown_variables() -> dict[str, str]:
-    """Return the variables HEEDFUL_* that have no effect, with the reason for each."""
+def warn_of_unknown_variables() -> None:
+    """Print a line for each variable HEEDFUL_* that has no effect."""
     from heedful.loop.limits import LoopLimits  # slow to import
     from heedful.pipeline.pipeline import Guardrails
 
-    names = {field.name for field in fields(Settings)}
-    names.update(VARIABLES_WITHOUT_SETTING)
-    for limits in (LoopLimits, Guardrails):
-        names.update(field.name for field in fields(limits))
+    names = set(VARIABLES_WITHOUT_SETTING)
+    for record in (Settings, LoopLimits, Guardrails):
+        names.update(field.name for field in fields(record))
 
-    reasons = {}
     for variable in sorted(os.environ):
         name = variable.removeprefix(VARIABLE_PREFIX).lower()
         if variable.startswith(VARIABLE_PREFIX) and name not in names:
             error = UnknownName("setting", name, sorted(names), cure="remove it")
-            reasons[variable] = str(error)
-    return reasons
-
-
-def warn_of_unknown_variables() -> None:
-    """Print a line for each variable HEEDFUL_* that has no effect."""
-    for variable, reason in unknown_variables().items():
-        say(f"{variable} in the environment has no effect: {reason}")
+            say(f"{variable} in the environment has no effect: {error}")
 
 
 def wrong_value(error: Any, allowed: str = "") -> str:

@@ -76,11 +76,12 @@ MAX_JOB_AGE_SECONDS = 600.0
 class Workload:
     """What is in a job queue, and how many `workers` are alive to do it.
 
+    An unknown number of workers is NaN.
     `waiting` jobs wait, the oldest for `oldest` seconds since it could have begun.
     """
 
     depths: Sequence[Depth]
-    workers: int
+    workers: float
 
     @property
     def waiting(self) -> int:
@@ -106,8 +107,8 @@ class Workload:
     def __str__(self) -> str:
         if not self.waiting:
             return f"{self.workers} alive, no job waits"
-        jobs = "1 job waits" if self.waiting == 1 else f"{self.waiting} jobs wait"
-        return f"{self.workers} alive, {jobs}, the oldest for {self.oldest:.0f} s"
+        jobs = f"jobs waiting: {self.waiting}, the oldest for {self.oldest:.0f} s"
+        return f"{self.workers} alive, {jobs}"
 
 
 class Work:

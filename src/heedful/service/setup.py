@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
-from math import nan
 from typing import TYPE_CHECKING, Any
 
 from heedful import policies
@@ -24,13 +23,7 @@ from heedful.loop.record import Goal
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import space_of
 from heedful.models.contract import Model
-from heedful.service.jobs import (
-    CLOCK_OVERLAP_SECONDS,
-    Depth,
-    Resources,
-    Work,
-    Workload,
-)
+from heedful.service.jobs import CLOCK_OVERLAP_SECONDS, Resources, Work, Workload
 from heedful.store import search
 
 if TYPE_CHECKING:
@@ -129,21 +122,16 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, workload: Workload | None, behind: int = 0) -> bytes:
+    def text(self, workload: Workload, behind: int = 0) -> bytes:
         """Return all metrics in the Prometheus text format.
 
-        The `workload` is None if the queue does not answer; `behind` texts wait for a
-        vector.
+        `behind` texts wait for a vector.
         """
         self._behind.set(behind)
         self._jobs.clear()
         self._oldest.clear()
-        self._workers.set(nan)  # an unknown number is not 0
-        depths: Sequence[Depth] = ()
-        if workload is not None:
-            self._workers.set(workload.workers)
-            depths = workload.depths
-        for depth in depths:
+        self._workers.set(workload.workers)
+        for depth in workload.depths:
             self._jobs.labels(depth.queue, depth.state).set(depth.number)
             self._oldest.labels(depth.queue, depth.state).set(depth.oldest)
         from prometheus_client import generate_latest

@@ -246,11 +246,10 @@ def _describe_setup(
     rows = [_setup_row("database", database), _describe_recall(space, vectors)]
 
     rows.append(_describe_coin(visit.caller.memory.holdout, coins))
-    if workload is None:
-        rows.append(_setup_row("worker", "the queue does not answer", well=False))
-    elif type(setup.work) is not Work:
-        is_well = workload.state == "ok"
-        rows.append(_setup_row("worker", str(workload), well=is_well))
+    if type(setup.work) is not Work:
+        worker = str(workload or "the queue does not answer")
+        is_well = workload is not None and workload.state == "ok"
+        rows.append(_setup_row("worker", worker, well=is_well))
     elif waits:
         worker = f"none in this process, and {counted(waits, 'trace')} not reflected on"
         rows.append(_setup_row("worker", worker, well=False))

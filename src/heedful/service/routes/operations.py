@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from contextlib import suppress
+from math import nan
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -16,7 +17,7 @@ from heedful.errors import StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, Route
-from heedful.service.jobs import Work
+from heedful.service.jobs import Workload
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
@@ -70,7 +71,7 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
     async with readiness.probing:
         if time.monotonic() >= readiness.probed + READY_CACHE_SECONDS:
             store = await _state(setup.store.write(Scope(), check_writes))
-            work = await _work_state(setup.work)
+            work = await _state(setup.work.workload())
             readiness.states = {"store": readiness.damage or store, "work": work}
             readiness.probed = time.monotonic()
 
@@ -83,21 +84,15 @@ async def readyz(request: Request, response: Response) -> dict[str, str]:
 
 
 async def _state(call: Awaitable[object]) -> str:
-    """Return "ok", or the name of the StoreError that a call raises."""
+    """Return the state of the workload that a call returns, or "ok" without one.
+
+    If the call raises a StoreError, return its name.
+    """
     try:
-        await call
+        answer = await call
     except StoreError as error:
         return type(error).__name__
-    return "ok"
-
-
-async def _work_state(work: Work) -> str:
-    """Return the state of the workload, or the name of the StoreError of the queue."""
-    try:
-        workload = await work.workload()
-    except StoreError as error:
-        return type(error).__name__
-    return workload.state
+    return answer.state if isinstance(answer, Workload) else "ok"
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -106,7 +101,7 @@ async def metrics(request: Request) -> Response:
     answer.
     """
     setup: Setup = request.app.state.setup
-    workload = None
+    workload = Workload(depths=(), workers=nan)
     behind = 0
     with suppress(StoreError):
         workload = await setup.work.workload()
