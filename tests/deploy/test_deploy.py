@@ -183,7 +183,7 @@ def test_alerts_watch_metrics_that_a_service_prints():
         Depth(queue="loops", state=state, number=1, oldest=2.0)
         for state in get_args(State)
     ]
-    text = metrics.text(Workload(states, workers=1)).decode()
+    text = metrics.text(Workload(depths=states, workers=1)).decode()
     printed = set(re.findall(r"^(heedful_\w+)", text, re.MULTILINE))
 
     (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
@@ -201,7 +201,7 @@ def test_alerts_watch_metrics_that_a_service_prints():
 
 def test_the_page_on_http_lists_every_metric():
     page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
-    text = Metrics().text(Workload((), workers=1)).decode()
+    text = Metrics().text(Workload(depths=(), workers=1)).decode()
     for name in re.findall(r"^# TYPE (heedful_\w+)", text, re.MULTILINE):
         if not name.endswith("_created"):
             assert f"`{name}" in page, name
