@@ -54,25 +54,26 @@ def _mutate(body: bytes, choose: random.Random) -> bytes:
 def test_no_body_of_spans_breaks_the_service(tmp_path: Path, ledger: Ledger) -> None:
     seed = random.randrange(2**32) if SOAK > 1 else 1
     choose = random.Random(seed)
-    body = protobuf(document(genai()))
+    valid_body = protobuf(document(genai()))
     statuses: Counter[int] = Counter()
     with served(tmp_path, work=Handed()) as api:
         project = Project(api, "shop")
         other = Project(api, "books")
         for number in range(BODIES):
-            body = _mutate(body, choose)
+            body = _mutate(valid_body, choose)
             answer = project.ask("POST", "traces", content=body, headers=PROTOBUF)
             assert answer.status_code in (200, 400), (seed, number, answer.text)
             statuses[answer.status_code] += 1
         episodes = other.get("episodes")["items"]
         # The service still takes what is right.
-        last = project.ask("POST", "traces", content=body, headers=PROTOBUF)
+        last = project.ask("POST", "traces", content=valid_body, headers=PROTOBUF)
         assert last.status_code == 200
+    assert statuses[200]
+    assert statuses[400]
 
     ledger.settle(
         Trial(
-            what="spans in protobuf, mutated or random, sent to the service: "
-            f"{statuses[400]} refused, {statuses[200]} understood, none failed",
+            what="spans in protobuf, mutated or random, sent to a service",
             engine="SQLite",
             times=BODIES,
             seed=seed,
