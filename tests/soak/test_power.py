@@ -86,14 +86,16 @@ class Chain:
         self.works += 1
         return record_work(self.folder, f"w{self.works}"), power
 
-    def cut(self, calls: list[Call], power: Disk) -> Damage:
+    def cut(self, calls: list[Call], power: Disk, since: float = 0.0) -> Damage:
         """Cut the power at random moments of a work, and return what that damaged.
+
+        `since` is the share of the work that is done before the first of them.
 
         What is left at one of them stays in the folder, as nothing has opened it.
         """
         damage = Damage()
         end = max(call.ended for call in calls)
-        moments = self.chance.sample(range(end), CUTS)
+        moments = self.chance.sample(range(int(since * end), end), CUTS)
         kept_moment = moments[0]
         before = self.acknowledged
         target = self.folder.with_name("left")
@@ -146,8 +148,9 @@ def test_a_disk_that_lies_about_its_syncs_loses_something(tmp_path: Path):
     chain = Chain(tmp_path / "w", random.Random(SOAK))
     forgets_names = Disk(chain.folder, syncs_folders=False)
     calls, forgets_content = chain.record(syncs_files=False)
-    assert chain.cut(calls, forgets_content) != Damage()
-    assert chain.cut(calls, forgets_names) != Damage()
+    # By then something has been acknowledged.
+    assert chain.cut(calls, forgets_content, since=0.8) != Damage()
+    assert chain.cut(calls, forgets_names, since=0.8) != Damage()
 
 
 # -- PostgreSQL: all of the server's processes are killed, and it starts again

@@ -202,6 +202,7 @@ class PostgresSession(Db):
     """
 
     dialect: Dialect = "postgres"
+    url: str
 
     def __init__(self, address: Address) -> None:
         self.url = address.shown
