@@ -37,7 +37,7 @@ COLUMNS = """\
 - **exceeded**: units above a limit: attempts, calls, tokens, seconds of waiting.
 - **leaked**: records that somebody saw who must not: another tenant or project, or a
   prompt before somebody released the text.
-- **–**: this test does not count it.
+- **–**: this test does not count it. **also**: what else the run counted.
 - **again**: the command that repeats the test, with the same seed. `SOAK` is how much
   longer than in `make test` it runs, by default 100. The moments at which processes are
   killed also depend on the machine."""
@@ -48,6 +48,7 @@ HEADINGS = (
     "times",
     "at work",
     *COUNTS,
+    "also",
     "seed",
     "seconds",
     "day",
@@ -67,6 +68,7 @@ class Row:
     doubled: int | None
     exceeded: int | None
     leaked: int | None
+    note: str
     seed: int
     seconds: float
     day: str
@@ -161,8 +163,8 @@ def _table_cells(text: str) -> Iterator[list[str]]:
 
 def _row_of(cells: Sequence[str]) -> Row:
     """Return the row that the page shows by these cells."""
-    what, engine, *numbers, seconds, day, again = cells
-    times, at_work, lost, doubled, exceeded, leaked, seed = map(_number, numbers)
+    what, engine, *numbers, note, seed, seconds, day, again = cells
+    times, at_work, lost, doubled, exceeded, leaked = map(_number, numbers)
     return Row(
         what=what,
         engine=engine,
@@ -172,7 +174,8 @@ def _row_of(cells: Sequence[str]) -> Row:
         doubled=doubled,
         exceeded=exceeded,
         leaked=leaked,
-        seed=seed or 0,
+        note=note,
+        seed=int(seed),
         seconds=float(seconds.replace(",", "")),
         day=day,
         again=again.strip("`"),
@@ -214,6 +217,7 @@ def merge(results: Results, lines: Sequence[dict[str, Any]]) -> Results:
             doubled=line.get("doubled"),
             exceeded=line.get("exceeded"),
             leaked=line.get("leaked"),
+            note=line.get("note", ""),
             seed=line["seed"],
             seconds=line["seconds"],
             day=day,
@@ -269,6 +273,7 @@ def _table(rows: Sequence[Row]) -> str:
             row.engine,
             *map(_shown, numbers),
             *counts,
+            row.note,
             str(row.seed),
             f"{row.seconds:,.1f}",
             row.day,

@@ -33,7 +33,7 @@ class Trial:
     that was done, not the rounds of the test, and `at_work` those times at which
     something was in flight. The four counts are of records: acknowledged and gone,
     counted twice, over a limit, shown to someone who must not see them. What a test
-    does not count is None.
+    does not count is None. `note` has other figures of this run.
     """
 
     what: str
@@ -45,6 +45,7 @@ class Trial:
     doubled: int | None = None
     exceeded: int | None = None
     leaked: int | None = None
+    note: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Ledger:
         """Write the line of a trial, then fail if one of its counts is not 0."""
         assert trial.times > 0, f"nothing was broken: {trial.what}"
         assert trial.at_work != 0, f"nothing was at work: {trial.what}"
-        assert "|" not in trial.what, "the page is a table"
+        assert "|" not in f"{trial.what}{trial.note}", "the page is a table"
 
         seconds = round(time.monotonic() - self.began, 1)
         write_line(self.test, asdict(trial) | {"seconds": seconds})

@@ -151,8 +151,8 @@ async def test_a_damaged_file_is_read_right_or_said_to_be_damaged(
     print(f"{SEEDS} damaged files, {errors} of them said so")
     ledger.settle(
         Trial(
-            what=f"bytes, pages or the end of a database changed on the disk; "
-            f"{errors} of {SEEDS} files were said to be damaged",
+            what="bytes, pages or the end of a database changed on the disk",
+            note=f"{errors} of {SEEDS} files were said to be damaged",
             engine="SQLite",
             times=SEEDS,
             seed=first,

@@ -132,8 +132,8 @@ async def test_pages_flooded_at_once_are_drawn_or_put_off(
     assert _descriptors(service) <= before + MORE_DESCRIPTORS
     ledger.settle(
         Trial(
-            what=f"{VISITORS} visitors open all {len(PAGES)} pages at once: "
-            f"{statuses[200]} drawn, {statuses.total() - statuses[200]} put off, and "
+            what=f"{VISITORS} visitors open all {len(PAGES)} pages at once",
+            note=f"{statuses[200]} drawn, {statuses.total() - statuses[200]} put off; "
             f"{reported} reports of another tenant meanwhile",
             engine="SQLite",
             times=statuses.total(),
@@ -192,7 +192,8 @@ async def test_streams_held_open_leave_room_for_others(
     ledger.settle(
         Trial(
             what=f"{STREAMS} live streams of one tenant held open by readers that read "
-            f"nothing: {statuses[b'200']} granted, and another tenant has its own",
+            "nothing",
+            note=f"{statuses[b'200']} granted; another tenant has its own",
             engine="SQLite",
             times=STREAMS,
             seed=SOAK,

@@ -307,8 +307,8 @@ async def test_half_an_hour_under_load_leaves_memory_descriptors_and_log_flat(
     minutes = round(SECONDS / 60)
     ledger.settle(
         Trial(
-            what=f"{minutes} minutes of reports, recalls, hooks, pages and live "
-            f"streams: memory {middle['memory'] / MIB:.0f} MiB, then "
+            what="reports, recalls, hooks, pages and live streams without a pause",
+            note=f"{minutes} minutes; memory {middle['memory'] / MIB:.0f} MiB, then "
             f"{last['memory'] / MIB:.0f} MiB; descriptors "
             f"{middle['descriptors']:.0f}, then {last['descriptors']:.0f}; threads "
             f"{growth['threads']:+.0f}; {len(troubles)} warnings in the log",

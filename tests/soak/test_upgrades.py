@@ -107,8 +107,9 @@ def test_a_file_survives_the_death_of_its_upgrade_at_any_statement(
 
     ledger.settle(
         Trial(
-            what=f"kill -9 before and in each of the {statements} statements that open "
-            f"a file of schema {version} and upgrade it",
+            what="kill -9 before and in each statement that opens and upgrades a file "
+            f"of schema {version}",
+            note=f"{statements} statements",
             engine="SQLite",
             times=kills,
             seed=SOAK,
@@ -169,8 +170,9 @@ def test_a_server_survives_the_death_of_its_upgrade_at_any_statement(
 
     ledger.settle(
         Trial(
-            what="kill -9, or a cut connection, before each of the "
-            f"{statements} statements that upgrade a database of schema {version}",
+            what="kill -9, or a cut connection, before each statement that upgrades a "
+            f"database of schema {version}",
+            note=f"{statements} statements",
             engine="PostgreSQL",
             times=deaths,
             seed=SOAK,
