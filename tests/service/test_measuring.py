@@ -222,7 +222,8 @@ def test_scores_of_a_completion_wait_too(api):
     answer = read_data(
         api.post("/orchestrator/loop-complete", json=body, key=api.key())
     )
-    assert answer["release"] == "heedful quarantine release 1 --by NAME"
+    release = "heedful quarantine release 1 --by NAME --tenant acme"
+    assert answer["release"] == release
     assert stored_lessons(api) == {WAITS}
 
 

@@ -188,7 +188,7 @@ def test_a_loop_has_one_cost_on_every_page(tmp_path):
             self.calls += 1
             if self.calls == 1:
                 error: Any = ModelError("overloaded")
-                error.usage = Usage(1, 50, cost=0.25)
+                error.usage = Usage(2, 50, cost=0.25)  # it was asked twice
                 raise error
             findings = () if candidate == "right" else (Finding("queue", "wrong"),)
             return Evaluation(findings=findings, usage=Usage(1, 5, cost=0.05))
@@ -231,6 +231,6 @@ def test_a_loop_has_one_cost_on_every_page(tmp_path):
         assert [home["tokens"], page["tokens"]] == [usage.tokens] * 2
         assert home["ladders"]["overhead"]["cost"] == 0.25
         assert sum(rung["cost"] for rung in rungs) == pytest.approx(1.2)
-        sentence = "calls that failed or were cut off, and drafts: calls 1, tokens 50"
+        sentence = "calls that failed or were cut off, and drafts: calls 2, tokens 50"
         assert sentence in browser.get("").text
         assert sentence in browser.get("/loops/climbed").text
