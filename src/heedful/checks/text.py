@@ -259,7 +259,7 @@ _MATCH_SCRIPT = """
 import json, re, sys
 try:
     import resource
-    # Whoever asked may be killed, and then stops nothing.
+    # The process that asked may be killed before it can stop this one.
     resource.setrlimit(resource.RLIMIT_CPU, (6, 6))
 except ImportError:
     pass  # Windows has no such limit

@@ -644,7 +644,7 @@ def choose_best(
 def failed_usage(error: UserCodeError | ModelError) -> Usage | None:
     """Return what a failed call of a model has cost, by default one call.
 
-    It is None for the error of a function, which may have called no model.
+    Return None for an error of a function: it may have called no model.
     """
     if not isinstance(error, ModelError):
         return None

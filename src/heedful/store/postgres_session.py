@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -221,11 +221,10 @@ class PostgresSession(Db):
 
         # The server's process if a pooler is between, which could exchange it.
         self._pooled_process: int | None = None
-        try:
+        with ExitStack() as opened:
+            opened.callback(self.close)
             self._set_up(address)
-        except BaseException:
-            self.close()
-            raise
+            opened.pop_all()  # it stays open
 
         # What the next statement is sent with: SQL that begins the transaction, and
         # statements with their values.
