@@ -1,5 +1,5 @@
 """How cost and size grow: attempts a loop, lessons a scope, tenants, loops stored, jobs
-queued.
+queued. Loops and lessons are measured on both engines.
 """
 
 from __future__ import annotations
@@ -7,15 +7,21 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from typing import TYPE_CHECKING
 
 import heedful
 from bench.core import generate, short
 from bench.recall import letters
 from bench.rows import Figure
+from bench.scale import empty_database
+from bench.ui import QUICK, loop_statements
 from heedful import Memory, Scope
 from heedful.lessons.lesson import Example, Lesson
 from heedful.lessons.signature import signature
@@ -23,26 +29,87 @@ from heedful.service.jobs import Tools
 from heedful.service.worker import PostgresQueue
 from heedful.store import lessons, loops, open_store
 from heedful.store.connection import Db
+from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
+
+if TYPE_CHECKING:  # a server comes with what develops heedful
+    from tests.postgres import Server
 
 ATTEMPTS = (2, 10, 100, 300)
 LESSONS = (1_000, 10_000, 100_000)
 TENANTS = (10, 1_000, 10_000)
-LOOPS = (1_000, 10_000, 50_000)
+LOOPS = (1_000, 10_000, 100_000)
+MILLION = 1_000_000
 TOGETHER = 64
+TURNS = 10  # of so many loops at once, when they are measured
 BATCH = 500
 CALLS = 60
 JOBS = 640
 
 
-def figures(folder: str) -> Iterable[Figure]:
-    """Measure each part in a file of its own: median times, sizes with the log."""
+@dataclass(frozen=True, kw_only=True)
+class Growing:
+    """A store that is filled, how to fill it by SQL, and how to measure its bytes.
+
+    `engine` stands at the end of the names of figures.
+    """
+
+    engine: str
+    store: Store
+    execute: Callable[[str], object]
+    size: Callable[[], int]
+
+
+def figures(folder: str, million: bool) -> Iterable[Figure]:
+    """Measure each part in a database of its own: median times, sizes with the log.
+
+    With `million`, loops and lessons grow to a million, on both engines.
+    """
+    from tests.postgres import alone
+
+    more = (MILLION,) if million else ()
+    measures = {
+        "loops": partial(measure_loops, is_million=million),
+        "lessons": partial(measure_scope, counts=(*LESSONS, *more)),
+    }
     yield from asyncio.run(measure_attempts(f"{folder}/attempts.db"))
-    yield from asyncio.run(measure_loops(f"{folder}/loops.db"))
     yield from asyncio.run(measure_tenants(f"{folder}/tenants.db"))
-    yield from asyncio.run(measure_scope(f"{folder}/lessons.db"))
-    yield from measure_queue()
+    for name, measure in measures.items():
+        yield from asyncio.run(measure(_in_file(f"{folder}/{name}.db")))
+    with alone() as server:
+        yield from measure_queue(server)
+        for measure in measures.values():
+            with empty_database(server) as url:
+                yield from asyncio.run(measure(_in_server(server, url)))
+
+
+def _in_file(path: str) -> Growing:
+    def execute(statement: str) -> None:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(statement)
+
+    return Growing(
+        engine="SQLite",
+        store=in_file(path),
+        execute=execute,
+        size=partial(file_size, path),
+    )
+
+
+def _in_server(server: Server, url: str) -> Growing:
+    database = url.rpartition("/")[2].partition("?")[0]
+
+    def size() -> int:
+        (row,) = server.run("select pg_database_size(current_database())", database)
+        return int(row[0])
+
+    def execute(statement: str) -> None:
+        server.run(f"{QUICK}{statement}", database)
+
+    return Growing(
+        engine="PostgreSQL", store=in_database(url), execute=execute, size=size
+    )
 
 
 async def measure_attempts(path: str) -> list[Figure]:
@@ -94,40 +161,57 @@ async def measure_attempts(path: str) -> list[Figure]:
     return results
 
 
-async def measure_loops(path: str) -> list[Figure]:
-    """Measure loops of two attempts, 64 at once: cost and bytes by loops stored."""
-    store = in_file(path)
+async def measure_loops(growing: Growing, *, is_million: bool) -> list[Figure]:
+    """Measure loops of two attempts, 64 at once: cost and bytes by loops stored.
+
+    A million of one attempt each are put there by SQL.
+    """
     results = list[Figure]()
     loop_count = 0
-
-    async def cycle() -> None:
-        await heedful.run("task", generate=generate, checks=[short], store=store)
-
     for count in LOOPS:
-        while loop_count < count - TOGETHER * 10:
-            await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
-            loop_count += TOGETHER
-        began = time.perf_counter()
-        for _ in range(10):
-            await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
-        loop_count += TOGETHER * 10
-        seconds_each = (time.perf_counter() - began) / TOGETHER / 10
+        await _run_loops(growing.store, (count - loop_count) // TOGETHER - TURNS)
+        results += await _measure_loops(growing, count)
+        loop_count = count
         results.append(
             Figure(
-                name=f"loops a second, 64 at once, {count} stored",
-                value=1 / seconds_each,
-                unit="/s",
-            )
-        )
-        results.append(
-            Figure(
-                name=f"bytes a loop, {count} stored",
-                value=file_size(path) / loop_count,
+                name=f"bytes a loop, {count} stored, {growing.engine}",
+                value=growing.size() / count,
                 unit="bytes",
             )
         )
-    await store.close()
+    if is_million:
+        for statement in (*loop_statements(MILLION), "analyze"):
+            growing.execute(statement)
+        results += await _measure_loops(growing, MILLION)
+    await growing.store.close()
     return results
+
+
+async def _measure_loops(growing: Growing, count: int) -> list[Figure]:
+    """Measure more loops, and a look at the newest ones, when so many are stored."""
+    began = time.perf_counter()
+    await _run_loops(growing.store, TURNS)
+    seconds = time.perf_counter() - began
+    newest = await time_calls(
+        lambda n: growing.store.read(Scope(), loops.newest, 20), 9
+    )
+    at = f"{count} stored, {growing.engine}"
+    return [
+        Figure(
+            name=f"loops a second, {TOGETHER} at once, {at}",
+            value=TURNS * TOGETHER / seconds,
+            unit="/s",
+        ),
+        Figure(name=f"list the newest loops, {at}", value=newest, unit="ms"),
+    ]
+
+
+async def _run_loops(store: Store, turns: int) -> None:
+    async def cycle() -> None:
+        await heedful.run("task", generate=generate, checks=[short], store=store)
+
+    for _ in range(turns):
+        await asyncio.gather(*(cycle() for _ in range(TOGETHER)))
 
 
 async def measure_tenants(path: str) -> list[Figure]:
@@ -173,28 +257,28 @@ async def remember_for_tenant(store: Store, n: int) -> None:
     )
 
 
-async def measure_scope(path: str) -> list[Figure]:
+async def measure_scope(growing: Growing, *, counts: Sequence[int]) -> list[Figure]:
     """Measure one scope of lessons with an example each, without vectors."""
-    store = in_file(path)
+    store = growing.store
     results = list[Figure]()
     lesson_count = 0
     memory = Memory(store)
-    for count in LESSONS:
+    for count in counts:
         for first in range(lesson_count, count, BATCH):
             await store.write(Scope(), _fill, range(first, first + BATCH))
         lesson_count = count
         for name, ask in _lookups(memory, count).items():
             results.append(
                 Figure(
-                    name=f"{name}, {count} lessons",
+                    name=f"{name}, {count} lessons, {growing.engine}",
                     value=await time_calls(ask, CALLS),
                     unit="ms",
                 )
             )
         results.append(
             Figure(
-                name=f"bytes a lesson, {count} lessons",
-                value=file_size(path) / count,
+                name=f"bytes a lesson, {count} lessons, {growing.engine}",
+                value=growing.size() / count,
                 unit="bytes",
             )
         )
@@ -242,12 +326,9 @@ def _fill(db: Db, scope: Scope, numbers: range) -> None:
     lessons.upsert(db, scope, new_lessons, time.time())
 
 
-def measure_queue() -> Iterable[Figure]:
+def measure_queue(server: Server) -> Iterable[Figure]:
     """Measure jobs without work through the queue in PostgreSQL: put in, and run."""
-    from tests.postgres import alone  # a server comes with what develops heedful
-
-    with alone() as server:
-        url = server.url("heedful_template", "heedful")
+    with empty_database(server) as url:
         for many in (1, 2):
             put, done = asyncio.run(_time_jobs(url, many))
             yield Figure(

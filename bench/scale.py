@@ -67,8 +67,8 @@ def _compare(what: str, kind: str, rate: Callable[[int], float]) -> Iterator[Fig
 
 
 @contextmanager
-def _database(server: Server) -> Iterator[str]:
-    """Make an empty database; yield its URL."""
+def empty_database(server: Server) -> Iterator[str]:
+    """Make an empty database, to be removed afterwards; yield its URL."""
     name = f"scale_{time.monotonic_ns()}"
     server.run(f"create database {name} template heedful_template")
     yield server.urls(name).service
@@ -78,7 +78,7 @@ def _database(server: Server) -> Iterator[str]:
 def rate_of_services(server: Server, folder: str, count: int) -> float:
     """Return the reports a second of so many services, with the same clients."""
     with ExitStack() as stack:
-        db = stack.enter_context(_database(server))
+        db = stack.enter_context(empty_database(server))
         urls = []
         for number in range(count):
             place = Path(folder, f"service {number}")
@@ -103,7 +103,7 @@ async def _load(urls: Sequence[str], loops: int) -> float:
 def rate_of_workers(server: Server, folder: str, count: int) -> float:
     """Return the jobs without work a second that so many workers run."""
     with ExitStack() as stack:
-        db = stack.enter_context(_database(server))
+        db = stack.enter_context(empty_database(server))
         workers = [stack.enter_context(_working(folder, db)) for _ in range(count)]
         return asyncio.run(_time_jobs(db, workers))
 

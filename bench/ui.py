@@ -132,14 +132,16 @@ class PageCost:
         yield Figure(name=f"{page} ÷ Home", value=self.ratio, unit="×")
 
 
-def fill_statements() -> list[str]:
-    """Return the SQL that fills an empty database; it is the same for both engines."""
+def loop_statements(count: int) -> list[str]:
+    """Return the SQL that stores so many loops, of one attempt each.
+
+    It is the same for both engines.
+    """
     passed = RECORD % ("1", "1", "")
     wrong = RECORD % ("1", "1", FINDING)
-    wrong_of_number = RECORD % ("' || i || '", "' || i || '", FINDING)
-    created = f"{NOW} - ({LOOPS} - i) * 25"
+    created = f"{NOW} - ({count} - i) * 25"
     loops = f"""
-        {NUMBERS.format(most=LOOPS)}
+        {NUMBERS.format(most=count)}
         insert into loop (tenant, project, id, memory_key, task, goals, policy, state,
             created, updated)
         select 'default', 'default', 'loop ' || i, 'triage',
@@ -148,23 +150,29 @@ def fill_statements() -> list[str]:
             {created}, {created}
         from x
     """
-    long_loop = f"""
-        insert into loop (tenant, project, id, task, goals, policy, state, created,
-            updated)
-        values ('default', 'default', 'long', '"a long one"', '[]', '{POLICY}', 'open',
-            {NOW}, {NOW})
-    """
     attempts = f"""
         insert into attempt (loop, number, record, text, value, created)
         select n, 1, case when n % 7 = 0 then '{wrong}' else '{passed}' end, '', '"P1"',
             created
-        from loop where id <> 'long'
+        from loop
     """
     decisions = f"""
         insert into decision (loop, seq, attempt, record, created)
         select n, 1, 1,
             case when state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created
-        from loop where id <> 'long'
+        from loop
+    """
+    return [loops, attempts, decisions]
+
+
+def fill_statements() -> list[str]:
+    """Return the SQL that fills an empty database; it is the same for both engines."""
+    wrong_of_number = RECORD % ("' || i || '", "' || i || '", FINDING)
+    long_loop = f"""
+        insert into loop (tenant, project, id, task, goals, policy, state, created,
+            updated)
+        values ('default', 'default', 'long', '"a long one"', '[]', '{POLICY}', 'open',
+            {NOW}, {NOW})
     """
     long_attempts = f"""
         {NUMBERS.format(most=ATTEMPTS)}
@@ -197,10 +205,8 @@ def fill_statements() -> list[str]:
         from lesson
     """
     return [
-        loops,
+        *loop_statements(LOOPS),
         long_loop,
-        attempts,
-        decisions,
         long_attempts,
         long_decisions,
         lessons,
