@@ -289,7 +289,7 @@ TARGETS: Mapping[str, Target] = {
         exit_rule="an error, a time-out or an answer that is not JSON blocks the call",
         cannot=(
             NO_STOP,
-            "runs one script for each event: where you have your own, heedful has none",
+            "runs one script for each event: where you have one, heedful adds none",
         ),
         unconfirmed=("the folder of the user: older pages say Cline/Rules/Hooks",),
         next_step="turn the hooks on in the tab Hooks of Cline",
@@ -308,7 +308,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "learns at errors and at the calls that work again",
+            "learns when a call fails, and when it works again",
         ),
         unconfirmed=("opencode 2: this is a plugin of version 1",),
     ),
@@ -326,7 +326,7 @@ TARGETS: Mapping[str, Target] = {
         cannot=(
             NO_CONTEXT_BEFORE,
             NO_STOP,
-            "learns at errors and at the calls that work again",
+            "learns when a call fails, and when it works again",
         ),
         unconfirmed=("the folder of a project: it also reads .kilo/plugin",),
     ),
