@@ -195,14 +195,14 @@ async def _measure_loops(growing: Growing, count: int) -> list[Figure]:
     newest = await time_calls(
         lambda n: growing.store.read(Scope(), loops.newest, 20), 9
     )
-    at = f"{count} stored, {growing.engine}"
+    state = f"{count} stored, {growing.engine}"
     return [
         Figure(
-            name=f"loops a second, {TOGETHER} at once, {at}",
+            name=f"loops a second, {TOGETHER} at once, {state}",
             value=TURNS * TOGETHER / seconds,
             unit="/s",
         ),
-        Figure(name=f"list the newest loops, {at}", value=newest, unit="ms"),
+        Figure(name=f"list the newest loops, {state}", value=newest, unit="ms"),
     ]
 
 
