@@ -304,12 +304,21 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
 @pytest.mark.parametrize(
     ("memory_key", "reason"),
     [
-        pytest.param("K", "no rule of the loop's memory key", id="another key"),
-        pytest.param("", "pass memory_key", id="no key"),
+        pytest.param("L", "no rule of the loop's memory key", id="its own key"),
+        pytest.param("K", "key 'L', and the loop has 'K': if they", id="another key"),
+        pytest.param("", "key 'L', and the loop has none: pass it", id="no key"),
     ],
 )
 def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
-    other = build_match(1, "weigh it", "", kind="check", cosine=0.9, lesson="say kg")
+    other = build_match(
+        1,
+        "weigh it",
+        "",
+        kind="check",
+        cosine=0.9,
+        lesson="say kg",
+        memory_key="L",
+    )
     selection = choose_for_loop("weigh it", [other], now=0.0, memory_key=memory_key)
     ((match, obstacle),) = selection.others
     assert match.id == 1

@@ -123,7 +123,7 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     high = points(uplift["high"])
     gain = f"{points(uplift['gain'])} points right at the first try ({low} to {high}): "
     if may_be_0(uplift):
-        gain = f"No difference shown yet ({low} to {high} points): "
+        gain = f"No difference shown yet at the first try ({low} to {high} points): "
     assert data["sentence"].startswith(gain)
     assert ("more right at the first try" in data["sentence"]) <= (uplift["low"] > 0)
     assert f"gain {points(uplift['gain'])} points, between {low} and {high}" in terminal
@@ -171,7 +171,7 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
 
     assert may_be_0(uplift)
     ends = f"({points(uplift['low'])} to {points(uplift['high'])} points)"
-    assert f"No difference shown yet {ends}: " in page
+    assert f"No difference shown yet at the first try {ends}: " in page
     assert "Of the 17 loops that were shown these words" not in page
 
 

@@ -581,10 +581,22 @@ def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
         )
         return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
-        if memory_key:
-            return Obstacle("it is no rule of the loop's memory key")
-        return Obstacle("it is shown only to loops of its memory key: pass memory_key")
+        return _key_obstacle(match, memory_key)
     return find_recall_obstacle(match)
+
+
+def _key_obstacle(match: Match, memory_key: str) -> Obstacle:
+    """Return the obstacle of a rule that is not one of a loop with this key."""
+    if match.memory_key in ("", memory_key):
+        return Obstacle("it is no rule of the loop's memory key")
+
+    lesson_key = f"it is a rule of the memory key {match.memory_key!r}"
+    if memory_key:
+        return Obstacle(
+            f"{lesson_key}, and the loop has {memory_key!r}: if they are one function, "
+            "pass the same memory_key for both"
+        )
+    return Obstacle(f"{lesson_key}, and the loop has none: pass it as memory_key")
 
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:

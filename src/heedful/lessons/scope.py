@@ -111,6 +111,23 @@ def name_tenant(command: str, tenant: str) -> str:
     return f"{command} --tenant {shlex.quote(tenant)}"
 
 
+def name_scope(command: str, scope: Scope) -> str:
+    """Return a command that begins with its tenant and project, as settings.
+
+    Every command reads them, also one without the option --tenant. Those that are the
+    defaults are left out.
+
+    >>> name_scope("heedful reembed", Scope("acme", "our docs"))
+    "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful reembed"
+    """
+    settings = []
+    if command and scope.tenant != Scope().tenant:
+        settings.append(f"HEEDFUL_TENANT={shlex.quote(scope.tenant)}")
+    if command and scope.project != Scope().project:
+        settings.append(f"HEEDFUL_PROJECT={shlex.quote(scope.project)}")
+    return " ".join([*settings, command])
+
+
 def check_holdout(holdout: object) -> None:
     """Raise InvalidInput unless `holdout` is a share of at least 0 and below 1."""
     is_share = isinstance(holdout, int | float) and 0 <= holdout < 1

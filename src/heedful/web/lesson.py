@@ -113,7 +113,9 @@ def describe_effect(effect: Document | None) -> str:
         return "Not known yet: no loop that was shown these words has ended"
     words = effect["gain"] or "Not known yet: nothing to compare with"
     if effect["conclusion"] in ("helps", "hurts"):
-        words = f"{effect['verdict'].capitalize()}: {words}"
+        words = f"{effect['verdict'].capitalize()} at the first try: {words}"
+    if effect["repeats"]:
+        words = f"{words}. {effect['repeats'].capitalize()}"
     if effect["lacks"]:
         return f"{words}. Missing: {effect['lacks']}"
     return words

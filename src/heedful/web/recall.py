@@ -13,6 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.scope import name_scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
@@ -130,7 +131,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         "silence": briefing.silence,
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
-        "missed": group_missed(briefing.choices),
+        "missed": group_missed(briefing.choices, visit.caller.scope),
         "sentence": describe_briefing(briefing, prompt, checks_of),
         "waiting_lessons": [
             choice.lesson
@@ -214,11 +215,11 @@ def _described(choice: Choice) -> Document:
     }
 
 
-def group_missed(choices: Iterable[Choice]) -> list[Document]:
+def group_missed(choices: Iterable[Choice], scope: Scope) -> list[Document]:
     """Return the lessons that are not shown, by the reason, in the order of choices.
 
     `number` counts what is not shown for a reason. The first lessons are named, each
-    with what was compared.
+    with what was compared. A command works in this `scope`.
     """
     groups: dict[str, Document] = {}
     for choice in choices:
@@ -228,7 +229,7 @@ def group_missed(choices: Iterable[Choice]) -> list[Document]:
             choice.obstacle,
             {
                 "reason": choice.obstacle,
-                "command": choice.command,
+                "command": name_scope(choice.command, scope),
                 "number": 0,
                 "lessons": {},
             },
