@@ -6,7 +6,7 @@ import pytest
 
 from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import exposures, shown
 from heedful.testing import FixedEmbedder
 from tests.engines import change_rows
 from tests.service.support import read_data
@@ -129,7 +129,7 @@ def test_texts_without_a_vector_are_not_well_and_have_one_command(tmp_path):
         memory = Memory(browser.api.setup.store, Scope("acme", "main"))
         for task in (FAR_TASK, " "):
             example = Example(task, "42")
-            work = memory.remember("price", "no price", example=example, kind="example")
+            work = memory.remember("price", "no price", example=example)
             browser.api.run(work)
 
         data = browser.data("/health")
@@ -138,7 +138,7 @@ def test_texts_without_a_vector_are_not_well_and_have_one_command(tmp_path):
         assert "0 of 1 text have a vector" in row["value"]
 
         command = "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main HEEDFUL_EMBEDDER=minilm "
-        command += f"heedful reembed --db {browser.api.setup.store.url}"
+        command += f"heedful reembed --db {shown(browser.api.setup.store.url)}"
         assert command in words_of(browser.get("/health").text)
         assert command in words_of(browser.get(f"/recall?text={FAR_TASK} it").text)
 

@@ -232,9 +232,8 @@ async def compared(visit: Visit) -> Document:
         row["task"] = tasks[row["id"]]
 
     totals = _totals(rows, len(recorded))
-    sentence = describe_totals(
-        facts["names"], totals, len(recorded), why=_why_unknown(rows, policies)
-    )
+    why = _why_unknown(rows, policies, facts["names"])
+    sentence = describe_totals(facts["names"], totals, len(recorded), why=why)
     return {
         **facts,
         "loops": len(recorded),
@@ -340,28 +339,41 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
     }
 
 
-def _why_unknown(rows: Sequence[Document], policies: Sequence[Policy]) -> str:
-    """Return why the record cannot tell of any loop, if goals lack scores; else ""."""
+def _why_unknown(
+    rows: Sequence[Document], policies: Sequence[Policy], names: Sequence[str]
+) -> str:
+    """Return why the record cannot tell of some loops, and what would tell."""
     for place, rules in enumerate(policies):
         if rows and all(row["ways"][place]["unscored"] for row in rows):
-            names = ", ".join(goal.score for goal in rules.goals)
-            return f"no scores for its goals ({names}) are recorded"
-    return ""
+            goals = ", ".join(goal.score for goal in rules.goals)
+            return f"no scores for its goals ({goals}) are recorded"
+
+    unknown = [row["ways"] for row in rows if row["change"] is None]
+    longer = [
+        cut(name, MAX_TITLE_CHARS)
+        for place, name in enumerate(names)
+        if any(not ways[place]["exact"] for ways in unknown)
+    ]
+    loops = counted(len(unknown), "more loop")
+    return (
+        f"it ends before {' or '.join(longer)} would stop; {loops} recorded under "
+        f"{'it' if len(longer) == 1 else 'them'} would tell"
+    )
 
 
 def describe_totals(
-    names: Sequence[str], totals: Document, loops: int, *, why: str = ""
+    names: Sequence[str], totals: Document, loops: int, *, why: str
 ) -> str:
     """Return in one sentence what the second of two policies loses, gains and costs.
 
-    `why` says why the record cannot tell, if it tells of no loop.
+    `why` says why the record cannot tell, if there is a loop of which it cannot.
     """
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
     if totals["unknown"] == loops:
         unknown = f"The record cannot tell for {loops:,} of {counted(loops, 'loop')}"
-        return f"{unknown}: {why or 'it ends too early'}"
+        return f"{unknown}: {why}"
     if totals["same"] + totals["unknown"] == loops:
-        return _describe_same(totals, loops)
+        return _describe_same(totals, loops, why)
 
     if first == RECORDED_POLICY.name:
         first = "recorded"
@@ -379,21 +391,24 @@ def describe_totals(
     result = f"loses {totals['loses']:,} and gains {totals['gains']:,} {answers}"
     unknown = ""
     if totals["unknown"]:
-        unknown = f"; the record cannot tell for {totals['unknown']:,}"
+        unknown = f"; the record cannot tell for {totals['unknown']:,}: {why}"
     return (
         f"On the newest {counted(loops, 'loop')}, {second} {result}, and takes {spent}"
         f"{unknown}"
     )
 
 
-def _describe_same(totals: Document, loops: int) -> str:
-    """Return in one sentence on how many loops two policies do the same."""
+def _describe_same(totals: Document, loops: int, why: str) -> str:
+    """Return in one sentence on how many loops two policies do the same.
+
+    `why` says why the record cannot tell of the others.
+    """
     newest = f"the newest {counted(loops, 'loop')}"
     if not totals["unknown"]:
         return f"They do the same on {newest}"
     return (
         f"Of {newest}, they do the same on {totals['same']:,}; "
-        f"the record cannot tell for {totals['unknown']:,}"
+        f"the record cannot tell for {totals['unknown']:,}: {why}"
     )
 
 
