@@ -128,7 +128,7 @@ def test_what_is_not_shown_for_one_reason_is_one_row():
 
     choices = [missed(number % 5, "cosine 0.5", "no room") for number in range(12)]
     choices.append(missed(9, "cosine 0.1", "it is about another task"))
-    full, far = group_missed(choices, Scope())
+    full, far = group_missed(choices)
     assert full["number"] == 12
     assert [lesson["id"] for lesson in full["lessons"]] == [0, 1, 2]
     assert full["unnamed"] == 2

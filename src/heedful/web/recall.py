@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
@@ -120,6 +120,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
+    briefing = _name_place(visit, briefing)
     matches = briefing.found
     prompt = _prompt_of(matches)
     # Other loops of the key are shown only the rules that one of their checks may find.
@@ -131,7 +132,7 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
         "silence": briefing.silence,
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
-        "missed": group_missed(briefing.choices, visit.caller.scope),
+        "missed": group_missed(briefing.choices),
         "sentence": describe_briefing(briefing, prompt, checks_of),
         "waiting_lessons": [
             choice.lesson
@@ -139,6 +140,17 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             if choice.obstacle.startswith(WAITING_REASON)
         ],
     }
+
+
+def _name_place(visit: Visit, briefing: Briefing) -> Briefing:
+    """Return the briefing with commands that work here when they are copied."""
+    choices = []
+    for choice in briefing.choices:
+        if choice.command:
+            command = name_scope(choice.command, visit.caller.scope)
+            choice = replace(choice, command=visit.command(command))
+        choices.append(choice)
+    return replace(briefing, choices=tuple(choices))
 
 
 def describe_briefing(
@@ -215,11 +227,11 @@ def _described(choice: Choice) -> Document:
     }
 
 
-def group_missed(choices: Iterable[Choice], scope: Scope) -> list[Document]:
+def group_missed(choices: Iterable[Choice]) -> list[Document]:
     """Return the lessons that are not shown, by the reason, in the order of choices.
 
     `number` counts what is not shown for a reason. The first lessons are named, each
-    with what was compared. A command works in this `scope`.
+    with what was compared.
     """
     groups: dict[str, Document] = {}
     for choice in choices:
@@ -229,7 +241,7 @@ def group_missed(choices: Iterable[Choice], scope: Scope) -> list[Document]:
             choice.obstacle,
             {
                 "reason": choice.obstacle,
-                "command": name_scope(choice.command, scope),
+                "command": choice.command,
                 "number": 0,
                 "lessons": {},
             },
