@@ -240,6 +240,10 @@ def course_point(begin: float, total: Plain) -> Plain:
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
+        "right_at_once": total["right_at_once"],
+        "solved": total["solved"],
+        "stopped": total["stopped"],
+        "unjudged": total["loops"] - total["ended"],
         "right": Share(total["right_at_once"], total["ended"]).plain,
     }
 
