@@ -1,8 +1,8 @@
 """Say whether another policy would have cost less without losing a correct answer.
 
 Each policy is judged only on the loops of which the record can tell how they would have
-ended under it, and advised only if these are all loops. Advice needs `MIN_SOLVED_LOOPS` correct answers: of fewer, none may be
-lost by chance.
+ended under it, and advised only if these are all loops. Advice needs
+`MIN_SOLVED_LOOPS` correct answers: of fewer, none may be lost by chance.
 """
 
 from __future__ import annotations
