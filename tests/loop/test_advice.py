@@ -63,7 +63,7 @@ RECORDED = scores(30, attempts=4)
         pytest.param(
             {"long": scores(28, attempts=3) + scores(2, attempts=4, exact=False)},
             "The record cannot tell whether long loses correct answers: it is too "
-            "short for 2 of 30 loops, and 2 more loops recorded under long would tell; "
+            "short for 2 of 30 loops, and 2 more recorded under long would tell; "
             "on the others it loses none and takes 25 % fewer attempts than recorded",
             id="a policy that is not sure is not advised",
         ),

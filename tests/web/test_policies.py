@@ -67,7 +67,7 @@ def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):
     assert data["rows"][1]["dot"] == "unsure"
     assert data["advice"]["policy"] == ""
     assert "The record cannot tell whether default, attempts.limit=2 loses" in page
-    assert "too short for 1 of 22 loops, and 1 more loop recorded under" in page
+    assert "too short for 1 of 22 loops, and 1 more recorded under" in page
 
 
 def test_a_policy_that_is_not_sure_is_drawn_at_its_own_place(browser: Browser):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
@@ -120,11 +120,13 @@ def name_scope(command: str, scope: Scope) -> str:
     >>> name_scope("heedful reembed", Scope("acme", "our docs"))
     "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful reembed"
     """
-    settings = []
-    if command and scope.tenant != Scope().tenant:
-        settings.append(f"HEEDFUL_TENANT={shlex.quote(scope.tenant)}")
-    if command and scope.project != Scope().project:
-        settings.append(f"HEEDFUL_PROJECT={shlex.quote(scope.project)}")
+    if not command:
+        return ""
+    settings = [
+        f"HEEDFUL_{name.upper()}={shlex.quote(value)}"
+        for name, value in asdict(scope).items()
+        if value != getattr(Scope(), name)
+    ]
     return " ".join([*settings, command])
 
 

@@ -110,15 +110,14 @@ def say_repeats(recurrence: Effect) -> str:
     >>> say_repeats(Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72))
     'the same error again: 45 points fewer (10 to 72)'
     """
-    doubt = say_doubt(recurrence.low, recurrence.high)
-    if recurrence.gain is None or doubt:
+    if recurrence.gain is None or say_doubt(recurrence.low, recurrence.high):
         return ""
 
     direction = "fewer" if recurrence.gain > 0 else "more"
     sizes = sorted((abs(recurrence.low), abs(recurrence.high)))
     ends = " to ".join(f"{100 * size:.0f}" for size in sizes)
-    gain = 100 * abs(recurrence.gain)
-    return f"the same error again: {gain:.0f} points {direction} ({ends})"
+    gain = f"{100 * abs(recurrence.gain):.0f} points {direction}"
+    return f"the same error again: {gain} ({ends})"
 
 
 def say_missing(shown: int, withheld: int, missing: int | None) -> str:

@@ -166,11 +166,10 @@ def _say_unknown(trade: Trade, loops: int) -> str:
     """Return that the record is too short to advise a policy, and how much it lacks."""
     name = _name(trade)
     missing = loops - trade.loops
-    noun = "loop" if missing == 1 else "loops"
     return (
         f"The record cannot tell whether {name} loses correct answers: it is too short "
-        f"for {missing:,} of {loops:,} loops, and {missing:,} more {noun} recorded "
-        f"under {name} would tell; on the others it loses none and {trade.saving}"
+        f"for {missing:,} of {loops:,} loops, and {missing:,} more recorded under "
+        f"{name} would tell; on the others it loses none and {trade.saving}"
     )
 
 

@@ -128,8 +128,7 @@ def compare_versions(helped: Sequence[Document]) -> str:
     """
     if len(helped) < 2:
         return ""
-    new = helped[0]
-    old = helped[1]
+    new, old, *_ = helped
     if not new["of"] or not old["of"] or new["value"] >= old["value"]:
         return ""
 
@@ -207,8 +206,11 @@ def group_tasks(loops: Sequence[Document]) -> list[Document]:
 
 def _other_sources(sources: Sequence[Document]) -> list[str]:
     """Return the sources of a lesson that are no loops: its loops have their tasks."""
-    names = [row["source"] for row in sources]
-    return [name for name in names if not name.startswith(LOOP_SOURCE_PREFIX)]
+    return [
+        row["source"]
+        for row in sources
+        if not row["source"].startswith(LOOP_SOURCE_PREFIX)
+    ]
 
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:

@@ -120,7 +120,15 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
-    briefing = _name_place(visit, briefing)
+    # Commands work here when they are copied.
+    choices = [
+        replace(
+            choice,
+            command=visit.command(name_scope(choice.command, visit.caller.scope)),
+        )
+        for choice in briefing.choices
+    ]
+    briefing = replace(briefing, choices=tuple(choices))
     matches = briefing.found
     prompt = _prompt_of(matches)
     # Other loops of the key are shown only the rules that one of their checks may find.
@@ -140,17 +148,6 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             if choice.obstacle.startswith(WAITING_REASON)
         ],
     }
-
-
-def _name_place(visit: Visit, briefing: Briefing) -> Briefing:
-    """Return the briefing with commands that work here when they are copied."""
-    choices = []
-    for choice in briefing.choices:
-        if choice.command:
-            command = name_scope(choice.command, visit.caller.scope)
-            choice = replace(choice, command=visit.command(command))
-        choices.append(choice)
-    return replace(briefing, choices=tuple(choices))
 
 
 def describe_briefing(

@@ -80,8 +80,7 @@ async def spend(visit: Visit) -> Document:
     loops = [loop for loop in newest.loops if loop.created >= since]
     days = None
     if by == "day" and newest.more:
-        setup = visit.caller.setup
-        days = await counted_days(setup.store, visit.caller.scope)
+        days = await counted_days(visit.caller.setup.store, visit.caller.scope)
 
     # In a spreadsheet each key has a row.
     rows = _group(loops, GROUPS[by][1], folds=by == "key" and not visit.is_table)

@@ -302,13 +302,11 @@ def _describe_recall(space: str, vectors: Document) -> Document:
     texts = counted(vectors["texts"], "text")
     if vectors["texts"] == MAX_UNEMBEDDED_TEXTS:
         texts = f"the newest {texts}"
-    if vectors["here"] == vectors["texts"]:
-        return _setup_row("recall", f"compares the meaning of {texts}, by {space}")
-    value = (
-        f"compares meanings, by {space}: {vectors['here']:,} of {texts} have a vector, "
-        "the others are found by their words"
+    return _setup_row(
+        "recall",
+        f"compares meanings, by {space}: {vectors['here']:,} of {texts} have a vector",
+        well=vectors["here"] == vectors["texts"],
     )
-    return _setup_row("recall", value, well=False)
 
 
 async def projects(visit: Visit) -> Document:
