@@ -205,6 +205,7 @@ class Choice:
         return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
 
 
+OLD_KEY_ADVICE = "its memory key: pass memory_key"
 NO_KEY_REASON = (
     "no memory key, so no rules: name the function (a lambda has no key), or pass "
     "memory_key (command line: --key)"
@@ -238,13 +239,25 @@ class Briefing:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
         """Return the briefing that `plain`, the result of the method, describes."""
+        # Older versions advised to pass a key also to loops that have one.
+        key = plain["memory_key"]
+        advice = f"its memory key, and the loop has {key!r}" if key else OLD_KEY_ADVICE
         return cls(
-            plain["memory_key"],
+            key,
             plain["space"],
             model=plain.get("model", ""),
             waiting=plain["waiting"],
             choices=tuple(
-                Choice(**{**choice, "models": tuple(choice.get("models", ()))})
+                Choice(
+                    **{
+                        **choice,
+                        "why": choice["why"].replace(OLD_KEY_ADVICE, advice),
+                        "obstacle": choice.get("obstacle", "").replace(
+                            OLD_KEY_ADVICE, advice
+                        ),
+                        "models": tuple(choice.get("models", ())),
+                    }
+                )
                 for choice in plain["choices"]
             ),
         )

@@ -8,7 +8,7 @@ loop, its data, `heedful why` and the list of loops.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from heedful.loop.decide import Again, Policy, Verdict
 from heedful.loop.record import format_score
@@ -91,10 +91,21 @@ def describe_reason(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         reasons = [trigger.detail for trigger in verdict.reasons[:1]]
     else:
-        rules = {stop.rule for stop in verdict.stopped_by}
-        reasons = [_describe_new(stop, rules) for stop in verdict.stopped_by]
-    new_reasons = filter(None, dict.fromkeys(reasons))
-    return clean(", and ".join(new_reasons), MAX_SENTENCE_REASON_CHARS)
+        reasons = describe_stops(verdict.stopped_by)
+    return clean(", and ".join(reasons), MAX_SENTENCE_REASON_CHARS)
+
+
+def describe_stops(stops: Sequence[Stop]) -> list[str]:
+    """Return in plain words why rules stopped a loop, each reason once.
+
+    >>> alone = Stop("repeat", "attempt 2 repeats attempt 1")
+    >>> both = Stop("repeat+mine", "attempt 2 repeats attempt 1 and it is late")
+    >>> describe_stops([alone, both])
+    ['the answer repeats attempt 1', 'it is late']
+    """
+    rules = {stop.rule for stop in stops}
+    reasons = [_describe_new(stop, rules) for stop in stops]
+    return list(filter(None, dict.fromkeys(reasons)))
 
 
 def _describe_new(stop: Stop, rules: Collection[str]) -> str:

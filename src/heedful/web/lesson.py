@@ -215,8 +215,9 @@ def _other_sources(sources: Sequence[Document]) -> list[str]:
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
     """Return the rows of a named statement with these parameters."""
-    rows = await visit.caller.read(figures.rows, statement, **values)
-    return [dict(row) for row in rows]
+    return [
+        dict(row) for row in await visit.caller.read(figures.rows, statement, **values)
+    ]
 
 
 def _example(row: Document) -> Document:
@@ -225,12 +226,12 @@ def _example(row: Document) -> Document:
     What tools and documents wrote is left out: it is shown in quarantine only.
     """
     hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
-    example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
-    example |= {"held": hidden, "lesson": "", "example": {}}
-    if not hidden:
-        example["lesson"] = row["lesson"]
-        example["example"] = json.loads(row["record"])
-    return example
+    return {
+        **{name: row[name] for name in ("id", "state", "trust", "at")},
+        "held": hidden,
+        "lesson": "" if hidden else row["lesson"],
+        "example": {} if hidden else json.loads(row["record"]),
+    }
 
 
 async def amend(visit: Visit) -> str:

@@ -335,18 +335,18 @@ def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]
         ids=json.dumps(sorted(lessons)),
         limit=MAX_WAITING_TEXTS,
     )
-    ids = [row["id"] for row in rows]
-    return list(map(_waiting_row, quarantine_store.quarantined(db, scope, ids)))
+    entries = quarantine_store.quarantined(db, scope, [row["id"] for row in rows])
+    return list(map(_waiting_row, entries))
 
 
 def _waiting_row(entry: QuarantinedLesson) -> Document:
     """Return what the page shows of a text that waits."""
-    signs = find_signs(filter(None, [entry.lesson, entry.pattern]))
+    texts = filter(None, [entry.lesson, entry.pattern])
     return {
         "id": entry.id,
         "text": entry.lesson or entry.pattern,
         "trust": entry.trust,
-        "signs": list(map(asdict, signs)),
+        "signs": list(map(asdict, find_signs(texts))),
     }
 
 
