@@ -325,6 +325,23 @@ def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
     assert reason in obstacle.reason
 
 
+def test_an_older_record_of_a_loop_with_a_key_does_not_advise_to_pass_one():
+    obstacle = "it is shown only to loops of its memory key: pass memory_key"
+    choice = Choice(
+        outcome="closest",
+        lesson=13,
+        form="rule",
+        leg="likeness",
+        score=0.55,
+        why=f"cosine 0.55, {obstacle}",
+        obstacle=obstacle,
+    )
+    stored = Briefing("scales", choices=(choice,)).plain()
+    silence = Briefing.of(stored).silence
+    assert "its memory key, and the loop has 'scales'" in silence
+    assert "pass memory_key" not in silence
+
+
 def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():
     cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=1)
     rule = build_match(1, "weigh it", "", kind="check", cause=cause, lesson="say kg")
