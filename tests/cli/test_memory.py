@@ -499,7 +499,8 @@ def test_harm_and_help_are_shown_with_figures_and_a_person_may_restore(desk, ses
     prove(desk, ("bad", 5, 60, 40, 10), ("good", 60, 0, 0, 50))
     done = session(("proof", 0, "Next: heedful proof --restore 1 --by NAME"))
     sentence, pooled, bad, good, *_ = done.out.split("\n\n")
-    assert sentence.startswith("No difference shown yet (−10 to +33 points): ")
+    gain = "No difference shown yet at the first try (−10 to +33 points): "
+    assert sentence.startswith(gain)
     assert "missing for a verdict: about " in sentence
     assert pooled.startswith(
         "memory as a whole\n  insufficient data: shown 125, withheld 100\n"

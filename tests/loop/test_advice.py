@@ -62,9 +62,18 @@ RECORDED = scores(30, attempts=4)
         ),
         pytest.param(
             {"long": scores(28, attempts=3) + scores(2, attempts=4, exact=False)},
-            "long loses no correct answer and takes 25 % fewer attempts than recorded, "
-            "on the 28 of 30 loops of which the record can tell",
-            id="loops whose record is too short do not count",
+            "The record cannot tell whether long loses correct answers: it is too "
+            "short for 2 of 30 loops, and 2 more recorded under long would tell; "
+            "on the others it loses none and takes 25 % fewer attempts than recorded",
+            id="a policy that is not sure is not advised",
+        ),
+        pytest.param(
+            {
+                "long": scores(28, attempts=1) + scores(2, attempts=4, exact=False),
+                "short": scores(30, attempts=3),
+            },
+            "short loses no correct answer and takes 25 % fewer attempts than recorded",
+            id="of two the one that is sure is advised",
         ),
         pytest.param(
             {"blind": scores(30, attempts=1, unscored=True)},

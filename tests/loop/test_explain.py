@@ -124,6 +124,14 @@ SENTENCES = [
         id="a rule of two members",
     ),
     pytest.param(
+        loop_from([X, X], texts=("same", "same")),
+        Policy((Repeat(1), All(Repeat(1), MaxAttempts(2)))),
+        "Stopped after attempt 2: the answer repeats attempt 1, and all 2 attempts are "
+        "made. One more attempt would need a limit of 2 repeated answers instead of 1 "
+        "and a limit of 3 attempts instead of 2.",
+        id="a rule that is also a member of another is said once",
+    ),
+    pytest.param(
         loop_of(X, X, X),
         Policy((Fatigue(0.3), MaxAttempts(3))),
         "Stopped after attempt 3: all 3 attempts are made, and too many attempts "

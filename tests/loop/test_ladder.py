@@ -184,7 +184,8 @@ def test_plateau_and_fatigue_begin_again_on_each_rung():
     assert again(loop, policy).rung == 2
     assert standing_of(loop, policy).fatigue == 0
     ended = done(climbed("111222"), policy)
-    assert "no improvement since attempt 4" in [s.detail for s in ended.stopped_by]
+    details = [stop.detail for stop in ended.stopped_by]
+    assert "no improvement since attempt 4: 2 of at most 2 attempts" in details
 
 
 def test_best_is_the_best_of_all_rungs():

@@ -242,6 +242,16 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
         (Repeat(), tried("abc", near="3"), "attempt 3 repeats attempt 1"),
         (Repeat(), tried("abcc", near="34"), "attempt 4 repeats attempt 3"),
         (
+            Repeat(2),
+            tried("abab"),
+            "attempt 4 repeats attempt 2, the 2nd repeat of at most 2",
+        ),
+        (
+            Plateau(2),
+            history("a", "a", "a"),
+            "no improvement since attempt 1: 2 of at most 2 attempts",
+        ),
+        (
             Budget(tokens=1_000_000, calls=2, cost=1),
             spending(prompt_tokens=1_234_568, calls=2),
             "1234568 of 1000000 tokens, 2 of 2 calls spent",
@@ -252,7 +262,15 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
             "2 of 2 attempts made and attempt 2 repeats attempt 1",
         ),
     ],
-    ids=["fatigue", "a near repeat", "an equal repeat", "budgets", "a combination"],
+    ids=[
+        "fatigue",
+        "a near repeat",
+        "an equal repeat",
+        "the 2nd repeat",
+        "a plateau",
+        "budgets",
+        "a combination",
+    ],
 )
 def test_a_rule_names_what_it_saw(rule, loop, words):
     assert rule(loop) == words

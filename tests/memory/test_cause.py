@@ -304,16 +304,42 @@ def test_accepted_answers_of_the_key_are_told_however_unlike(
 @pytest.mark.parametrize(
     ("memory_key", "reason"),
     [
-        pytest.param("K", "no rule of the loop's memory key", id="another key"),
-        pytest.param("", "pass memory_key", id="no key"),
+        pytest.param("L", "no rule of the loop's memory key", id="its own key"),
+        pytest.param("K", "key 'L', and the loop has 'K': if they", id="another key"),
+        pytest.param("", "key 'L', and the loop has none: pass it", id="no key"),
     ],
 )
 def test_a_rule_of_another_key_says_so(memory_key: str, reason: str):
-    other = build_match(1, "weigh it", "", kind="check", cosine=0.9, lesson="say kg")
+    other = build_match(
+        1,
+        "weigh it",
+        "",
+        kind="check",
+        cosine=0.9,
+        lesson="say kg",
+        memory_key="L",
+    )
     selection = choose_for_loop("weigh it", [other], now=0.0, memory_key=memory_key)
     ((match, obstacle),) = selection.others
     assert match.id == 1
     assert reason in obstacle.reason
+
+
+def test_an_older_record_of_a_loop_with_a_key_does_not_advise_to_pass_one():
+    obstacle = "it is shown only to loops of its memory key: pass memory_key"
+    choice = Choice(
+        outcome="closest",
+        lesson=13,
+        form="rule",
+        leg="likeness",
+        score=0.55,
+        why=f"cosine 0.55, {obstacle}",
+        obstacle=obstacle,
+    )
+    stored = Briefing("scales", choices=(choice,)).plain()
+    silence = Briefing.of(stored).silence
+    assert "its memory key, and the loop has 'scales'" in silence
+    assert "pass memory_key" not in silence
 
 
 def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():

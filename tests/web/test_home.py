@@ -261,6 +261,25 @@ def test_the_figures_count_what_happened(site):
 
 
 @pytest.mark.both
+def test_the_loops_of_a_day_are_drawn_by_how_they_ended(site, file):
+    for age in reversed(range(8)):
+        report(site, file, f"right {age}", days=age)
+    report(site, file, "retried", days=3, is_right=False)
+    fill(site.api)
+
+    page = site.get("/home").text
+    drawing = page.partition('aria-label="loops, by day"')[2].partition("</figure>")[0]
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 3 * DAY))
+    assert f"<title>{day}: 1 right at the first try</title>" in drawing
+    assert f"<title>{day}: 1 solved by a retry</title>" in drawing
+    legend = words_of(drawing.partition("<figcaption>")[2])
+    assert legend == (
+        "8 right at the first try 2 solved by a retry 1 stopped unsolved 1 open, or "
+        "not validated"
+    )
+
+
+@pytest.mark.both
 def test_solved_loops_are_those_that_passed(site):
     fill(site.api)
 

@@ -224,7 +224,9 @@ def test_a_reason_is_offered_only_for_the_same_ruling(browser):
 @pytest.mark.both
 def test_what_was_decided_has_its_text_and_the_way_back(browser):
     assert "Nothing decided yet" in browser.get("/quarantine").text
-    assert "Nothing decided yet" in browser.get("/quarantine/decided").text
+    page = words_of(browser.get("/quarantine/decided").text)
+    assert "Nothing decided yet Each text that a person releases or rejects" in page
+    assert "Next: decide what waits" in page
     browser.do("release", id=group_of(browser, MISSED), why="read")
     browser.do("reject", id=group_of(browser, ATTACK), why="an order")
     rows = data_of(browser, "/decided")["decisions"]

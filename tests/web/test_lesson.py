@@ -158,6 +158,8 @@ def test_more_of_the_same_error_has_no_double_negative(browser: Browser):
 
     page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
     assert "same error again 100 points more" in page
+    assert "Hurts at the first try: −100 points" in page
+    assert "The same error again: 100 points more (" in page
     assert "points fewer" not in page
 
 
@@ -205,7 +207,7 @@ def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser)
 def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
     store_lesson(browser)
     page = browser.get("/lessons").text
-    assert "never shown" in words_of(page)
+    assert "1 lesson: 1 never shown. Newest first" in words_of(page)
     assert page.count("/ui/lessons.csv") == 1
 
 
@@ -214,5 +216,6 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     show_to_loops(browser, lesson, right=2, wrong=0)
     for path in ("/lessons", f"/lessons/{lesson['id']}"):
         page = browser.get(path).text
+        assert "1 never shown" not in words_of(page)
         assert "issing" in words_of(page)
         assert 'class="interval"' not in page

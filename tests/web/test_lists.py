@@ -456,9 +456,7 @@ def test_spend_folds_many_keys_of_one_loop_each(browser, monkeypatch):
 
 
 @both
-def test_spend_by_model_is_offered_if_a_model_is_named(browser):
-    assert "by model" in words_of(browser.get("/spend").text)
-    assert "not reported" in words_of(browser.get("/spend?by=model").text)
+def test_spend_by_model_is_offered_also_if_no_model_is_named(browser):
     store = browser.api.setup.store
 
     def forget_models(db: Any, scope: Scope) -> None:
@@ -469,7 +467,28 @@ def test_spend_by_model_is_offered_if_a_model_is_named(browser):
         )
 
     browser.api.run(store.write(SCOPE, forget_models))
-    assert "by model" not in words_of(browser.get("/spend").text)
+    assert "by model" in words_of(browser.get("/spend").text)
+    words = words_of(browser.get("/spend?by=model").text)
+    assert "not reported 100 %" in words
+
+
+@pytest.mark.parametrize("by", ["key", "day"])
+def test_a_bar_of_spend_is_the_part_that_stands_beside_it(browser, by):
+    move_days(browser, {"sql-1": 3, "bug-1": 1})
+    page = read(browser, "/spend", f"?by={by}")
+    drawn = browser.get(f"/spend?by={by}").text
+    widths = re.findall(r'<rect class="level" width="([^"]+)"', drawn)
+    assert widths == [f"{100 * row['part']:.1f}" for row in page["rows"]]
+    assert len(widths) > 1
+
+
+def test_spend_has_no_column_of_dashes(browser):
+    begin = time.strftime("%Y-%m-%d", time.gmtime())
+    move_days(browser, {loop[0]: 3 for loop in LOOPS})
+    read_data(browser.api.put("/v1/loops/open", json={"task": "x"}), 201)
+    words = words_of(browser.get(f"/spend?from={begin}").text)
+    assert "1 loop" in words
+    assert "right at the first try" not in words
 
 
 @both
@@ -642,13 +661,15 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert counts["hurts"] == conclusions.count("hurts") == 1
     assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
     page = words_of(browser.get("/lessons").text)
-    assert f"{counts['lessons']} lessons: 1 helps, 1 hurts" in page
+    verdicts = "right at the first try: 1 helps, 1 hurts"
+    assert f"{counts['lessons']} lessons, {verdicts}" in page
 
 
 @both
 def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
     store = browser.api.setup.store
     for name in ("load", "report"):
+        assert 'aria-label="by pipeline"' not in browser.get("/runs").text
         pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
         pipeline.stage(name="first")(lambda state: {"a": 1})
         pipeline.stage(name="second")(lambda state: {"b": 1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from heedful.loop.policies import policy
@@ -56,6 +58,25 @@ def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):
     assert "not sure: for some loops the record ends too early to tell" in page
 
 
+def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):
+    record_loop(browser.api, "open", ["a"])
+    address = "/policies?policy=default,+attempts.limit%3D2"
+    data = browser.data(address)
+    page = words_of(browser.get(address).text)
+
+    assert data["rows"][1]["dot"] == "unsure"
+    assert data["advice"]["policy"] == ""
+    assert "The record cannot tell whether default, attempts.limit=2 loses" in page
+    assert "too short for 1 of 22 loops, and 1 more recorded under" in page
+
+
+def test_a_policy_that_is_not_sure_is_drawn_at_its_own_place(browser: Browser):
+    drawing = browser.get("/policies?policy=thorough").text.partition("</svg>")[0]
+    (thorough,) = re.findall(r'<circle class="unsure" cx="([^"]+)"', drawing)
+    (recorded,) = re.findall(r'<circle class="front" cx="([^"]+)"', drawing)
+    assert thorough == recorded
+
+
 def test_without_enough_loops_the_page_says_how_many_are_missing(tmp_path):
     with browsing(tmp_path) as browser:
         record_loop(browser.api, "solved", ["a"], passes=True)
@@ -79,7 +100,8 @@ def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browse
     data = browser.data(f"/policies/loops{query}")
     page = words_of(browser.get(f"/policies/loops{query}").text)
 
-    assert data["sentence"] == f"{sentence} for 1"
+    why = "it ends before thorough would stop; 1 more loop recorded under it would tell"
+    assert data["sentence"] == f"{sentence} for 1: {why}"
     assert data["totals"]["same"] == SOLVED_LOOPS
     assert data["totals"]["unknown"] == 1
     assert data["sentence"] in page

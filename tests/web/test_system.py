@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from heedful.lessons.lesson import Exposure, Outcome, Scope
-from heedful.store import exposures
+from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
+from heedful.memory.memory import Memory
+from heedful.store import exposures, shown
+from heedful.testing import FixedEmbedder
 from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, fill, words_of
@@ -13,6 +15,7 @@ from tests.web.support import Browser, browsing, fill, words_of
 EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
 LESSON_KIND = "check"
 SIGNATURE = 64 * "a"
+FAR_TASK = "Paint the big wooden kettle of a friend"
 FAIL = "update episode set state = 'failed', error = '{error}' where name = '{name}'"
 
 
@@ -117,6 +120,28 @@ def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
         "proof",
         "worker",
     ]
+
+
+@pytest.mark.both
+def test_texts_without_a_vector_are_not_well_and_have_one_command(tmp_path):
+    with browsing(tmp_path, embedder=FixedEmbedder()) as browser:
+        browser.open(browser.api._all)
+        memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+        for task in (FAR_TASK, " "):
+            example = Example(task, "42")
+            work = memory.remember("price", "no price", example=example)
+            browser.api.run(work)
+
+        data = browser.data("/health")
+        (row,) = [row for row in data["setup"] if row["name"] == "recall"]
+        assert not row["well"]
+        assert "0 of 1 text have a vector" in row["value"]
+
+        command = "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main HEEDFUL_EMBEDDER=minilm "
+        command += f"heedful reembed --db {shown(browser.api.setup.store.url)}"
+        assert command in words_of(browser.get("/health").text)
+        page = words_of(browser.get("/recall?text=Paint my house").text)
+        assert page.count("heedful reembed") == page.count(command) == 2
 
 
 def test_only_the_person_at_this_machine_sees_where_the_database_is(tmp_path):

@@ -205,6 +205,7 @@ class Choice:
         return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
 
 
+OLD_KEY_ADVICE = "its memory key: pass memory_key"
 NO_KEY_REASON = (
     "no memory key, so no rules: name the function (a lambda has no key), or pass "
     "memory_key (command line: --key)"
@@ -238,13 +239,25 @@ class Briefing:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
         """Return the briefing that `plain`, the result of the method, describes."""
+        # Older versions advised to pass a key also to loops that have one.
+        key = plain["memory_key"]
+        advice = f"its memory key, and the loop has {key!r}" if key else OLD_KEY_ADVICE
         return cls(
-            plain["memory_key"],
+            key,
             plain["space"],
             model=plain.get("model", ""),
             waiting=plain["waiting"],
             choices=tuple(
-                Choice(**{**choice, "models": tuple(choice.get("models", ()))})
+                Choice(
+                    **{
+                        **choice,
+                        "why": choice["why"].replace(OLD_KEY_ADVICE, advice),
+                        "obstacle": choice.get("obstacle", "").replace(
+                            OLD_KEY_ADVICE, advice
+                        ),
+                        "models": tuple(choice.get("models", ())),
+                    }
+                )
                 for choice in plain["choices"]
             ),
         )
@@ -581,10 +594,22 @@ def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
         )
         return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
-        if memory_key:
-            return Obstacle("it is no rule of the loop's memory key")
-        return Obstacle("it is shown only to loops of its memory key: pass memory_key")
+        return _key_obstacle(match, memory_key)
     return find_recall_obstacle(match)
+
+
+def _key_obstacle(match: Match, memory_key: str) -> Obstacle:
+    """Return the obstacle of a rule that is not one of a loop with this key."""
+    if match.memory_key in ("", memory_key):
+        return Obstacle("it is no rule of the loop's memory key")
+
+    lesson_key = f"it is a rule of the memory key {match.memory_key!r}"
+    if memory_key:
+        return Obstacle(
+            f"{lesson_key}, and the loop has {memory_key!r}: if they are one function, "
+            "pass the same memory_key for both"
+        )
+    return Obstacle(f"{lesson_key}, and the loop has none: pass it as memory_key")
 
 
 def find_recall_obstacle(match: Match) -> Obstacle | None:

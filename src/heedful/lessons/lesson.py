@@ -360,8 +360,9 @@ class Match:
     `cause` is set if the memory key of a loop found the lesson; then `worked` is the
     output that broke the rule and what was accepted, unless they are long. `own` is
     true if the loop that asks has the memory key of the example, and the key has rules.
-    `models` are those that it was learnt from, if they are known. `unfit_for` are the
-    models whose loops a proof says it hurts.
+    `memory_key` is that of the example's loop. `models` are those that it was learnt
+    from, if they are known. `unfit_for` are the models whose loops a proof says it
+    hurts.
     """
 
     id: int
@@ -387,6 +388,7 @@ class Match:
     cause: Cause | None = None
     worked: Example | None = None
     own: bool = False
+    memory_key: str = ""
     models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
@@ -109,6 +109,25 @@ def name_tenant(command: str, tenant: str) -> str:
     if not command or tenant == Scope().tenant:
         return command
     return f"{command} --tenant {shlex.quote(tenant)}"
+
+
+def name_scope(command: str, scope: Scope) -> str:
+    """Return a command that begins with its tenant and project, as settings.
+
+    Every command reads them, also one without the option --tenant. Those that are the
+    defaults are left out.
+
+    >>> name_scope("heedful reembed", Scope("acme", "our docs"))
+    "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful reembed"
+    """
+    if not command:
+        return ""
+    settings = [
+        f"HEEDFUL_{name.upper()}={shlex.quote(value)}"
+        for name, value in asdict(scope).items()
+        if value != getattr(Scope(), name)
+    ]
+    return " ".join([*settings, command])
 
 
 def check_holdout(holdout: object) -> None:

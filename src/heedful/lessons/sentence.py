@@ -21,14 +21,14 @@ def say_gain(uplift: Effect) -> str:
     >>> say_gain(Effect(0.63, 0.11, gain=0.52, low=0.35, high=0.63))
     '+52 points right at the first try (+35 to +63): 63 % with, 11 % without'
     >>> say_gain(Effect(0.17, 0.13, gain=0.04, low=-0.51, high=0.44))
-    'No difference shown yet (−51 to +44 points): 17 % right at the first try with, \
+    'No difference shown yet at the first try (−51 to +44 points): 17 % right with, \
 13 % without'
     """
     ends = f"{points(uplift.low)} to {points(uplift.high)}"
     doubt = say_doubt(uplift.low, uplift.high).capitalize()
     if doubt:
-        shares = say_shares(uplift, " right at the first try")
-        return f"{doubt} ({ends} points): {shares}"
+        shares = say_shares(uplift, " right")
+        return f"{doubt} at the first try ({ends} points): {shares}"
 
     gain = points(uplift.gain or 0.0)
     return f"{gain} points right at the first try ({ends}): {say_shares(uplift)}"
@@ -51,7 +51,7 @@ def proof_figure(sentence: str) -> str:
 
     >>> proof_figure("+52 points right at the first try (+35 to +63): 63 % with")
     '+52 points'
-    >>> proof_figure("No difference shown yet (−51 to +44 points): 17 % right")
+    >>> proof_figure("No difference shown yet at the first try (−51 to +44 points)")
     'No difference shown yet'
     """
     for beginning in (NO_VERDICT, NO_DIFFERENCE.capitalize()):
@@ -102,6 +102,22 @@ def say_pairs(won: int, lost: int) -> str:
     'won 41, lost 3'
     """
     return f"won {won:,}, lost {lost:,}"
+
+
+def say_repeats(recurrence: Effect) -> str:
+    """Return how much less or more often the same error came again; "" if not sure.
+
+    >>> say_repeats(Effect(0.1, 0.55, gain=0.45, low=0.1, high=0.72))
+    'the same error again: 45 points fewer (10 to 72)'
+    """
+    if recurrence.gain is None or say_doubt(recurrence.low, recurrence.high):
+        return ""
+
+    direction = "fewer" if recurrence.gain > 0 else "more"
+    sizes = sorted((abs(recurrence.low), abs(recurrence.high)))
+    ends = " to ".join(f"{100 * size:.0f}" for size in sizes)
+    gain = f"{100 * abs(recurrence.gain):.0f} points {direction}"
+    return f"the same error again: {gain} ({ends})"
 
 
 def say_missing(shown: int, withheld: int, missing: int | None) -> str:

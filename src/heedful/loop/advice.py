@@ -1,8 +1,8 @@
 """Say whether another policy would have cost less without losing a correct answer.
 
 Each policy is judged only on the loops of which the record can tell how they would have
-ended under it. Advice needs `MIN_SOLVED_LOOPS` correct answers: of fewer, none may be
-lost by chance.
+ended under it, and advised only if these are all loops. Advice needs
+`MIN_SOLVED_LOOPS` correct answers: of fewer, none may be lost by chance.
 """
 
 from __future__ import annotations
@@ -152,13 +152,25 @@ def advise(
             trade=nearest,
         )
 
-    best = max(lossless, key=lambda trade: trade.saved)
-    sentence = (
-        f"{_name(best)} loses no correct answer and {best.saving}"
-        f"{_which_loops(best, len(recorded))}"
-    )
+    sure = [trade for trade in lossless if trade.loops == len(recorded)]
+    best = max(sure or lossless, key=lambda trade: trade.saved)
+    if not sure:
+        return PolicyAdvice(sentence=_say_unknown(best, len(recorded)), trade=best)
+
+    sentence = f"{_name(best)} loses no correct answer and {best.saving}"
     _, risk = Share(0, best.solved).interval
     return PolicyAdvice(sentence=sentence, policy=best.policy, trade=best, risk=risk)
+
+
+def _say_unknown(trade: Trade, loops: int) -> str:
+    """Return that the record is too short to advise a policy, and how much it lacks."""
+    name = _name(trade)
+    missing = loops - trade.loops
+    return (
+        f"The record cannot tell whether {name} loses correct answers: it is too short "
+        f"for {missing:,} of {loops:,} loops, and {missing:,} more recorded under "
+        f"{name} would tell; on the others it loses none and {trade.saving}"
+    )
 
 
 def _which_loops(trade: Trade, loops: int) -> str:

@@ -8,6 +8,7 @@ loop, its data, `heedful why` and the list of loops.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 
 from heedful.loop.decide import Again, Policy, Verdict
 from heedful.loop.record import format_score
@@ -22,6 +23,7 @@ from heedful.loop.stop import (
     Repeat,
     Stop,
     StopRule,
+    ordinal,
     rule_name,
 )
 from heedful.sanitize import clean
@@ -89,8 +91,35 @@ def describe_reason(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         reasons = [trigger.detail for trigger in verdict.reasons[:1]]
     else:
-        reasons = list(map(describe_stop, verdict.stopped_by))
-    return clean(", and ".join(dict.fromkeys(reasons)), MAX_SENTENCE_REASON_CHARS)
+        reasons = describe_stops(verdict.stopped_by)
+    return clean(", and ".join(reasons), MAX_SENTENCE_REASON_CHARS)
+
+
+def describe_stops(stops: Sequence[Stop]) -> list[str]:
+    """Return in plain words why rules stopped a loop, each reason once.
+
+    >>> alone = Stop("repeat", "attempt 2 repeats attempt 1")
+    >>> both = Stop("repeat+mine", "attempt 2 repeats attempt 1 and it is late")
+    >>> describe_stops([alone, both])
+    ['the answer repeats attempt 1', 'it is late']
+    """
+    rules = {stop.rule for stop in stops}
+    reasons = [_describe_new(stop, rules) for stop in stops]
+    return list(filter(None, dict.fromkeys(reasons)))
+
+
+def _describe_new(stop: Stop, rules: Collection[str]) -> str:
+    """Return what a stop says beside those of its members that are among `rules`."""
+    members = stop.rule.split("+")
+    details = stop.detail.split(" and ")
+    if len(members) == len(details):
+        new_details = [
+            detail
+            for member, detail in zip(members, details, strict=True)
+            if stop.rule == member or member not in rules
+        ]
+        stop = Stop(stop.rule, " and ".join(new_details))
+    return describe_stop(stop)
 
 
 def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
@@ -185,7 +214,7 @@ def _describe_rule(rule: StopRule) -> str:
             words = f"when a finding comes back in {rule.times} attempts"
         case Repeat():
             answer = "repeated" if rule.near else "exactly repeated"
-            words = f"at the {_ordinal(rule.times)} {answer} answer"
+            words = f"at the {ordinal(rule.times)} {answer} answer"
         case Plateau():
             words = _describe_plateau(rule)
         case NothingMet():
@@ -217,15 +246,6 @@ def _describe_plateau(rule: Plateau) -> str:
     if rule.floor is not None:
         conditions.append(f"below a severity of {format_score(rule.floor)}")
     return " or ".join(conditions)
-
-
-def _ordinal(number: int) -> str:
-    """Return a number with its ending, such as `2nd`."""
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    ending = "th"
-    if number % 100 not in (11, 12, 13):
-        ending = endings.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def describe_stop(stop: Stop) -> str:

@@ -52,6 +52,19 @@ def rule_name(rule: Callable[..., object]) -> str:
     return str(name or type(rule).__name__)
 
 
+def ordinal(number: int) -> str:
+    """Return a number with its ending.
+
+    >>> ordinal(2), ordinal(11), ordinal(23)
+    ('2nd', '11th', '23rd')
+    """
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th"
+    if number % 100 not in (11, 12, 13):
+        ending = endings.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def check_names(checks: Iterable[Callable[..., object]]) -> tuple[str, ...]:
     """Return the names of checks in reports; a check may list several in `names`."""
     names: list[str] = []
@@ -256,7 +269,10 @@ class Repeat:
         if repeated[-1] is None or count < times:
             return None
 
-        return f"attempt {last.number} repeats attempt {repeated[-1]}"
+        detail = f"attempt {last.number} repeats attempt {repeated[-1]}"
+        if times == 1:
+            return detail
+        return f"{detail}, the {ordinal(count)} repeat of at most {times}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +310,10 @@ class Plateau:
         index = loop.last_improvement
         later = len(loop.attempts) - index - 1
         if self.patience is not None and later >= self.patience:
-            return f"no improvement since attempt {loop.attempts[index].number}"
+            return (
+                f"no improvement since attempt {loop.attempts[index].number}: {later} "
+                f"of at most {self.patience} attempts"
+            )
 
         return None
 

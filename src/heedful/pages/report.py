@@ -612,7 +612,7 @@ def text(value: Any) -> str:
 
 
 MAX_LABEL_CHARS = 40  # of a name in a drawing
-LABEL_LINES = (-8, 3, 14, 25, -19)  # the heights of a label beside its dot
+LABEL_LINES = (-9, 4, 17, 30, -22)  # the heights of a label beside its dot
 LABEL_CHAR_WIDTH = 6.4  # of a letter of 12 px, as on a narrow screen, in its units
 Axis = Mapping[str, Any]
 
@@ -733,7 +733,7 @@ class Label(NamedTuple):
             self.x - 5 < x < self.end + 5 and abs(self.y - 3 - y) < 8 for x, y in dots
         )
         return is_clear and all(
-            self.x > other.end or self.end < other.x or abs(self.y - other.y) > 10
+            self.x > other.end or self.end < other.x or abs(self.y - other.y) > 12
             for other in others
         )
 

@@ -21,8 +21,9 @@ ACTIONS_BY_DECISION = {"released": "release", "rejected": "reject"}
 
 def count_decisions(db: Db, scope: Scope) -> dict[str, int]:
     """Return how many texts of quarantine were released and rejected."""
-    rows = figures.rows(db, scope, "ruling_counts")
-    counts = {row["action"]: row["number"] for row in rows}
+    counts = {
+        row["action"]: row["number"] for row in figures.rows(db, scope, "ruling_counts")
+    }
     return {
         decision: counts.get(action, 0)
         for decision, action in ACTIONS_BY_DECISION.items()

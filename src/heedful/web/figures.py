@@ -240,6 +240,10 @@ def course_point(begin: float, total: Plain) -> Plain:
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
+        "right_at_once": total["right_at_once"],
+        "solved": total["solved"],
+        "stopped": total["stopped"],
+        "unjudged": total["loops"] - total["ended"],
         "right": Share(total["right_at_once"], total["ended"]).plain,
     }
 
@@ -389,10 +393,8 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
         kind, _, signature = name.partition("/")
         key = {**key_of(scope), "kind": kind, "signature": signature}
         for row in db.select("id, text, trust", "lesson", key):
-            text = row["text"]
-            if row["trust"] in QUARANTINE_TRUST:
-                text = ""
-            lessons[name] = {"id": row["id"], "text": text}
+            is_hidden = row["trust"] in QUARANTINE_TRUST
+            lessons[name] = {"id": row["id"], "text": "" if is_hidden else row["text"]}
     return lessons
 
 
@@ -900,13 +902,16 @@ def runs(
     db: Db, scope: Scope, limit: int, before: int, pipeline: str = ""
 ) -> list[Plain]:
     """Return the newest runs of pipelines, or of one of them."""
-    newest = rows(db, scope, "runs", limit=limit, before=before, pipeline=pipeline)
-    return [dict(row) for row in newest]
+    return [
+        dict(row)
+        for row in rows(
+            db, scope, "runs", limit=limit, before=before, pipeline=pipeline
+        )
+    ]
 
 
 def overrides(db: Db, scope: Scope) -> list[Plain]:
     """Return the overrides that expire within a day, soonest first."""
     now = time.time()
-    soon = now + FIGURE_DAY_SECONDS
     current = rows(db, scope, "overrides", now=now, limit=20)
-    return [dict(row) for row in current if row["until"] < soon]
+    return [dict(row) for row in current if row["until"] < now + FIGURE_DAY_SECONDS]

@@ -483,8 +483,9 @@ select (select count(*) from (select 1 from loop where tenant = :tenant and proj
        (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
 
 -- name: vectors
+-- How many texts can have a vector, and how many have one.
 select count(*) as texts, count(v.example) as here
-from (select id from example where scope = :token and indexed order by at desc, id desc limit :limit) as e
+from (select id from example where scope = :token and indexed and trim(task, :blank) <> '' order by at desc, id desc limit :limit) as e
 left join vector v on v.example = e.id and v.space = :space;
 
 -- name: episodes

@@ -113,7 +113,9 @@ def describe_effect(effect: Document | None) -> str:
         return "Not known yet: no loop that was shown these words has ended"
     words = effect["gain"] or "Not known yet: nothing to compare with"
     if effect["conclusion"] in ("helps", "hurts"):
-        words = f"{effect['verdict'].capitalize()}: {words}"
+        words = f"{effect['verdict'].capitalize()} at the first try: {words}"
+    if effect["repeats"]:
+        words = f"{words}. {effect['repeats'].capitalize()}"
     if effect["lacks"]:
         return f"{words}. Missing: {effect['lacks']}"
     return words
@@ -126,8 +128,7 @@ def compare_versions(helped: Sequence[Document]) -> str:
     """
     if len(helped) < 2:
         return ""
-    new = helped[0]
-    old = helped[1]
+    new, old, *_ = helped
     if not new["of"] or not old["of"] or new["value"] >= old["value"]:
         return ""
 
@@ -205,14 +206,18 @@ def group_tasks(loops: Sequence[Document]) -> list[Document]:
 
 def _other_sources(sources: Sequence[Document]) -> list[str]:
     """Return the sources of a lesson that are no loops: its loops have their tasks."""
-    names = [row["source"] for row in sources]
-    return [name for name in names if not name.startswith(LOOP_SOURCE_PREFIX)]
+    return [
+        row["source"]
+        for row in sources
+        if not row["source"].startswith(LOOP_SOURCE_PREFIX)
+    ]
 
 
 async def _rows_of(visit: Visit, statement: str, values: Document) -> list[Document]:
     """Return the rows of a named statement with these parameters."""
-    rows = await visit.caller.read(figures.rows, statement, **values)
-    return [dict(row) for row in rows]
+    return [
+        dict(row) for row in await visit.caller.read(figures.rows, statement, **values)
+    ]
 
 
 def _example(row: Document) -> Document:
@@ -221,12 +226,12 @@ def _example(row: Document) -> Document:
     What tools and documents wrote is left out: it is shown in quarantine only.
     """
     hidden = row["trust"] in QUARANTINE_TRUST or row["state"] == "quarantined"
-    example: Document = {name: row[name] for name in ("id", "state", "trust", "at")}
-    example |= {"held": hidden, "lesson": "", "example": {}}
-    if not hidden:
-        example["lesson"] = row["lesson"]
-        example["example"] = json.loads(row["record"])
-    return example
+    return {
+        **{name: row[name] for name in ("id", "state", "trust", "at")},
+        "held": hidden,
+        "lesson": "" if hidden else row["lesson"],
+        "example": {} if hidden else json.loads(row["record"]),
+    }
 
 
 async def amend(visit: Visit) -> str:

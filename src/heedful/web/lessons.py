@@ -18,7 +18,12 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.links import link_lesson
 from heedful.lessons.proof import NO_CONCLUSION, Conclusion, Effect
-from heedful.lessons.sentence import say_gain, say_missing, say_shares
+from heedful.lessons.sentence import (
+    say_gain,
+    say_missing,
+    say_repeats,
+    say_shares,
+)
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
 from heedful.service import review
@@ -49,7 +54,9 @@ MAX_PAGE_LESSONS = 50
 MAX_SORTED_LESSONS = 2_000
 LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 # What pages say of a comparison.
-VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, "not known yet")
+NOT_KNOWN = "not known yet"
+VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
+NEVER_SHOWN = "never shown"  # of a lesson
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_ROW_LINKS = 3  # of each lesson in a list
 
@@ -112,7 +119,7 @@ async def lessons(visit: Visit) -> Document:
     if not filters["text"]:
         newest = await _newest_lessons(visit, filters)
         names = [f"{row['kind']}/{row['signature']}" for row in newest]
-        counts = count_effects(names, effects)
+        counts = count_effects(names, measures)
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
@@ -178,15 +185,15 @@ async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
     )
 
 
-def count_effects(names: Sequence[str], effects: Mapping[str, Document]) -> Document:
-    """Return how many lessons have each verdict, and how many are `unmeasured`.
-
-    These are those that no compared loop was shown or denied.
-    """
-    counts = dict.fromkeys([*VERDICTS, "unmeasured"], 0)
+def count_effects(names: Sequence[str], measures: Measures) -> Document:
+    """Return how many lessons have each verdict, and how many were never shown."""
+    counts = dict.fromkeys([*VERDICTS, NEVER_SHOWN], 0)
     for name in names:
-        effect = effects.get(name)
-        verdict = effect["verdict"] if effect else "unmeasured"
+        verdict = NEVER_SHOWN
+        if name in measures.effects:
+            verdict = measures.effects[name]["verdict"]
+        elif measures.loops.get(name):
+            verdict = NOT_KNOWN
         counts[verdict] += 1
     return {"lessons": len(names), **counts}
 
@@ -283,7 +290,10 @@ async def proof(visit: Visit) -> Document:
 
 
 def words_of(comparison: Document) -> Document:
-    """Return what a comparison says in words: gain, shares, verdict and lacks."""
+    """Return what a comparison says in words: gain, shares, verdict and lacks.
+
+    The verdict is about the first try; `repeats` is about the same error again.
+    """
     uplift = Effect(**comparison["uplift"])
     gain = ""
     if uplift.gain is not None:
@@ -298,6 +308,7 @@ def words_of(comparison: Document) -> Document:
         "gain": gain,
         "shares": say_shares(uplift),
         "lacks": missing,
+        "repeats": say_repeats(Effect(**comparison["recurrence"])),
         "verdict": _verdict_of(comparison),
     }
 
@@ -312,7 +323,7 @@ def _verdict_of(comparison: Document) -> str:
     if comparison["conclusion"] != NO_CONCLUSION:
         return "no difference"
     if comparison["uplift"]["gain"] is None:
-        return "not known yet"
+        return NOT_KNOWN
     return NO_DIFFERENCE
 
 

@@ -504,5 +504,5 @@ def _decision(column: MatrixColumn) -> MatrixCell:
             )
         return MatrixCell(text="passed", kind="good", to=place)
 
-    why = "; ".join(map(stop_words, decision.get("stopped_by", ())))
+    why = "; ".join(stop_words(decision.get("stopped_by", ())))
     return MatrixCell(text="stopped", title=why[:300], kind="bad", to=place)

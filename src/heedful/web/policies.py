@@ -82,14 +82,18 @@ async def policies(visit: Visit) -> Document:
     for result, trade, notation, words in zip(
         replayed.figures, replayed.trades, ["", *names], rules, strict=False
     ):
-        row = result.plain()
-        row["notation"] = notation
-        row["rules"] = words
-        row["trade"] = {**asdict(trade), "change": trade.change, "kept": trade.kept}
-        row["dot"] = kinds.get(trade.policy, "")
-        row["front"] = row["dot"] == "front"
-        row["loops_of"] = visit.link("/policies/loops", second=notation, **filters)
-        rows.append(row)
+        dot = kinds.get(trade.policy, "")
+        rows.append(
+            {
+                **result.plain(),
+                "notation": notation,
+                "rules": words,
+                "trade": {**asdict(trade), "change": trade.change, "kept": trade.kept},
+                "dot": dot,
+                "front": dot == "front",
+                "loops_of": visit.link("/policies/loops", second=notation, **filters),
+            }
+        )
 
     return {
         **facts,
@@ -118,13 +122,14 @@ def _draw(trades: Sequence[Trade], loops: int) -> Document:
     points = []
     for trade in drawn:
         kept_share = trade.kept / trade.solved if trade.solved else 1.0
-        point = Point(
-            trade.policy,
-            100 * (1 - trade.saved),
-            100 * kept_share,
-            exact=trade.loops == loops,
+        points.append(
+            Point(
+                trade.policy,
+                100 * (1 - trade.saved),
+                100 * kept_share,
+                exact=trade.loops == loops,
+            )
         )
-        points.append(point)
     marks = ["recorded", *(_mark(trade.policy) for trade in drawn[1:])]
     measure = "cost" if drawn[0].is_money else "attempts"
     return frontier(points, marks=marks, of_record=measure)
@@ -139,8 +144,9 @@ def _mark(name: str) -> str:
 
 def _filters(visit: Visit) -> dict[str, str]:
     """Return which recorded loops the address asks for."""
-    names = ("limit", "days", "state", "key")
-    return {name: visit.query.get(name, "") for name in names}
+    return {
+        name: visit.query.get(name, "") for name in ("limit", "days", "state", "key")
+    }
 
 
 async def _read_recorded(visit: Visit) -> figures.Replayable:
@@ -209,19 +215,17 @@ async def compared(visit: Visit) -> Document:
     The address has their notations; "" stands for what was recorded.
     """
     notations = [visit.query.get(name, "") for name in ("first", "second")]
-    recorded_name = RECORDED_POLICY.name
     facts: Document = {
-        "names": [notation or recorded_name for notation in notations],
+        "names": [notation or RECORDED_POLICY.name for notation in notations],
         "filters": _filters(visit),
         "loops": 0,
         "rows": [],
     }
 
-    policies = []
     try:
-        for notation in notations:
-            chosen = policy(notation) if notation else RECORDED_POLICY
-            policies.append(chosen)
+        policies = [
+            policy(notation) if notation else RECORDED_POLICY for notation in notations
+        ]
         recorded, tasks, unread = await _read_recorded(visit)
     except UsageError as error:
         return {**facts, "wrong": str(error)}
@@ -232,9 +236,8 @@ async def compared(visit: Visit) -> Document:
         row["task"] = tasks[row["id"]]
 
     totals = _totals(rows, len(recorded))
-    sentence = describe_totals(
-        facts["names"], totals, len(recorded), why=_why_unknown(rows, policies)
-    )
+    why = _why_unknown(rows, policies, facts["names"])
+    sentence = describe_totals(facts["names"], totals, len(recorded), why=why)
     return {
         **facts,
         "loops": len(recorded),
@@ -340,61 +343,64 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
     }
 
 
-def _why_unknown(rows: Sequence[Document], policies: Sequence[Policy]) -> str:
-    """Return why the record cannot tell of any loop, if goals lack scores; else ""."""
+def _why_unknown(
+    rows: Sequence[Document], policies: Sequence[Policy], names: Sequence[str]
+) -> str:
+    """Return why the record cannot tell of some loops, and what would tell."""
     for place, rules in enumerate(policies):
         if rows and all(row["ways"][place]["unscored"] for row in rows):
-            names = ", ".join(goal.score for goal in rules.goals)
-            return f"no scores for its goals ({names}) are recorded"
-    return ""
+            goals = ", ".join(goal.score for goal in rules.goals)
+            return f"no scores for its goals ({goals}) are recorded"
+
+    unknown = [row["ways"] for row in rows if row["change"] is None]
+    longer = [
+        cut(name, MAX_TITLE_CHARS)
+        for place, name in enumerate(names)
+        if any(not ways[place]["exact"] for ways in unknown)
+    ]
+    loops = counted(len(unknown), "more loop")
+    return (
+        f"it ends before {' or '.join(longer)} would stop; {loops} recorded under "
+        f"{'it' if len(longer) == 1 else 'them'} would tell"
+    )
 
 
 def describe_totals(
-    names: Sequence[str], totals: Document, loops: int, *, why: str = ""
+    names: Sequence[str], totals: Document, loops: int, *, why: str
 ) -> str:
     """Return in one sentence what the second of two policies loses, gains and costs.
 
-    `why` says why the record cannot tell, if it tells of no loop.
+    `why` says why the record cannot tell, if there is a loop of which it cannot.
     """
-    first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
+    newest = f"the newest {counted(loops, 'loop')}"
     if totals["unknown"] == loops:
-        unknown = f"The record cannot tell for {loops:,} of {counted(loops, 'loop')}"
-        return f"{unknown}: {why or 'it ends too early'}"
-    if totals["same"] + totals["unknown"] == loops:
-        return _describe_same(totals, loops)
+        return (
+            f"The record cannot tell for {loops:,} of {counted(loops, 'loop')}: {why}"
+        )
 
+    unknown = ""
+    if totals["unknown"]:
+        unknown = f"; the record cannot tell for {totals['unknown']:,}: {why}"
+    if totals["same"] == loops:
+        return f"They do the same on {newest}"
+    if totals["same"] + totals["unknown"] == loops:
+        return f"Of {newest}, they do the same on {totals['same']:,}{unknown}"
+
+    first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
     if first == RECORDED_POLICY.name:
         first = "recorded"
     attempts = totals["attempts"]
     spent = f"as many attempts as {first}"
     if attempts:
         direction = "more" if attempts > 0 else "fewer"
-        noun = "attempt" if abs(attempts) == 1 else "attempts"
-        spent = f"{abs(attempts):,} {direction} {noun} than {first}"
+        spent = f"{counted(abs(attempts), f'{direction} attempt')} than {first}"
 
     cost = totals["cost"]
     if round(abs(cost), 4):
         spent += f" ({money(abs(cost))} {'more' if cost > 0 else 'less'})"
-    answers = "correct answer" if totals["gains"] == 1 else "correct answers"
-    result = f"loses {totals['loses']:,} and gains {totals['gains']:,} {answers}"
-    unknown = ""
-    if totals["unknown"]:
-        unknown = f"; the record cannot tell for {totals['unknown']:,}"
-    return (
-        f"On the newest {counted(loops, 'loop')}, {second} {result}, and takes {spent}"
-        f"{unknown}"
-    )
-
-
-def _describe_same(totals: Document, loops: int) -> str:
-    """Return in one sentence on how many loops two policies do the same."""
-    newest = f"the newest {counted(loops, 'loop')}"
-    if not totals["unknown"]:
-        return f"They do the same on {newest}"
-    return (
-        f"Of {newest}, they do the same on {totals['same']:,}; "
-        f"the record cannot tell for {totals['unknown']:,}"
-    )
+    answers = counted(totals["gains"], "correct answer")
+    result = f"loses {totals['loses']:,} and gains {answers}"
+    return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
 
 
 PAGES = (

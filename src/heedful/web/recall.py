@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
@@ -13,6 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
+from heedful.lessons.scope import name_scope
 from heedful.lessons.signs import find_signs
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.pages.report import counted, cut
@@ -119,6 +120,15 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     memory = copy(visit.caller.memory)
     memory.holdout = 0.0
     briefing = await memory.brief(text, "", memory_key=key, every=True)
+    # Commands work here when they are copied.
+    choices = [
+        replace(
+            choice,
+            command=visit.command(name_scope(choice.command, visit.caller.scope)),
+        )
+        for choice in briefing.choices
+    ]
+    briefing = replace(briefing, choices=tuple(choices))
     matches = briefing.found
     prompt = _prompt_of(matches)
     # Other loops of the key are shown only the rules that one of their checks may find.
@@ -325,18 +335,18 @@ def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]
         ids=json.dumps(sorted(lessons)),
         limit=MAX_WAITING_TEXTS,
     )
-    ids = [row["id"] for row in rows]
-    return list(map(_waiting_row, quarantine_store.quarantined(db, scope, ids)))
+    entries = quarantine_store.quarantined(db, scope, [row["id"] for row in rows])
+    return list(map(_waiting_row, entries))
 
 
 def _waiting_row(entry: QuarantinedLesson) -> Document:
     """Return what the page shows of a text that waits."""
-    signs = find_signs(filter(None, [entry.lesson, entry.pattern]))
+    texts = filter(None, [entry.lesson, entry.pattern])
     return {
         "id": entry.id,
         "text": entry.lesson or entry.pattern,
         "trust": entry.trust,
-        "signs": list(map(asdict, signs)),
+        "signs": list(map(asdict, find_signs(texts))),
     }
 
 

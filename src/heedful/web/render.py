@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from heedful.display import ago
 from heedful.lessons.sentence import proof_figure
-from heedful.loop.sentence import describe_rule_name, describe_stop
+from heedful.loop.sentence import describe_rule_name, describe_stops
 from heedful.loop.share import percent
 from heedful.loop.stop import Stop
 from heedful.pages.report import counted, environment, lasted
@@ -109,13 +109,13 @@ def hit(text: str, word: str) -> tuple[str, str, str] | None:
     return text[:place], text[place:end], text[end:]
 
 
-def stop_words(stop: Mapping[str, str]) -> str:
-    """Return in plain words why a rule stopped a loop; `stop` is JSON data.
+def stop_words(stops: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return in plain words why rules stopped a loop; `stops` are JSON data.
 
-    >>> stop_words({"rule": "attempts", "detail": "4 of 4 attempts made"})
-    'all 4 attempts are made'
+    >>> stop_words([{"rule": "attempts", "detail": "4 of 4 attempts made"}])
+    ['all 4 attempts are made']
     """
-    return describe_stop(Stop(stop["rule"], stop["detail"]))
+    return describe_stops([Stop(stop["rule"], stop["detail"]) for stop in stops])
 
 
 def stage_value(output: Any) -> Any:

@@ -323,11 +323,17 @@ class Visit:
     def command(self, line: str) -> str:
         """Return a command of heedful with --db, unless the database is the default.
 
+        Returns "" for no command.
+
         The demo always needs it: without, it makes a database of its own.
         """
         db = self.caller.setup.store.url
         is_demo = line.startswith("heedful demo")
-        if db == ":memory:" or (db == DEFAULT_DATABASE_FILE and not is_demo):
+        if (
+            not line
+            or db == ":memory:"
+            or (db == DEFAULT_DATABASE_FILE and not is_demo)
+        ):
             return line
         return f"{line} --db {shlex.quote(shown(db))}"
 

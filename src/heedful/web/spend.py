@@ -80,8 +80,7 @@ async def spend(visit: Visit) -> Document:
     loops = [loop for loop in newest.loops if loop.created >= since]
     days = None
     if by == "day" and newest.more:
-        setup = visit.caller.setup
-        days = await counted_days(setup.store, visit.caller.scope)
+        days = await counted_days(visit.caller.setup.store, visit.caller.scope)
 
     # In a spreadsheet each key has a row.
     rows = _group(loops, GROUPS[by][1], folds=by == "key" and not visit.is_table)
@@ -96,15 +95,10 @@ async def spend(visit: Visit) -> Document:
         row["name"] = names[row["value"]] or f"{row['loops']:,} keys with one loop each"
         row["link"] = _link(visit, by, row["value"], since)
 
-    has_models = by == "model" or any(loop.model for loop in loops)
     return {
         "by": by,
         "unknown": unknown_filters(visit.query, "by", "from", "to"),
-        "tabs": {
-            name: title
-            for name, (title, _) in GROUPS.items()
-            if name != "model" or has_models
-        },
+        "tabs": {name: title for name, (title, _) in GROUPS.items()},
         "sorts": sort_links(visit, sort, SPEND_SORTS),
         "rows": _in_order(rows, sort)[:MAX_SPEND_ROWS],
         "groups": len(rows),

@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from heedful.lessons.briefing import EMBED_COMMAND
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
-from heedful.lessons.scope import name_tenant
+from heedful.lessons.scope import name_scope, name_tenant
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
 from heedful.pages.report import counted
 from heedful.service.jobs import Work, Workload
 from heedful.store import POSTGRES_PREFIXES, shown
 from heedful.store.connection import token
+from heedful.store.search import BLANK_CHARACTERS
 from heedful.web import figures
 from heedful.web.days import read_home
 from heedful.web.loops import (
@@ -33,7 +35,6 @@ MAX_LISTED_PROJECTS = 50
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
-REEMBED_COMMAND = "heedful reembed"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
 
@@ -74,6 +75,7 @@ async def health(visit: Visit) -> Document:
         "vectors",
         token=token(visit.caller.scope),
         space=space,
+        blank=BLANK_CHARACTERS,
         limit=MAX_UNEMBEDDED_TEXTS,
     )
     failures = await read(figures.rows, "failures", limit=MAX_GROUPED_ERRORS)
@@ -88,7 +90,7 @@ async def health(visit: Visit) -> Document:
         *_failed_reflections(errors),
         *_failed_jobs(jobs),
         *_waiting_jobs(workload),
-        *_missing_vectors(behind),
+        *_missing_vectors(behind, visit.caller.scope),
     ]
     if not has_worker:
         troubles += _waiting_traces(dict(waiting), is_retried=bool(errors))
@@ -169,7 +171,7 @@ def _waiting_jobs(workload: Workload | None) -> Iterator[Trouble]:
         )
 
 
-def _missing_vectors(behind: int) -> Iterator[Trouble]:
+def _missing_vectors(behind: int, scope: Scope) -> Iterator[Trouble]:
     """Yield the texts that the embedder has not embedded yet."""
     if behind:
         yield Trouble(
@@ -177,7 +179,7 @@ def _missing_vectors(behind: int) -> Iterator[Trouble]:
             nouns="texts have no vector",
             number=behind,
             words="a search finds them by their words alone",
-            command=REEMBED_COMMAND,
+            command=name_scope(EMBED_COMMAND, scope),
             is_failure=False,
         )
 
@@ -300,10 +302,11 @@ def _describe_recall(space: str, vectors: Document) -> Document:
     texts = counted(vectors["texts"], "text")
     if vectors["texts"] == MAX_UNEMBEDDED_TEXTS:
         texts = f"the newest {texts}"
-    if vectors["here"] == vectors["texts"]:
-        return _setup_row("recall", f"compares the meaning of {texts}, by {space}")
-    value = f"compares meanings, by {space}; texts without a vector by their words"
-    return _setup_row("recall", value)
+    return _setup_row(
+        "recall",
+        f"compares meanings, by {space}: {vectors['here']:,} of {texts} have a vector",
+        well=vectors["here"] == vectors["texts"],
+    )
 
 
 async def projects(visit: Visit) -> Document:

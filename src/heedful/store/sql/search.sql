@@ -11,7 +11,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
 -- If the text of a lesson is withheld, `text` is the text that came with the example. Tags, importance and meta are those
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
-select e.id, e.lesson_id, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
+select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for,
        e.trust, case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.text else e.lesson end as text,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
