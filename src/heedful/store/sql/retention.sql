@@ -28,10 +28,10 @@ select count(*) as loops, coalesce(group_concat(cast(n as text), ',') filter (wh
 -- name: remove_notes
 -- What hosts noted about attempts of these loops.
 delete from note where tenant = :tenant and project = :project and loop in (
-  select id from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers))
+  select id from loop /*sqlite not indexed */ where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers))
 );
 
 -- name: remove_loops
 -- All else that belongs to a loop goes with its row.
-delete from loop where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers))
+delete from loop /*sqlite not indexed */ where tenant = :tenant and project = :project and n in (select atom from json_each(:numbers))
   and state <> 'open' and updated < :before;
