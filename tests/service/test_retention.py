@@ -82,8 +82,8 @@ def test_a_night_removes_unused_lessons_and_old_loops(tmp_path, monkeypatch):
 
     def wait(left: list[str], look: Callable[[], list[str]]) -> None:
         deadline = time.monotonic() + WAITING
-        while (found := look()) != left:
-            assert time.monotonic() < deadline, found
+        while look() != left:
+            assert time.monotonic() < deadline, look()
             time.sleep(0.05)
 
     with working(tmp_path, url):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,13 +52,13 @@ def let_end(path: Path, at: float, *ids: str) -> None:
 
 
 def ids_in(path: Path, scope: Scope = SCOPE) -> set[str]:
-    found = rows(path, f"select id from loop where tenant = '{scope.tenant}'")
-    return {id for (id,) in found}
+    sql = f"select id from loop where tenant = '{scope.tenant}'"
+    return {id for (id,) in rows(path, sql)}
 
 
 def count_rows(path: Path, table: str) -> int:
     [(number,)] = rows(path, f"select count(*) from {table}")
-    return number
+    return int(number)
 
 
 async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store):
@@ -68,11 +69,11 @@ async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store)
     await heedful.open_loop("open", "task", store=store)
     let_end(path, LONG_AGO, "old", "other old", "open")
 
-    expected = {"ended_for": YEAR, "by": "ann"}
-    assert await retention.remove(store, SCOPE, dry_run=True, **expected) == 2
+    remove = partial(retention.remove, store, SCOPE, ended_for=YEAR, by="ann")
+    assert await remove(dry_run=True) == 2
     assert ids_in(path) == {"old", "other old", "new", "open"}
 
-    assert await retention.remove(store, SCOPE, **expected) == 2
+    assert await remove() == 2
     assert ids_in(path) == {"new", "open"}
     assert ids_in(path, OTHER) == {"old"}
     for table in ("attempt", "decision"):
@@ -88,23 +89,21 @@ async def test_a_run_goes_with_its_stages_once_all_of_them_ended_long_ago(path, 
     runs = ("r", "r newer", "r open", "r-")
     for run in runs:
         pipeline = heedful.Pipeline("p", store=store, progress=False)
-        pipeline.stage(lambda state: {"a": 1}, name="one")
-        pipeline.stage(lambda state: {"b": 2}, name="two")
+        pipeline.stage(name="one")(lambda state: {"a": 1})
+        pipeline.stage(name="two")(lambda state: {"b": 2})
         await pipeline.run({}, id=run)
-    every = [id for run in runs for id in (run, f"{run}/one", f"{run}/two")]
-    let_end(path, LONG_AGO, *every)
+    ids = [id for run in runs for id in (run, f"{run}/one", f"{run}/two")]
+    let_end(path, LONG_AGO, *ids)
     let_end(path, NOW, "r newer/two")
     change_rows(path, "update loop set state = 'open' where id = 'r open/one'")
     let_end(path, NOW, "r-")
 
     assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
-    assert ids_in(path) == {*every} - {"r", "r/one", "r/two"}
+    assert ids_in(path) == {*ids} - {"r", "r/one", "r/two"}
 
 
 def exposed(loop: str) -> Sequence[Exposure]:
-    return [
-        Exposure("error/x", loop, shown=True, signature="x", share=0.5),
-    ]
+    return [Exposure("error/x", loop, shown=True, signature="x", share=0.5)]
 
 
 async def test_what_was_measured_is_the_same_before_and_after(path, store):
@@ -121,10 +120,10 @@ async def test_what_was_measured_is_the_same_before_and_after(path, store):
     let_end(path, LONG_AGO, *ids)
     ladder = "update loop set ladder = '{}' where id = 'late, ladder'"
     model = "update loop set model = 'small' where id = 'cancelled'"
-    shown = f"update exposure set at = {LONG_AGO - 3 * DAY}"
-    ended = f"update outcome set at = {LONG_AGO - 3 * DAY}"
+    exposure = f"update exposure set at = {LONG_AGO - 3 * DAY}"
+    outcomes = f"update outcome set at = {LONG_AGO - 3 * DAY}"
     late = f"update outcome set at = {LONG_AGO} where loop like 'late%'"
-    for change in (ladder, model, shown, ended, late):
+    for change in (ladder, model, exposure, outcomes, late):
         change_rows(path, change)
 
     before = await store.read(SCOPE, exposures.evidence)
@@ -151,8 +150,8 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
 
     assert await retention.remove(store, SCOPE, ended_for=YEAR, by="bob") == 5
     rulings = await store.read(SCOPE, exposures.rulings, 9)
-    told = [(ruling["by"], ruling["record"]["loops"]) for ruling in rulings]
-    assert sorted(told) == [("ann", 2), ("bob", 5)]
+    removed = [(ruling["by"], ruling["record"]["loops"]) for ruling in rulings]
+    assert sorted(removed) == [("ann", 2), ("bob", 5)]
 
 
 @pytest.mark.parametrize(

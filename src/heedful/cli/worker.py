@@ -74,10 +74,10 @@ def worker(
 ) -> int:
     """Run the jobs that services put on the queue.
 
-    Jobs reflect on episodes, embed examples, dream, prune, expire loops, compute the
-    proof, practise or drive loops. Any number of workers can share one PostgreSQL database. After
-    SIGTERM, running jobs may finish. If a worker is killed, another worker repeats its
-    job.
+    Jobs reflect on episodes, embed examples, dream, prune, expire old loops, compute
+    the proof, practise or drive loops. Any number of workers can share one PostgreSQL
+    database. After SIGTERM, running jobs may finish. If a worker is killed, another
+    worker repeats its job.
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
     neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
     """
