@@ -13,6 +13,7 @@ from heedful.service import jobs
 from heedful.service.jobs import WORKER_ACTOR, Tools
 from heedful.store import exposures, loops, retention
 from heedful.store.store import Store
+from heedful.web.days import WHOLE_DAYS, counted_days
 from tests.engines import change_rows, opened, rows
 
 pytestmark = pytest.mark.both
@@ -181,6 +182,21 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     reason = vars(record)["reason"]
     assert "6 of 7 loops seem to have ended more than 365 days ago" in reason
     assert "heedful prune --by NAME --ended-for 365d" in reason
+
+
+async def test_no_loop_may_go_whose_day_a_page_shows(path, store):
+    """Even at the last second of a day, the first day of a page is whole."""
+    await run_loops(store, "first")
+    today = NOW // DAY
+    first_day = today - WHOLE_DAYS
+    begin = first_day * DAY
+    change_rows(path, f"update loop set created = {begin}, updated = {begin}")
+    days = await counted_days(store, SCOPE)
+    assert days.figures[first_day]["loops"] == 1
+
+    last_second = (today + 1) * DAY - 1
+    least = last_second - retention.MIN_KEPT_DAYS * DAY
+    assert await store.read(SCOPE, retention.count, least) == 0
 
 
 async def test_every_scope_with_loops_is_known(store):

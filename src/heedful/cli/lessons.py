@@ -57,7 +57,6 @@ from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
-from heedful.store import retention
 from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200
@@ -635,6 +634,8 @@ def prune(
             )
         loops = 0
         if ended is not None:
+            from heedful.store import retention  # few commands need it
+
             loops = await retention.remove(
                 memory.store, memory.scope, ended_for=ended, by=by, dry_run=dry_run
             )

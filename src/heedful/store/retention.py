@@ -64,7 +64,7 @@ def remove_some(db: Db, scope: Scope, *, before: float, by: str, began: float) -
     values = {**key_of(scope), "numbers": f"[{numbers}]", "before": before}
     db.send("remove_notes", values)
     if db.run("remove_loops", values).rowcount != loops:
-        raise LeaseLost("a loop was resumed while it was to be removed; try again")
+        raise LeaseLost("loops changed while they were removed; try again")
     _count_in_ruling(db, scope, loops, before=before, by=by, began=began)
     return loops
 
