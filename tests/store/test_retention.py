@@ -187,7 +187,7 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
 async def test_no_loop_may_go_whose_day_a_page_shows(path, store):
     """Even at the last second of a day, the first day of a page is whole."""
     await run_loops(store, "first")
-    today = NOW // DAY
+    today = int(NOW // DAY)
     first_day = today - WHOLE_DAYS
     begin = first_day * DAY
     change_rows(path, f"update loop set created = {begin}, updated = {begin}")
