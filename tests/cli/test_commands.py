@@ -40,7 +40,7 @@ GOOD = {
     "recall": ("nothing to show", "examples silence spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
-    "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
+    "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed loops"),
     "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was reviewed yet", "rulings"),
     "proof": (
@@ -111,6 +111,10 @@ BAD = {
     "prune --by ann --unused-for 0d": (
         2,
         "--unused-for is '0d'; it must be a time such as",
+    ),
+    "prune --by ann --ended-for 30d": (
+        2,
+        "--ended-for is '30d'; it must be at least 31d",
     ),
     "proof --restore 1": (2, "--restore needs --by"),
     "dream --mode deep": (2, "deep"),

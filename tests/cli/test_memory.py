@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful.cli import progress, resources
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
@@ -169,6 +170,32 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
             2,
             "heedful: by is ' '; it must be the name of a person",
         ),
+    )
+
+
+def answer(task: str, hint: str) -> str:
+    return "ok"
+
+
+def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, session):
+    store = heedful.open_store(str(desk.folder / "heedful.db"))
+    for id in ("one", "two"):
+        asyncio.run(heedful.run("task", generate=answer, id=id, store=store))
+    asyncio.run(store.close())
+    with sqlite3.connect(desk.folder / "heedful.db") as db:
+        db.execute("update loop set updated = 1e9")
+    db.close()
+    ended = "prune --by ann --ended-for 365d"
+    session(
+        (
+            f"{ended} --dry-run",
+            0,
+            "2 loops would be removed",
+            f"Next: heedful {ended}",
+        ),
+        (f"{ended} --keep 9 --json", 0, '"removed": []', '"loops": 2'),
+        (f"{ended} --keep 9", 0, "0 lessons and 0 loops removed"),
+        ("quarantine log", 0, "2 loops that ended before ", "ann"),
     )
 
 

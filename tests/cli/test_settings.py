@@ -63,6 +63,7 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
         "settled": 1.5,
         "trust": {"tool": "model"},
         "forget": "9d",
+        "forget_loops": "90d",
         "pins": {"a/*": ["brief"]},
         "outcomes": 5,
         "reflection_enabled": False,

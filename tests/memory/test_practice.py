@@ -19,6 +19,7 @@ from heedful.memory.memory import Memory
 from heedful.memory.practice import Practice
 from heedful.models.contract import Answer
 from heedful.store import exposures, ladders, loops, practices
+from heedful.store.connection import key_of
 from heedful.store.store import Store
 from tests.store.support import SCOPE
 
@@ -125,6 +126,24 @@ async def test_a_task_that_passed_in_practice_is_not_practised_again(memory):
     record = await memory.practice(worker.function)
     assert worker.asked == ["a"]
     assert record.why == "no task to practise"
+
+
+async def test_a_loop_that_was_removed_is_in_the_way_of_no_practice(memory, store):
+    worker = Worker(memory)
+    await worker.fail("a", "b")
+    await memory.practice(worker.function)
+    # Both tasks are practised again: one lost its practice, and the other its loop.
+    [_, first] = await stored(memory)
+    [second, _] = await stored(memory, practised=False)
+    for id in (first.id, second.id):
+        key = {**key_of(SCOPE), "id": id}
+        await store.write(SCOPE, lambda db, _, key=key: db.delete("loop", key))
+    worker.asked.clear()
+    worker.known |= {"a", "b"}
+    record = await memory.practice(worker.function, on_passed=Listener())
+    assert worker.asked == ["a"]
+    assert record.errors == ()
+    assert record.passed == 1
 
 
 async def test_a_task_that_a_later_loop_of_a_user_solved_is_not_practised(memory):

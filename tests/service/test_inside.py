@@ -39,6 +39,7 @@ from tests.service.jobs import OTHER, SCOPE, Handed, Heard, open_loop, put, shor
 from tests.traces.runs import document, genai
 
 MEASURED = {"tool:price": "measured"}
+YEAR = 365 * 86_400.0
 AWAY = errors.ModelUnavailable("no connection")
 
 
@@ -332,6 +333,9 @@ async def test_a_night_is_for_every_scope_as_the_settings_say(store):
         return [task for task, _, _ in work.jobs]
 
     await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
+    assert await told(Tools(store=store, ended_for=YEAR)) == []
+    await open_loop(store, SCOPE, "a loop without a lesson")
+    assert await told(Tools(store=store, ended_for=YEAR)) == ["expire"]
     assert await told(Tools(store=store)) == []
     await Tools(store=store).memory(SCOPE).remember("k", "one")
     assert await told(Tools(store=store, mode="lite")) == ["prove"]

@@ -1,4 +1,6 @@
-"""Lessons that nobody used for the time of the setting `forget` go by themselves."""
+"""What nobody used for the time of a setting goes by itself: lessons, and loops that
+ended.
+"""
 
 import asyncio
 import os
@@ -6,13 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import heedful
+from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
-from tests.engines import change_rows, url_of
+from heedful.store.store import Store
+from tests.engines import change_rows, rows, url_of
 from tests.service.running import WAITING, running
 
 pytestmark = pytest.mark.both
@@ -49,32 +55,56 @@ async def remember(memory: Memory) -> None:
     await memory.pin(pinned.id, by="ann")
 
 
-def test_unused_lessons_are_forgotten_by_what_does_the_jobs(tmp_path, monkeypatch):
+def answer(task: str, hint: str) -> str:
+    return "ok"
+
+
+async def run_loops(store: Store, scope: Scope, *ids: str) -> None:
+    """Run loops that teach nothing to their ends."""
+    for id in ids:
+        await heedful.run("task", generate=answer, id=id, store=store, scope=scope)
+
+
+def test_a_night_removes_unused_lessons_and_old_loops(tmp_path, monkeypatch):
     path = tmp_path / "heedful.db"
     url = url_of(path)
     monkeypatch.setenv("HEEDFUL_DB", url)
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
     monkeypatch.setenv("HEEDFUL_FORGET", "30d")
+    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "31d")
     memory = Memory(url)
     asyncio.run(remember(memory))
     change_rows(path, "update lesson set last_seen = 1e9 where text like 'long%'")
+    # Another tenant, and no lesson.
+    scope = Scope("acme", "main")
+    asyncio.run(run_loops(memory.store, scope, "old", "new"))
+    change_rows(path, "update loop set updated = 1e9 where id = 'old'")
 
-    def wait() -> list[str]:
+    def wait(left: list[str], look: Callable[[], list[str]]) -> None:
         deadline = time.monotonic() + WAITING
-        while len(texts := asyncio.run(texts_of(memory))) > 2:
-            assert time.monotonic() < deadline, texts
+        while look() != left:
+            assert time.monotonic() < deadline, look()
             time.sleep(0.05)
-        return texts
 
     with working(tmp_path, url):
-        assert wait() == ["long unused, pinned", "used"]
+        wait(["long unused, pinned", "used"], lambda: asyncio.run(texts_of(memory)))
+        wait(["new"], lambda: [id for (id,) in rows(path, "select id from loop")])
     asyncio.run(memory.store.close())
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_a_time_that_is_none_is_refused_at_the_start(tmp_path, monkeypatch, command):
+@pytest.mark.parametrize(
+    ("setting", "text", "says"),
+    [
+        pytest.param("forget", "soon", "a time such as", id="no time"),
+        pytest.param("forget_loops", "7d", "at least 31d", id="a time too short"),
+    ],
+)
+def test_a_time_that_nobody_can_follow_is_refused_at_the_start(
+    tmp_path, monkeypatch, command, setting, text, says
+):
     url = url_of(tmp_path / "heedful.db")
-    monkeypatch.setenv("HEEDFUL_FORGET", "soon")
+    monkeypatch.setenv(f"HEEDFUL_{setting.upper()}", text)
     done = subprocess.run(
         [sys.executable, "-m", "heedful.cli", command, "--db", url],
         cwd=tmp_path,
@@ -84,4 +114,4 @@ def test_a_time_that_is_none_is_refused_at_the_start(tmp_path, monkeypatch, comm
         timeout=WAITING,
     )
     assert done.returncode == 2
-    assert "forget is 'soon'; it must be a time such as" in done.stderr
+    assert f"{setting} is '{text}'; it must be {says}" in done.stderr

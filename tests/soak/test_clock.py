@@ -318,6 +318,19 @@ async def test_a_night_forgets_what_was_not_used_for_long(clock: Clock, store: S
     assert await memory.count() == 2
 
 
+async def test_a_night_20_years_ahead_removes_no_loop(
+    clock: Clock, store: Store, caplog: pytest.LogCaptureFixture
+):
+    for n in range(6):
+        id = f"loop {n}"
+        await heedful.run("task", generate=lambda task, hint: "", id=id, store=store)
+    clock.put(ERRORS["20 years fast"])
+    await jobs.expire(jobs.Tools(store=store, ended_for=365 * DAY), SCOPE)
+    listed, _ = await store.read(SCOPE, loops.newest, 9)
+    assert len(listed) == 6
+    assert "6 of 6 loops seem to have ended" in vars(caplog.records[-1])["reason"]
+
+
 # -- keys
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import heedful
 from heedful.lessons.lesson import Scope
-from heedful.store import connection, ladders, loops, practices
+from heedful.store import connection, ladders, loops, practices, retention
 from heedful.store.connection import Db, is_resumable, resumable
 from heedful.store.sqlite import in_file
 from heedful.store.store import Effects
@@ -18,6 +18,7 @@ SCOPE = Scope("ours")
 PACKAGE = Path(heedful.__file__).parent
 # A driver that comes back claims its loop again.
 # A call that is reserved again counts again, so that no crash lets a rung spend more.
+# A removal that is repeated finds fewer loops, and removes what is left.
 # A practice that comes back finds its task as it is, and ends it once.
 REPEATED = {
     loops.begin,
@@ -27,6 +28,7 @@ REPEATED = {
     practices.claim,
     practices.end,
     practices.release,
+    retention.remove_some,
 }
 
 

@@ -85,7 +85,7 @@ COMMAND_GROUPS = {
             "harden:harden",
             "Let a lesson become a check; see what checks found.",
         ),
-        "prune": ("lessons:prune", "Remove lessons that are not useful."),
+        "prune": ("lessons:prune", "Remove lessons of little use, and old loops."),
         "dream": ("dreams:dreams", "Merge lessons, and reflect on what recurs."),
         "patterns": (
             "lessons:patterns",

@@ -37,10 +37,12 @@ from heedful.cli.settings import (
     MAX_OPTION_INTEGER,
     By,
     DryRun,
+    EndedFor,
     Keep,
     Limit,
     UnusedFor,
     Why,
+    ended_seconds,
     seconds_if_given,
     where,
 )
@@ -605,29 +607,50 @@ def pin(
 
 
 def prune(
-    by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryRun = False
+    by: By,
+    unused_for: UnusedFor = None,
+    keep: Keep = None,
+    ended_for: EndedFor = None,
+    dry_run: DryRun = False,
 ) -> int:
-    """Remove lessons that are not useful. Pinned lessons and lessons proven to help
-    stay.
+    """Remove lessons that are not useful, and loops that ended long ago.
+
+    Pinned lessons and lessons proven to help stay, and so does what was measured.
     """
-    if unused_for is None and keep is None:
+    prunes_lessons = unused_for is not None or keep is not None
+    if not prunes_lessons and ended_for is None:
         raise UsageError(
-            "nothing says what to remove: give --unused-for 180d, --keep 1000 or both"
+            "nothing says what to remove: give --unused-for 180d, --keep 1000 or "
+            "--ended-for 365d"
         )
     unused_seconds = seconds_if_given("--unused-for", unused_for)
+    ended = ended_seconds("--ended-for", ended_for)
 
-    async def remove(memory: Memory) -> Sequence[Mapping[str, Any]]:
-        return await memory.prune(
-            unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
-        )
+    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
+        lessons: Sequence[Mapping[str, Any]] = ()
+        if prunes_lessons:
+            lessons = await memory.prune(
+                unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
+            )
+        loops = 0
+        if ended is not None:
+            from heedful.store import retention  # few commands need it
 
-    removed = ask(remove)
+            loops = await retention.remove(
+                memory.store, memory.scope, ended_for=ended, by=by, dry_run=dry_run
+            )
+        return lessons, loops
+
+    removed, loops = ask(remove)
+    numbers = [counted(len(removed), "lesson")] if prunes_lessons else []
+    if ended is not None:
+        numbers.append(counted(loops, "loop"))
     outcome = "would be removed" if dry_run else "removed"
-    then = repeated() if dry_run and removed else following("lessons")
+    then = repeated() if dry_run and (removed or loops) else following("lessons")
     return answer(
-        {"dry_run": dry_run, "removed": removed},
+        {"dry_run": dry_run, "removed": removed, "loops": loops},
         shorten(REMOVED_LESSON_COLUMNS, removed, text_columns=3),
-        f"{counted(len(removed), 'lesson')} {outcome}",
+        f"{' and '.join(numbers)} {outcome}",
         then,
     )
 

@@ -284,6 +284,9 @@ def _subject_cell(review: Mapping[str, Any]) -> str:
         text = clean(review["text"], MAX_REVIEWED_CHARS)
         return f"example {example} of {source}{': ' if text else ''}{text}"
 
+    if review["action"] == "expire":
+        return f"{record['loops']} {review['subject']}"
+
     trust = record.get("trust", "") if review["action"] == "trust" else ""
     return f"{review['subject']} {trust}".strip()
 

@@ -33,6 +33,7 @@ from heedful.cli.resources import (
 )
 from heedful.cli.settings import (
     Settings,
+    ended_seconds,
     scope_of,
     seconds_if_given,
     settings,
@@ -81,8 +82,9 @@ def serve(telemetry: Telemetry = False, telemetry_content: Content = False) -> i
             f"service's process; start heedful worker --concurrency {values.workers}"
         )
 
-    # On PostgreSQL only workers use it, and they would not start.
+    # On PostgreSQL only workers use them, and they would not start.
     seconds_if_given("forget", values.forget)
+    ended_seconds("forget_loops", values.forget_loops)
 
     _check_packages("heedful serve", "server", SERVICE_PACKAGES)
     warn_of_unknown_variables()
@@ -358,6 +360,7 @@ def _local_tools(values: Settings, setup: Setup) -> Tools:
         enabled=values.reflection_enabled,
         mode=values.reflection_mode,
         unused_for=seconds_if_given("forget", values.forget),
+        ended_for=ended_seconds("forget_loops", values.forget_loops),
         patience=Patience(values.settled),
         pause=pause,
         practice=practice_plan(values),

@@ -81,6 +81,9 @@ Keep = Annotated[
     Option(min=0, max=MAX_OPTION_INTEGER, help="Keep the most useful lessons."),
 ]
 UnusedFor = Annotated[str | None, Option(help="Remove lessons unused this long: 180d.")]
+EndedFor = Annotated[
+    str | None, Option(help="Remove loops that ended this long ago: 365d.")
+]
 DryRun = Annotated[
     bool, Option("--dry-run", help="Only show what would be done, and why.")
 ]
@@ -168,7 +171,8 @@ class Settings:
     `trust` has the trust of sources in sessions of agents, `hook` what the hooks of
     coding agents do: see `heedful.integrations.hooks.HookSettings`. `forget` is a time
     such as 180d: after reading sessions, and every night in services and workers,
-    lessons that were unused for this long are removed.
+    lessons that were unused for this long are removed. `forget_loops` is such a time,
+    too: every night, services and workers remove the loops that ended this long ago.
 
     The settings from `checks` on are for `heedful serve`. A request may name the
     `checks`; `pins` says which checks, goals and keys measure the loops of a project.
@@ -198,6 +202,7 @@ class Settings:
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 256
     max_entries: Annotated[int | None, Field(ge=1)] = None
     forget: Written | None = None
+    forget_loops: Written | None = None
 
     # A table is JSON in a variable of the environment.
     trust: dict[Name, Trust] | Json[dict[Name, Trust]] = field(default_factory=dict)
@@ -460,6 +465,20 @@ def seconds_if_given(option: str, text: str | None) -> float | None:
     given.
     """
     return None if text is None else seconds(option, text)
+
+
+def ended_seconds(option: str, text: str | None) -> float | None:
+    """Return the seconds that ended loops stay, as `seconds_if_given` does.
+
+    Raises InvalidInput also if pages show figures of loops that ended later.
+    """
+    from heedful.store.retention import MIN_KEPT_DAYS  # few commands need it
+
+    ended_for = seconds_if_given(option, text)
+    if ended_for is not None and ended_for < MIN_KEPT_DAYS * UNIT_SECONDS["d"]:
+        allowed = f"at least {MIN_KEPT_DAYS}d: pages count the loops of 30 whole days"
+        raise InvalidInput(option, text, allowed)
+    return ended_for
 
 
 def time_after(option: str, text: str | None) -> float | None:

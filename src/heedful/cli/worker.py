@@ -30,6 +30,7 @@ from heedful.cli.settings import (
     Settings,
     Texts,
     UnusedFor,
+    ended_seconds,
     seconds,
     seconds_if_given,
     settings,
@@ -73,10 +74,10 @@ def worker(
 ) -> int:
     """Run the jobs that services put on the queue.
 
-    Jobs reflect on episodes, embed examples, dream, prune, compute the proof, practise
-    or drive loops. Any number of workers can share one PostgreSQL database. After
-    SIGTERM, running jobs may finish. If a worker is killed, another worker repeats its
-    job.
+    Jobs reflect on episodes, embed examples, dream, prune, expire old loops, compute
+    the proof, practise or drive loops. Any number of workers can share one PostgreSQL
+    database. After SIGTERM, running jobs may finish. If a worker is killed, another
+    worker repeats its job.
     Workers dream from time to time, unless HEEDFUL_REFLECTION_MODE is lite. They
     neither reflect nor dream if HEEDFUL_REFLECTION_ENABLED is false.
     """
@@ -99,6 +100,7 @@ def worker(
         loops=dict(map(_import_loop, drives or ())),
         unused_for=unused_seconds,
         keep=keep,
+        ended_for=ended_seconds("forget_loops", values.forget_loops),
         practice=practice_plan(values),
         names_model="model" in current_command().options and values.model != NO_MODEL,
     )
@@ -156,6 +158,7 @@ class WorkerRun:
     loops: Mapping[str, Opens]
     unused_for: float | None
     keep: int | None
+    ended_for: float | None
     names_model: bool
     practice: PracticePlan | None = None
 
@@ -213,6 +216,7 @@ class WorkerRun:
             loops=self.loops,
             unused_for=self.unused_for,
             keep=self.keep,
+            ended_for=self.ended_for,
             practice=self.practice,
         )
 

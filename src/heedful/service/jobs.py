@@ -45,7 +45,7 @@ from heedful.memory.reflect import reflect_waiting
 from heedful.memory.reflect import reword as reword_lessons
 from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
-from heedful.store import episodes, ladders, lessons
+from heedful.store import episodes, ladders, lessons, retention
 from heedful.store import loops as loop_store
 from heedful.store.loop_texts import continue_indexing
 from heedful.store.store import Store
@@ -204,16 +204,18 @@ class Tools(Resources):
     functions that open loops; a job `drive` contains one of these names. In the `mode`
     "full" the worker dreams every night, in "lite" only on request. Every night it
     removes the lessons that were not used for `unused_for` seconds, and all but the
-    best `keep` lessons; None turns a limit off. `patience` says how long to wait until
-    a trace is complete. The job `embed` calls `pause` before each batch; `embedded` has
-    the time up to which it has seen the examples of a scope. `practice` is what the
-    worker practises, None for nothing.
+    best `keep` lessons, and the loops that ended `ended_for` seconds ago; None turns a
+    limit off. `patience` says how long to wait until a trace is complete. The job
+    `embed` calls `pause` before each batch; `embedded` has the time up to which it has
+    seen the examples of a scope. `practice` is what the worker practises, None for
+    nothing.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
     mode: Literal["lite", "full"] = "full"
     unused_for: float | None = None
     keep: int | None = None
+    ended_for: float | None = None
     enabled: bool = True
     patience: Patience = Patience()
     pause: Callable[[], Awaitable[None]] | None = None
@@ -319,6 +321,22 @@ async def prune(tools: Tools, scope: Scope) -> None:
         await memory.prune(by=WORKER_ACTOR, unused_for=unused_for, keep=tools.keep)
 
 
+async def expire(tools: Tools, scope: Scope) -> None:
+    """Remove the loops that ended more than `tools.ended_for` seconds ago.
+
+    Nothing is removed if that would be most of the loops. Raises StoreError.
+    """
+    ended_for = tools.ended_for
+    if ended_for is None:
+        return
+
+    if doubt := await retention.doubt(tools.store, scope, ended_for):
+        log.warning("expire_refused", extra={"scope": str(scope), "reason": doubt})
+        return
+
+    await retention.remove(tools.store, scope, ended_for=ended_for, by=WORKER_ACTOR)
+
+
 async def prove(tools: Tools, scope: Scope) -> None:
     """Retire lessons proven to hurt; raise the rank of those proven to help.
 
@@ -419,6 +437,7 @@ TASKS: Mapping[str, JobKind] = {
     "dream": JobKind(run=dream, queue="memory", priority=10),
     "practise": JobKind(run=practise, queue="practice", priority=5),
     "prune": JobKind(run=prune, queue="memory", priority=0),
+    "expire": JobKind(run=expire, queue="memory", priority=0),
 }
 JOB_QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
 
@@ -571,6 +590,11 @@ async def night(work: Work, tools: Tools) -> None:
     for scope in await tools.store.read(Scope(), lessons.scopes):
         for task in tasks:
             await work.defer(task, scope)
+
+    if tools.ended_for is not None:
+        # A scope may have loops without a lesson.
+        for scope in await tools.store.read(Scope(), retention.scopes):
+            await work.defer("expire", scope)
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -18,6 +18,7 @@ SQL_FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 SQL_ROOMS = (
     "loops",
     "loop_texts",
+    "retention",
     "ladders",
     "practices",
     "lessons",

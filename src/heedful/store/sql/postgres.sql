@@ -3,6 +3,9 @@
 -- name: scopes
 select tenant, project from scopes_there(:waiting);
 
+-- name: scopes_with_loops
+select tenant, project from loop_scopes();
+
 -- name: find_key
 select id, tenant, name, hash, projects, may, by, at, expires, revoked from key_of(:id);
 

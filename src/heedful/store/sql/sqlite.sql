@@ -6,6 +6,9 @@ union select tenant, project from episode where :waiting and state <> 'reflected
 union select tenant, project from episode where :waiting and awaits_model
 union select tenant, project from trace where :waiting and state = 'open';
 
+-- name: scopes_with_loops
+select distinct tenant, project from loop;
+
 -- name: find_key
 select id, tenant, name, hash, projects, may, by, at, expires, revoked from key where id = :id;
 

@@ -1,0 +1,151 @@
+"""Remove the loops that ended long ago, with their attempts, decisions and notes.
+
+What was measured stays: exposures, outcomes and what loops taught have the names of
+loops, and do not need their rows. A loop whose row a proof still reads stays, too. A
+run goes with its stages.
+
+A transaction removes some hundred loops, so that no writer waits long, and leaves each
+loop whole or removes it. One ruling counts the loops of all transactions.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+from heedful.errors import LeaseLost
+from heedful.lessons.ranking import DAY_SECONDS
+from heedful.lessons.scope import Scope
+from heedful.store import lessons
+from heedful.store.connection import MAX_ROWS, Db, bulk, holds, key_of
+from heedful.store.exposures import ABANDONED_LOOP_SECONDS
+from heedful.store.store import Store
+from heedful.validation import check_actor
+
+# Pages show figures of today and of 30 whole days, which count the loops of a day.
+MIN_KEPT_DAYS = 31
+# Loops and runs that a transaction removes; the stages of a run are removed with it.
+MAX_REMOVED_LOOPS = 300
+# So few loops may all go unattended.
+MAX_UNDOUBTED_LOOPS = 5
+
+
+def scopes(db: Db, scope: Scope) -> list[Scope]:
+    """Return the scopes of all tenants that have loops."""
+    rows = db.run("scopes_with_loops").fetchall()
+    return [Scope(row["tenant"], row["project"]) for row in rows]
+
+
+@bulk
+def count(db: Db, scope: Scope, before: float) -> int:
+    """Count the loops that ended before a time and that `remove` would remove."""
+    expired, _ = _expired(db, scope, before, MAX_ROWS, lists=0)
+    return expired
+
+
+@bulk
+def count_all(db: Db, scope: Scope) -> int:
+    """Count the loops of a scope."""
+    (row,) = db.select("count(*) as loops", "loop", key_of(scope))
+    return int(row["loops"])
+
+
+@holds()
+def remove_some(db: Db, scope: Scope, *, before: float, by: str, began: float) -> int:
+    """Remove some of the loops that ended before a time; return how many.
+
+    The ruling of the time `began` counts them. Raises LeaseLost.
+    """
+    loops, numbers = _expired(db, scope, before, MAX_REMOVED_LOOPS, lists=1)
+    if not loops:
+        return 0
+
+    values = {**key_of(scope), "numbers": f"[{numbers}]", "before": before}
+    db.send("remove_notes", values)
+    if db.run("remove_loops", values).rowcount != loops:
+        raise LeaseLost("loops changed while they were removed; try again")
+    _count_in_ruling(db, scope, loops, before=before, by=by, began=began)
+    return loops
+
+
+def _expired(
+    db: Db, scope: Scope, before: float, limit: int, *, lists: int
+) -> tuple[int, str]:
+    """Return how many loops ended before a time, and if asked their row numbers."""
+    (row,) = db.all(
+        "expired_loops",
+        scope,
+        before=before,
+        day=ABANDONED_LOOP_SECONDS,
+        limit=limit,
+        lists=lists,
+    )
+    return int(row["loops"]), row["numbers"]
+
+
+def _count_in_ruling(
+    db: Db, scope: Scope, loops: int, *, before: float, by: str, began: float
+) -> None:
+    """Add removed loops to the ruling of the time `began`; make it if it is missing."""
+    day = datetime.fromtimestamp(before, UTC).date().isoformat()
+    subject = f"loops that ended before {day}"
+    key = {**key_of(scope), "subject": subject, "action": "expire", "at": began}
+    for ruling in db.select("record", "ruling", key):
+        total = json.loads(ruling["record"])["loops"] + loops
+        db.update("ruling", key, {"record": json.dumps({"loops": total})})
+        return
+
+    lessons.rule(
+        db,
+        scope,
+        action="expire",
+        subject=subject,
+        by=by,
+        why="",
+        now=began,
+        record={"loops": loops},
+    )
+
+
+async def remove(
+    store: Store, scope: Scope, *, ended_for: float, by: str, dry_run: bool = False
+) -> int:
+    """Remove the loops that ended and did not change for `ended_for` seconds.
+
+    Return their number; with `dry_run`, only count them. Raises InvalidInput,
+    StoreError.
+    """
+    check_actor(by, "")
+    began = time.time()
+    before = began - ended_for
+    if dry_run:
+        return await store.read(scope, count, before)
+
+    removed = 0
+    while loops := await store.write(
+        scope, remove_some, before=before, by=by, began=began
+    ):
+        removed += loops
+    return removed
+
+
+async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
+    """Return why nobody should `remove` loops unattended now; "" if all is well.
+
+    If more than half of the loops ended so long ago, the clock may be fast: then what
+    is new would be lost.
+    """
+    expired = await store.read(scope, count, time.time() - ended_for)
+    if expired <= MAX_UNDOUBTED_LOOPS:
+        return ""
+
+    loops = await store.read(scope, count_all)
+    if expired * 2 <= loops:
+        return ""
+    days = f"{ended_for / DAY_SECONDS:g}"
+    return (
+        f"{expired} of {loops} loops seem to have ended more than {days} days ago, and "
+        "stay; see that the clock is right, then run "
+        f"heedful prune --by NAME --ended-for {days}d"
+    )
