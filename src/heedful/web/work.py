@@ -129,7 +129,7 @@ def _run_figures(report: Report) -> Document:
 async def pipeline(visit: Visit, id: str) -> Document:
     """Show a run: its stages on one line of time, its attempts, and their feedback."""
     caller = visit.caller
-    id = await caller.read(find_loop, id)
+    id = await caller.read(find_loop, id, "run")
     report = await run_store.report_of(caller.setup.store, caller.scope, id)
     return {"report": report}
 
