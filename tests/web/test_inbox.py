@@ -337,3 +337,40 @@ def test_a_rejected_text_says_who_rejected_it_and_that_no_prompt_has_it(browser)
     assert "What a prompt would have shown" in words
     assert "If it is released" not in words
     assert "retired" not in words
+
+
+@pytest.mark.both
+def test_who_said_a_text_is_folded_by_source_and_can_be_revoked(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+
+    async def remember() -> None:
+        for source in ("forum", "forum", "wiki"):
+            await memory.remember(
+                "Hint", "the tray is jammed", lesson="pull", trust="tool", source=source
+            )
+
+    browser.api.run(remember())
+    ids = group_of(browser, "pull").split(",")
+    page = browser.get(f"/quarantine/{ids[-1]}").text
+    table = re.search(r"Where it comes from.*?</table>", page, re.DOTALL)
+    assert table is not None
+    words = words_of(table[0])
+    assert "forum all of it tool 2" in words
+    assert "wiki all of it tool 1" in words
+    for source in ("forum", "wiki"):
+        assert f'aria-label="revoke {source}"' in page
+
+
+@pytest.mark.both
+def test_how_often_an_error_came_back_is_one_sentence(browser):
+    page = browser.get(f"/quarantine/{group_of(browser, MISSED)}").text
+    words = words_of(page)
+    assert "Its error came back 2 times while this text waited, first " in words
+    assert "and nobody was shown the text." in words
+
+
+def test_a_list_says_what_its_box_for_all_decides(browser):
+    page = browser.get("/quarantine?cursor=1").text
+    assert "2 of 3 shown; only what is shown is decided" in page
+    assert "only what is shown is decided" not in browser.get("/quarantine").text
+    assert "a text without any may be an attack, too" in page
