@@ -115,17 +115,15 @@ async def health(visit: Visit) -> Document:
 def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
     """Yield the errors of reflections, equal ones together."""
     for error in errors[:MAX_NAMED_ERRORS]:
-        first = ""
-        if error["error"].startswith(NO_MODEL_ERROR):
-            first = "set a model, then"
+        cure = cure_reflection(error["error"])
         yield Trouble(
             noun="reflection failed",
             nouns="reflections failed",
             number=error["number"],
             words=error["error"],
             at=error["at"],
-            first=first,
-            command=RETRY_COMMAND,
+            first=cure["first"],
+            command=cure["command"],
             path="/traces",
         )
     others = errors[MAX_NAMED_ERRORS:]
@@ -138,6 +136,17 @@ def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
             command=RETRY_COMMAND,
             path="/traces",
         )
+
+
+def cure_reflection(error: str) -> dict[str, str]:
+    """Return the command that reflects again after an error, and what to do `first`.
+
+    A trace that only waits has the error "".
+    """
+    first = ""
+    if error.startswith(NO_MODEL_ERROR):
+        first = "set a model, then"
+    return {"first": first, "command": RETRY_COMMAND}
 
 
 def _failed_jobs(jobs: Sequence[Document]) -> Iterator[Trouble]:
