@@ -272,6 +272,34 @@ def test_decisions_made_at_once_stand_together_and_have_pages(browser):
     assert [row["why"] for row in older["decisions"]][-5:] == ["an order"] * 5
     assert len(page["decisions"]) + len(older["decisions"]) == len(ids)
     assert older["cursor"] == ""
+    assert len(page["decisions"]) == len(ids) - 5, "a batch is on one page"
+
+
+@pytest.mark.both
+def test_a_released_batch_is_taken_back_at_once(browser):
+    browser.do("release", id=group_of(browser, MISSED), why="read")
+    page = browser.get("/quarantine/decided").text
+    assert "Take back: retire 1 lesson" in page
+    form = re.search(r'action="/ui/do/retire".*?</form>', page, re.DOTALL)
+    assert form is not None
+    assert "required> Loops are no longer shown them" in form[0]
+    ids = re.search(r'name="id" value="([\d,]+)"', form[0])
+    assert ids is not None
+    note = browser.do("retire", id=ids[1], why="wrong")
+    assert note == "1 lesson retired; the page of each can restore it."
+    assert browser.data(f"/lessons/{ids[1]}")["lesson"]["state"] == "retired"
+    assert "Take back" not in browser.get("/quarantine/decided").text
+    assert browser.do("retire", id=ids[1], why="wrong").startswith("0 lessons")
+
+
+@pytest.mark.both
+def test_the_lessons_of_one_source_are_counted_and_retired(browser):
+    browser.do("release", id=group_of(browser, MISSED), why="read")
+    page = browser.get("/quarantine?source=manual").text
+    assert "Retire 1 lesson</button>" in page
+    (lesson,) = data_of(browser, "?source=manual")["in_use"]
+    browser.do("retire", id=str(lesson), why="wrong")
+    assert data_of(browser, "?source=manual")["in_use"] == []
 
 
 def test_a_row_shows_the_words_that_are_a_sign(browser):

@@ -182,8 +182,16 @@ async def quarantine(visit: Visit) -> Document:
     end = first + len(page_rows)
 
     previews: list[Document] = []
+    in_use: list[Row] = []
     if source:
         previews = await _preview_revocations(visit, [source])
+        in_use = await visit.caller.read(
+            figures.rows,
+            "in_use_from",
+            token=token(visit.caller.scope),
+            source=source,
+            limit=MAX_GROUP_IDS,
+        )
 
     is_all = not (source or filters["trust"])
     return {
@@ -199,6 +207,7 @@ async def quarantine(visit: Visit) -> Document:
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,
+        "in_use": [row["id"] for row in in_use],
         "decided": await visit.caller.read(count_decisions),
         **page_links(visit, end if end < len(fitting) else 0),
     }

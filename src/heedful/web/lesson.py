@@ -10,6 +10,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.share import Share, percent
+from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import hardened, quarantine
@@ -23,6 +24,7 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
+RETIRED_STATES = ("retired", "superseded")
 
 
 async def lesson(visit: Visit, n: int) -> Document:
@@ -255,6 +257,22 @@ async def amend(visit: Visit) -> str:
     return f"The lesson is changed: {change}."
 
 
+async def retire(visit: Visit) -> str:
+    """Retire the lessons whose ids a form names; each can be restored on its page."""
+    retired = 0
+    for id in filter(None, visit.form.get("id", "").split(",")):
+        record = await visit.get(f"/v1/reflections/{id}")
+        if record["state"] not in RETIRED_STATES:
+            await visit.ask(
+                "PATCH",
+                f"/v1/reflections/{id}",
+                {"retired": True, "why": visit.form.get("why", "")},
+                headers={"if-match": f'"{record["edition"]}"'},
+            )
+            retired += 1
+    return f"{counted(retired, 'lesson')} retired; the page of each can restore it."
+
+
 PAGES = (
     SitePage(
         address="/lessons/{n:int}",
@@ -264,4 +282,4 @@ PAGES = (
         may=READING,
     ),
 )
-ACTIONS = (SiteAction(amend, ("approve",)),)
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend, retire))
