@@ -87,7 +87,7 @@ def test_a_trace_has_the_cure_of_health(browser: Browser, error: str, cure: str)
         ),
         pytest.param(
             "tries = 1",
-            "Its lessons are gone: removed since, or their words were rejected.",
+            "No lesson of it is stored: it taught none, or they are gone since.",
             id="removed",
         ),
     ],

@@ -20,6 +20,8 @@ from heedful.web.lessons import words_of
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
+# The newest lessons among which these are looked for: more would take long.
+MAX_COMPARED_LESSONS = 2_000
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
@@ -60,7 +62,9 @@ async def lesson(visit: Visit, n: int) -> Document:
     measured = await _measure_versions(visit, name, record["judged_from"], versions)
     effect = await _effect_of(visit, name)
     check = await visit.caller.read(hardened.read, record["id"])
-    related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
+    related = await visit.caller.memory.related(
+        n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
+    )
 
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
@@ -74,7 +78,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "lesson": record,
         "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
-        "related": related,
+        "related": asdict(related),
         "name": name,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",

@@ -22,7 +22,7 @@ from heedful.web.loops import (
     group_errors,
     queues,
 )
-from heedful.web.projects import project_names
+from heedful.web.projects import project_names, read_project
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
@@ -333,7 +333,8 @@ async def projects(visit: Visit) -> Document:
     rows.sort(key=lambda row: (-row["last"], row["project"]))
     for row in rows[:MAX_MEASURED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, row["project"])
-        row["right"] = (await read_home(visit.caller.setup.store, scope))["right"]
+        home = await read_project(visit.caller.setup.store, scope)
+        row["right"] = home["right"]
     return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
 
 
