@@ -401,14 +401,15 @@ def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     `reported_names` says which check has another name there.
     """
     labels = reported_names(attempts)
-    if not labels:
-        return tuple(attempts)
+    judges = [
+        tuple(labels.get(name, name) for name in attempt.judged_by)
+        for attempt in attempts
+    ]
+    return tuple(map(_judged_by, attempts, judges))
 
-    renamed = []
-    for attempt in attempts:
-        names = tuple(labels.get(name, name) for name in attempt.judged_by)
-        renamed.append(replace(attempt, judged_by=names))
-    return tuple(renamed)
+
+def _judged_by(attempt: Attempt, judges: tuple[str, ...]) -> Attempt:
+    return replace(attempt, judged_by=judges)
 
 
 def reported_names(attempts: Sequence[Attempt]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.lessons import words_of
+from heedful.web.lessons import measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
@@ -60,7 +60,9 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     versions = await _rows_of(visit, "versions_of", values)
     measured = await _measure_versions(visit, name, record["judged_from"], versions)
-    effect = await _effect_of(visit, name)
+    # Counting exposures takes seconds in a large project, so the list of lessons and
+    # this page share what was counted last.
+    effect = (await measure(visit)).effects.get(name)
     check = await visit.caller.read(hardened.read, record["id"])
     related = await visit.caller.memory.related(
         n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
@@ -98,15 +100,6 @@ async def lesson(visit: Visit, n: int) -> Document:
         "worse": compare_versions([period["helped"] for period in measured if period]),
         **measured[0],
     }
-
-
-async def _effect_of(visit: Visit, name: str) -> Document | None:
-    """Return what the proof says of a lesson, in words, too; None if nothing."""
-    proof = await visit.get("/v1/proof", limit=200)
-    for effect in proof["lessons"]:
-        if effect["lesson"] == name:
-            return {**effect, **words_of(effect)}
-    return None
 
 
 def describe_effect(effect: Document | None) -> str:

@@ -223,7 +223,7 @@ async def pair(visit: Visit) -> Document:
         if values[0] == values[1]:
             same.append({"name": name, "value": values[0]})
         else:
-            differs = None not in values and values[0] != values[1]
+            differs = None not in values
             rows.append({"name": name, "values": values, "differs": differs})
     return {
         "names": names,
@@ -328,9 +328,8 @@ def _spending(first: int, second: int, unit: str) -> list[str]:
 
 def _mark_tasks(first: Document, second: Document) -> list[Part]:
     """Return the parts of two tasks that differ little; [] if they are two tasks."""
-    if first["task"] == second["task"]:
-        return []
-    if _compare_tasks(first, second) == "Two tasks":
+    is_same = first["task"] == second["task"]
+    if is_same or _compare_tasks(first, second) == "Two tasks":
         return []
     return marked(text(first["task"]), text(second["task"]))
 

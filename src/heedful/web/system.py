@@ -28,7 +28,7 @@ from heedful.web.site import READING, Document, SitePage, Visit
 MAX_NAMED_ERRORS = 10  # different errors that have a row
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
-MAX_COUNTED_LOOPS = 10_000  # of each project
+MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
