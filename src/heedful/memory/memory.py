@@ -746,9 +746,7 @@ class Memory:
             progress=progress,
         )
 
-    async def related(
-        self, id: int, limit: int = 10, among: int = 10_000
-    ) -> Related:
+    async def related(self, id: int, limit: int = 10, among: int = 10_000) -> Related:
         """Return what a lesson is about, and the lessons that are about the same.
 
         A lesson is linked to the tools, files, packages, errors and tasks that its

@@ -307,9 +307,8 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
 def _compare_tasks(first: Document, second: Document) -> str:
     """Return what the tasks of two loops have in common, from the facts of each."""
     if first["task"] == second["task"]:
-        if first["left_out"]["task"]:
-            return "Tasks that begin alike"
-        return "The same task"
+        is_cut = first["left_out"]["task"]
+        return "Tasks that begin alike" if is_cut else "The same task"
 
     if _without_numbers(text(first["task"])) == _without_numbers(text(second["task"])):
         return "The same task with other numbers"

@@ -36,13 +36,11 @@ async def read_project(store: Store, scope: Scope) -> Document:
     Those of many loops are read again after `MAX_HOME_AGE_SECONDS`.
     """
     homes = _homes.setdefault(store, {})
-    read_at, home = homes.get(scope, (0.0, Document()))
+    read_at, home = homes.get(scope, (0.0, {"loops": 0}))
     is_fresh = time.monotonic() - read_at < MAX_HOME_AGE_SECONDS
-    if is_fresh and home and home["loops"] >= MIN_SAVED_LOOPS:
-        return home
-
-    home = await read_home(store, scope)
-    homes[scope] = time.monotonic(), home
+    if not (is_fresh and home["loops"] >= MIN_SAVED_LOOPS):
+        home = await read_home(store, scope)
+        homes[scope] = time.monotonic(), home
     return home
 
 

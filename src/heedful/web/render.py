@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -102,16 +103,12 @@ def hit(text: str, word: str) -> tuple[str, str, str] | None:
     >>> hit("Typo on the page", "the")
     ('Typo on ', 'the', ' page')
     """
-    # A few letters have other lengths in lower case.
-    if len(text.lower()) != len(text):
-        return None
     # Words around a place are as the search compares them.
-    for sought in filter(None, (word.strip(), fold(word).strip())):
-        before, found, _ = text.lower().partition(sought.lower())
-        if found:
-            end = len(before) + len(found)
-            return text[: len(before)], text[len(before) : end], text[end:]
-    return None
+    forms = [re.escape(form.strip()) for form in (word, fold(word))]
+    match = re.search("|".join(forms), text, re.IGNORECASE)
+    if not all(forms) or match is None:
+        return None
+    return text[: match.start()], match[0], text[match.end() :]
 
 
 def excerpt(text: str, word: str, most: int) -> str:
