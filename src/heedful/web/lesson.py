@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -13,7 +14,7 @@ from heedful.loop.share import Share, percent
 from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import hardened, quarantine
+from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.lessons import measure
@@ -257,12 +258,13 @@ async def amend(visit: Visit) -> str:
 async def retire(visit: Visit) -> str:
     """Retire the lessons whose ids a form names; each can be restored on its page."""
     retired = 0
-    for id in filter(None, visit.form.get("id", "").split(",")):
-        record = await visit.get(f"/v1/reflections/{id}")
+    texts = visit.form.get("id", "").split(",")
+    ids = [int(text) for text in texts if re.fullmatch("[0-9]{1,16}", text)]
+    for record in await visit.caller.read(editions.some, ids):
         if record["state"] not in RETIRED_STATES:
             await visit.ask(
                 "PATCH",
-                f"/v1/reflections/{id}",
+                f"/v1/reflections/{record['id']}",
                 {"retired": True, "why": visit.form.get("why", "")},
                 headers={"if-match": f'"{record["edition"]}"'},
             )
