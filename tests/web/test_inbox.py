@@ -274,6 +274,34 @@ def test_decisions_made_at_once_stand_together_and_have_pages(browser):
     assert [row["why"] for row in older["decisions"]][-5:] == ["an order"] * 5
     assert len(page["decisions"]) + len(older["decisions"]) == len(ids)
     assert older["cursor"] == ""
+    assert len(page["decisions"]) == len(ids) - 5, "a batch is on one page"
+
+
+@pytest.mark.both
+def test_a_released_batch_is_taken_back_at_once(browser):
+    browser.do("release", id=group_of(browser, MISSED), why="read")
+    page = browser.get("/quarantine/decided").text
+    assert "Take back: retire 1 lesson" in page
+    form = re.search(r'action="/ui/do/retire".*?</form>', page, re.DOTALL)
+    assert form is not None
+    assert "required> Loops are no longer shown them" in form[0]
+    ids = re.search(r'name="id" value="([\d,]+)"', form[0])
+    assert ids is not None
+    note = browser.do("retire", id=ids[1], why="wrong")
+    assert note == "1 lesson retired; the page of each can restore it."
+    assert browser.data(f"/lessons/{ids[1]}")["lesson"]["state"] == "retired"
+    assert "Take back" not in browser.get("/quarantine/decided").text
+    assert browser.do("retire", id=ids[1], why="wrong").startswith("0 lessons")
+
+
+@pytest.mark.both
+def test_the_lessons_of_one_source_are_counted_and_retired(browser):
+    browser.do("release", id=group_of(browser, MISSED), why="read")
+    page = browser.get("/quarantine?source=manual").text
+    assert "Retire 1 lesson</button>" in page
+    (lesson,) = data_of(browser, "?source=manual")["in_use"]
+    browser.do("retire", id=str(lesson), why="wrong")
+    assert data_of(browser, "?source=manual")["in_use"] == []
 
 
 def test_a_row_shows_the_words_that_are_a_sign(browser):
@@ -339,3 +367,40 @@ def test_a_rejected_text_says_who_rejected_it_and_that_no_prompt_has_it(browser)
     assert "What a prompt would have shown" in words
     assert "If it is released" not in words
     assert "retired" not in words
+
+
+@pytest.mark.both
+def test_who_said_a_text_is_folded_by_source_and_can_be_revoked(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+
+    async def remember() -> None:
+        for source in ("forum", "forum", "wiki"):
+            await memory.remember(
+                "Hint", "the tray is jammed", lesson="pull", trust="tool", source=source
+            )
+
+    browser.api.run(remember())
+    ids = group_of(browser, "pull").split(",")
+    page = browser.get(f"/quarantine/{ids[-1]}").text
+    table = re.search(r"Where it comes from.*?</table>", page, re.DOTALL)
+    assert table is not None
+    words = words_of(table[0])
+    assert "forum all of it tool 2" in words
+    assert "wiki all of it tool 1" in words
+    for source in ("forum", "wiki"):
+        assert f'aria-label="revoke {source}"' in page
+
+
+@pytest.mark.both
+def test_how_often_an_error_came_back_is_one_sentence(browser):
+    page = browser.get(f"/quarantine/{group_of(browser, MISSED)}").text
+    words = words_of(page)
+    assert "Its error came back 2 times while this text waited, first " in words
+    assert "and nobody was shown the text." in words
+
+
+def test_a_list_says_what_its_box_for_all_decides(browser):
+    page = browser.get("/quarantine?cursor=1").text
+    assert "2 of 3 shown; only what is shown is decided" in page
+    assert "only what is shown is decided" not in browser.get("/quarantine").text
+    assert "a text without any may be an attack, too" in page

@@ -159,3 +159,16 @@ def test_each_rule_has_one_row(browser: Browser):
     names = [reading["rule"] for reading in readings]
     assert names == ["attempts", "repeat", "repeat+nothing_met: repeat"]
     assert [rule["rule"] for rule in readings[2]["only_if"]] == ["nothing_met"]
+
+
+def test_what_was_masked_says_so_with_its_kind(browser: Browser):
+    secret = "AKIAIOSFODNN7EXAMPLE"
+    record_loop(browser.api, "one", [f"use {secret}"], task=f"call with {secret}")
+    page = browser.get("/loops/one").text
+    mark = (
+        '<span class="masked" title="heedful masked this: aws key">'
+        "[redacted: aws_key]</span>"
+    )
+    assert secret not in page
+    assert f"<h1>call with {mark}</h1>" in page
+    assert f"use {mark}</pre>" in page

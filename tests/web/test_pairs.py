@@ -1,9 +1,13 @@
 """Two loops beside each other: how they ended, their answers, and who offers them."""
 
+import re
 from typing import Any
 
 import pytest
 
+import heedful
+from heedful import Finding
+from heedful.lessons.lesson import Scope
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
@@ -15,6 +19,13 @@ USAGE = {"calls": 1, "prompt_tokens": 90, "completion_tokens": 10, "cost": 0.002
 def browser(tmp_path):
     with browsing(tmp_path) as browser:
         yield browser.open(browser.api._all)
+
+
+def grounded(answer: str) -> Finding | None:
+    """Report a guess, under a name that is not that of this check."""
+    if answer == "guess":
+        return Finding("grounding", "no source")
+    return None
 
 
 def record_loop(
@@ -85,6 +96,47 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
     assert pair["sentence"].startswith("Two tasks: only B passed.")
 
 
+@pytest.mark.parametrize(
+    ("tasks", "keys", "sentence", "marked"),
+    [
+        pytest.param(
+            ("add 2 to 40", "add 3 to 40"),
+            ("", ""),
+            "The same task with other numbers: neither passed.",
+            "add 2 3 to 40",
+            id="other numbers",
+        ),
+        pytest.param(
+            ("sort the list", "sort the heap"),
+            ("app.sort", "app.sort"),
+            "The same memory key, another task: neither passed.",
+            "sort the list heap",
+            id="the same key",
+        ),
+        pytest.param(
+            ("sort the list", "sort the heap"),
+            ("app.sort", "app.other"),
+            "Two tasks: neither passed.",
+            "",
+            id="nothing in common",
+        ),
+    ],
+)
+def test_what_two_tasks_have_in_common_is_said_and_marked(
+    browser: Browser,
+    tasks: tuple[str, str],
+    keys: tuple[str, str],
+    sentence: str,
+    marked: str,
+):
+    record_loop(browser.api, "one", ["a"], task=tasks[0], key=keys[0])
+    record_loop(browser.api, "two", ["a"], task=tasks[1], key=keys[1])
+    page = browser.get("/loops/compare?a=one&b=two").text
+    assert sentence in page
+    shown = re.search(r'aria-label="what is other in the task of B">(.*?)</pre>', page)
+    assert (words_of(shown[1]) if shown else "") == marked
+
+
 def test_usage_that_was_not_recorded_is_not_said_to_be_0(browser: Browser):
     record_loop(browser.api, "one", ["a", "b"])
     record_loop(browser.api, "two", ["a"], passes=True, usage={"calls": 1})
@@ -130,6 +182,27 @@ def test_checks_of_either_loop_are_rows_of_both(browser: Browser):
         for loop in pair["loops"]
     ]
     assert checks == [["✗", "✗"], ["–"]]
+
+
+def test_a_check_that_reports_under_another_name_has_one_row(browser: Browser):
+    answers = {"one": "guess", "two": "source"}
+    for name in answers:
+        loop = heedful.run(
+            name,
+            generate=lambda task, hint: answers[task],
+            checks=[grounded],
+            store=browser.api.setup.store,
+            scope=Scope("acme", "main"),
+            id=name,
+        )
+        browser.api.run(loop)
+    loops = browser.data("/loops/compare?a=one&b=two")["loops"]
+    rows = [
+        [row for row in loop["matrix"]["rows"] if row["about"] == "check"]
+        for loop in loops
+    ]
+    assert [[row["name"] for row in of_loop] for of_loop in rows] == 2 * [["grounding"]]
+    assert rows[1][0]["cells"][0]["text"] == "✓"
 
 
 def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):

@@ -79,3 +79,21 @@ def test_each_error_leads_to_the_main_pages(browser: Browser, path: str, status:
     addresses = {page.address for group in MENU for page in group.pages}
     expected = {f"/ui{address}".removesuffix("/") for address in addresses}
     assert expected <= links_of(answer.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "place"),
+    [
+        pytest.param("/runs/nope", "No run 'nope'", "Open Runs", id="a run"),
+        pytest.param("/traces/nope", "No trace 'nope'", "Open Traces", id="a trace"),
+        pytest.param("/loops/nope", "No loop 'nope'", "Open Loops", id="a loop"),
+    ],
+)
+def test_what_is_not_there_is_named_with_where_to_look(
+    browser: Browser, path: str, words: str, place: str
+):
+    answer = browser.get(f"{path}?project=main")
+    assert answer.status_code == 404
+    page = words_of(answer.text)
+    assert words in page
+    assert place in page

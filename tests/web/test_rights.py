@@ -63,6 +63,7 @@ ROUTE_OF_ACTION = {
     "undecided": "POST /v1/quarantine/1/reject",
     "revoke": "POST /v1/quarantine/revoke",
     "amend": "PATCH /v1/reflections/1",
+    "retire": "PATCH /v1/reflections/1",
     "rollback": "PATCH /v1/reflections/1",
     "reflect_now": "POST /v1/episodes",
 }

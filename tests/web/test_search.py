@@ -376,6 +376,25 @@ def test_a_hit_shows_where_the_words_were_found(browser: Browser):
     assert "/ui/recall" in browser.get("/loops?text=nowhere").text
 
 
+def test_a_hit_in_a_long_task_is_shown_with_words_around_it(browser: Browser):
+    task = f"{100 * 'long '}the Straße was closed{100 * ' later'}"
+    store_loop(browser, "report", task, "none")
+    page = browser.get("/loops?text=STRASSE").text
+    assert 'the <mark class="hit">strasse</mark> was closed later' in page
+
+
+def test_a_hit_in_a_trace_and_in_a_lesson_is_marked_in_the_middle(browser: Browser):
+    task = f"{100 * 'long '}the gate was closed{100 * ' later'}"
+    events = [{"type": "tool_response", "tool": "sh", "content": "a", "error": "e"}]
+    body = {"events": events, "outcome": "error", "task": task}
+    read_data(browser.api.post("/v1/episodes", json=body), 202)
+    lesson = {"error_type": "Gate", "text": "the gate is shut", "lesson": task}
+    read_data(browser.api.post("/v1/reflections", json=lesson), 201)
+    for place in ("/traces", "/lessons"):
+        page = browser.get(f"{place}?text=gate").text
+        assert 'the <mark class="hit">gate</mark> was closed later' in page, place
+
+
 def test_a_snippet_of_ideographs_has_each_of_them_once(browser: Browser):
     store_loop(browser, "report", "Sum up", TASKS["japanese"])
     (row,) = browser.data("/loops?text=翻訳")["loops"]

@@ -57,6 +57,53 @@ def test_each_trouble_has_its_own_cure(browser: Browser):
     assert "set a model, then heedful worker --once" in page
 
 
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        pytest.param(
+            "ModelUnavailable: no model answers",
+            "Next: set a model, then heedful worker --once",
+            id="no model",
+        ),
+        pytest.param("away: x", "Next: heedful worker --once", id="another error"),
+    ],
+)
+def test_a_trace_has_the_cure_of_health(browser: Browser, error: str, cure: str):
+    fail_reflections(browser, {"a": error})
+    (row,) = browser.data("/traces")["episodes"]
+    page = words_of(browser.get(f"/traces/{row['digest']}").text)
+    assert cure in page
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param(
+            "error = 'the words left out the cause'",
+            "It taught no lesson: the words left out the cause.",
+            id="its record says why",
+        ),
+        pytest.param(
+            "name = '', record = '{}'",
+            "Its lessons are gone: their source was revoked.",
+            id="revoked",
+        ),
+        pytest.param(
+            "tries = 1",
+            "No lesson of it is stored: it taught none, or they are gone since.",
+            id="removed",
+        ),
+    ],
+)
+def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why: str):
+    fail_reflections(browser, {"a": ""})
+    statement = f"update episode set state = 'reflected', {change}"
+    change_rows(browser.api.setup.store.url, statement)
+    (row,) = browser.data("/traces")["episodes"]
+    page = words_of(browser.get(f"/traces/{row['digest']}").text)
+    assert why in page
+
+
 @pytest.mark.both
 @pytest.mark.parametrize(
     ("loops", "share", "recorded", "well"),

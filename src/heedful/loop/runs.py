@@ -398,8 +398,25 @@ def with_stage_feedback(
 def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     """Return attempts of a loop whose checks have the names in their findings.
 
+    `reported_names` says which check has another name there.
+    """
+    labels = reported_names(attempts)
+    judges = [
+        tuple(labels.get(name, name) for name in attempt.judged_by)
+        for attempt in attempts
+    ]
+    return tuple(map(_judged_by, attempts, judges))
+
+
+def _judged_by(attempt: Attempt, judges: tuple[str, ...]) -> Attempt:
+    return replace(attempt, judged_by=judges)
+
+
+def reported_names(attempts: Sequence[Attempt]) -> dict[str, str]:
+    """Return the name in findings of the check of a loop that has another one there.
+
     A check may report under a name that is not its own. It is known which one does if
-    all other checks of the loop report under their own names.
+    all other checks of the loop report under their own names; else {} is returned.
     """
     judges = dict[str, None]()
     reported = dict[str, None]()
@@ -412,14 +429,8 @@ def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     silent = [name for name in judges if name not in reported]
     foreign = [name for name in reported if name not in judges]
     if len(silent) != 1 or len(foreign) != 1 or foreign[0] in OWN_CHECKS:
-        return tuple(attempts)
-
-    labels = {silent[0]: foreign[0]}
-    renamed = []
-    for attempt in attempts:
-        names = tuple(labels.get(name, name) for name in attempt.judged_by)
-        renamed.append(replace(attempt, judged_by=names))
-    return tuple(renamed)
+        return {}
+    return {silent[0]: foreign[0]}
 
 
 def report_stage(

@@ -31,7 +31,7 @@ from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
 from heedful.loop.share import percent, points, say_doubt, signed, without
 from heedful.pages.difference import Part, difference, marked
-from heedful.redact import redact, redact_data, redact_start
+from heedful.redact import MARK_START, redact, redact_data, redact_start
 from heedful.sanitize import clean
 
 if TYPE_CHECKING:  # most pages have no figures of a replay
@@ -315,6 +315,7 @@ def environment(escape: bool) -> Environment:
     }
 
     filters: tuple[Callable[..., Any], ...] = (
+        at_masks,
         clean,
         counted,
         cut,
@@ -609,6 +610,15 @@ def text(value: Any) -> str:
 
     indent = 1 if isinstance(value, Mapping) else None
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def at_masks(text: str) -> list[str]:
+    """Return a text parted at the marks of secrets; every second part is a kind.
+
+    >>> at_masks("key [redacted: aws_key] in use")
+    ['key ', 'aws_key', ' in use']
+    """
+    return re.split(rf"{re.escape(MARK_START)}([\w -]+)\]", text)
 
 
 MAX_LABEL_CHARS = 40  # of a name in a drawing

@@ -39,11 +39,11 @@ class ScopeWords:
 
 
 @bulk
-def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
-    """Return the words of the newest lessons in use, newest first."""
-    rows = db.all(
-        "newest_linked", scope, chars=MAX_LINKED_CHARS, limit=MAX_LINKED_LESSONS
-    )
+def read_words(
+    db: Db, scope: Scope, most: int = MAX_LINKED_LESSONS
+) -> tuple[LessonWords, ...]:
+    """Return the words of the newest lessons in use, `most` of them, newest first."""
+    rows = db.all("newest_linked", scope, chars=MAX_LINKED_CHARS, limit=most)
     if not rows:
         return ()
     oldest = rows[-1]["id"]
@@ -51,15 +51,17 @@ def read_words(db: Db, scope: Scope) -> tuple[LessonWords, ...]:
 
 
 @bulk
-def read_words_beside(db: Db, scope: Scope, id: int) -> ScopeWords:
-    """Return the words of a lesson, and those of all in use. Raises NotFound."""
+def read_words_beside(
+    db: Db, scope: Scope, id: int, most: int = MAX_LINKED_LESSONS
+) -> ScopeWords:
+    """Return the words of a lesson, and those of the newest in use. Raises NotFound."""
     row = db.one("linkable", scope, id=id)
     if row is None:
         where = f"the memory of {scope.tenant}/{scope.project}"
         raise NotFound("lesson", str(id), where)
 
     unread = _why_unread(row)
-    lessons = read_words(db, scope)
+    lessons = read_words(db, scope, most)
     subject = next((lesson for lesson in lessons if lesson.id == id), None)
     if subject is None and not unread:  # as many newer lessons are compared
         [subject] = read_words_of(db, scope, [id])

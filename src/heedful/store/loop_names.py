@@ -39,12 +39,12 @@ def short_id(id: str) -> str:
     return id
 
 
-def find_loop(db: Db, scope: Scope, name: str) -> str:
+def find_loop(db: Db, scope: Scope, name: str, kind: str = "loop") -> str:
     """Return the id of the loop called `name`, or of the only loop that begins so.
 
     If none does, return the only UUID that ends so.
-    A run comes before its own stages. Raises NotFound, and UsageError with the ids of
-    the loops that begin or end so.
+    A run comes before its own stages. Raises NotFound, which says that there is no
+    such `kind`, and UsageError with the ids of the loops that begin or end so.
     """
     if db.select("id", "loop", {**key_of(scope), "id": name}):
         return name
@@ -60,7 +60,7 @@ def find_loop(db: Db, scope: Scope, name: str) -> str:
         rows = db.run("ids_of_ending", {**limits, "ending": f"%-%{name}"})
         ids = [row["id"] for row in rows if _UUID_PATTERN.fullmatch(row["id"])]
     if not ids:
-        raise NotFound("loop", name, db.url)
+        raise NotFound(kind, name, db.url)
     if len(ids) == 1:
         return str(ids[0])
 

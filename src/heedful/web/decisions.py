@@ -13,6 +13,7 @@ from heedful.web.site import REVIEWING, Document, SitePage, Visit, page_links
 from heedful.web.table import Table, time_of
 
 MAX_PAGE_DECISIONS = 50
+MAX_BATCH_REST = 500  # further decisions of the last batch of a page
 # Decisions with the same reason, one soon after the other, were made at once.
 MAX_BATCH_PAUSE_SECONDS = 60.0
 # The actions of rulings, by what the page calls them.
@@ -43,14 +44,20 @@ async def decisions(visit: Visit) -> Document:
         token=token(visit.caller.scope),
         action=ACTIONS_BY_DECISION.get(decision, ""),
         before=visit.number("cursor"),
-        limit=limit + 1,
+        limit=limit + MAX_BATCH_REST,
     )
+    decided = list(map(dict, rows))
+    _name_batches(decided)
+    # A page ends between two batches.
+    end = min(limit, len(decided))
+    while end < len(decided) and decided[end]["batch"] == decided[end - 1]["batch"]:
+        end += 1
     page = [
         {**row, "signs": list(map(asdict, find_signs([row["text"]])))}
-        for row in map(dict, rows[:limit])
+        for row in decided[:end]
     ]
-    _name_batches(page)
-    cursor = page[-1]["ruling"] if len(rows) > limit else 0
+    is_last = end == len(decided) < limit + MAX_BATCH_REST
+    cursor = 0 if is_last else page[-1]["ruling"]
     return {
         "counts": await visit.caller.read(count_decisions),
         "decision": decision,

@@ -881,7 +881,7 @@ def episode(db: Db, scope: Scope, digest: str) -> tuple[Plain, Plain]:
     """
     found_rows = rows(db, scope, "episode_of", digest=digest, most=MAX_LISTING_BYTES)
     if not found_rows:
-        raise NotFound("episode", digest, "the project")
+        raise NotFound("trace", digest, "the project")
 
     row = dict(found_rows[0])
     chars = row.pop("chars")

@@ -323,7 +323,7 @@ group by r.action;
 
 -- name: rulings_on_texts
 -- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
-select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text, coalesce(l.state, '') as state,
        (select min(source) from origin where example = e.id) as source
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
@@ -372,6 +372,11 @@ where tenant = :tenant and project = :project and id in (select cast(value as bi
 select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
 where o.scope = :token and o.source = 'episode:' || substr(:digest, 1, 16) order by l.id limit :limit;
+
+-- name: in_use_from
+-- The lessons that recall may show and that have a text from a source.
+select distinct l.id from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id
+where o.scope = :token and o.source = :source and l.state in ('unverified', 'verified') order by l.id limit :limit;
 
 -- name: waiting_of
 -- The newest text in quarantine of each of these lessons.
@@ -442,13 +447,14 @@ group by 1;
 
 -- name: shown_in_periods
 -- How loops ended that were shown one of these lessons, by lesson and by period: 0 is before :first, 3 is after :third.
--- One statement for all, because it reads each exposure of the scope.
+-- One statement for all, because it reads each exposure of the scope. The signature alone leaves out most of them quickly.
 select x.kind || '/' || x.signature as lesson,
        case when x.at > :first then 1 else 0 end + case when x.at > :second then 1 else 0 end + case when x.at > :third then 1 else 0 end as period,
        count(*) as loops, sum(case when o.right_at_once then 1 else 0 end) as helped,
        sum(case when instr(o.signatures, '"' || x.signature || '"') > 0 then 1 else 0 end) as hurt
 from exposure x join outcome o on o.tenant = x.tenant and o.project = x.project and o.loop = x.loop
 where x.tenant = :tenant and x.project = :project and x.shown
+  and x.signature in (select substr(value, instr(value, '/') + 1) from json_each(:names))
   and x.kind || '/' || x.signature in (select value from json_each(:names))
 group by lesson, period;
 

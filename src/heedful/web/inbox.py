@@ -182,14 +182,23 @@ async def quarantine(visit: Visit) -> Document:
     end = first + len(page_rows)
 
     previews: list[Document] = []
+    in_use: list[Row] = []
     if source:
         previews = await _preview_revocations(visit, [source])
+        in_use = await visit.caller.read(
+            figures.rows,
+            "in_use_from",
+            token=token(visit.caller.scope),
+            source=source,
+            limit=MAX_GROUP_IDS,
+        )
 
     is_all = not (source or filters["trust"])
     return {
         "waiting": list(map(asdict, page_rows)),
         "texts": waiting.total,
         "groups": len(inbox),
+        "fitting": len(fitting),
         "suspect": len(inbox) - unsigned,
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
         "unsigned": unsigned,
@@ -198,6 +207,7 @@ async def quarantine(visit: Visit) -> Document:
         "sources": waiting.sources,
         "filters": filters,
         "would": previews,
+        "in_use": [row["id"] for row in in_use],
         "decided": await visit.caller.read(count_decisions),
         **page_links(visit, end if end < len(fitting) else 0),
     }
@@ -238,8 +248,6 @@ def _removed_numbers(revocation: Document) -> dict[str, int]:
 async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
-    sources = entry["provenance"]["sources"]
-
     values = {"token": token(visit.caller.scope), "id": n, "limit": MAX_SIGHTING_ROWS}
     lesson_rows = await visit.caller.read(figures.rows, "lesson_of", **values)
     sightings = await visit.caller.read(figures.rows, "seen_since", **values)
@@ -260,6 +268,10 @@ async def held(visit: Visit, n: int) -> Document:
         following = f"/quarantine/{(behind or others)[0].id}"
 
     texts = [entry["lesson"], entry["pattern"], *_example_texts(entry)]
+    origin = entry["provenance"]
+    said_by = [*origin["sources"], *(group_of_text.sources if group_of_text else ())]
+    said_by += [sighting.get("source") for sighting in origin.get("sightings", ())]
+    sources = list(dict.fromkeys(filter(None, said_by)))
     return {
         "entry": entry,
         "ids": group_of_text.ids[:MAX_GROUP_IDS] if group_of_text else (n,),
@@ -271,9 +283,6 @@ async def held(visit: Visit, n: int) -> Document:
         ),
         "prompt": prompt_of(entry, lesson_rows[0]["lesson_id"]),
         "sources": sources,
-        "others_from": [name for name in group_of_text.sources if name not in sources]
-        if group_of_text
-        else [],
         "lesson": lesson_rows[0]["lesson_id"],
         "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
         "would": await _preview_revocations(visit, sources),

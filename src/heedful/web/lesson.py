@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -10,19 +11,23 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.share import Share, percent
+from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import lesson_from_wire
-from heedful.store import hardened, quarantine
+from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.lessons import words_of
+from heedful.web.lessons import measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
+# The newest lessons among which these are looked for: more would take long.
+MAX_COMPARED_LESSONS = 2_000
 MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
+RETIRED_STATES = ("retired", "superseded")
 
 
 async def lesson(visit: Visit, n: int) -> Document:
@@ -56,9 +61,13 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     versions = await _rows_of(visit, "versions_of", values)
     measured = await _measure_versions(visit, name, record["judged_from"], versions)
-    effect = await _effect_of(visit, name)
+    # Counting exposures takes seconds in a large project, so the list of lessons and
+    # this page share what was counted last.
+    effect = (await measure(visit)).effects.get(name)
     check = await visit.caller.read(hardened.read, record["id"])
-    related = await visit.get(f"/v1/reflections/{n}/related", limit=MAX_RELATED_LESSONS)
+    related = await visit.caller.memory.related(
+        n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
+    )
 
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
@@ -72,7 +81,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "lesson": record,
         "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
-        "related": related,
+        "related": asdict(related),
         "name": name,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
@@ -92,15 +101,6 @@ async def lesson(visit: Visit, n: int) -> Document:
         "worse": compare_versions([period["helped"] for period in measured if period]),
         **measured[0],
     }
-
-
-async def _effect_of(visit: Visit, name: str) -> Document | None:
-    """Return what the proof says of a lesson, in words, too; None if nothing."""
-    proof = await visit.get("/v1/proof", limit=200)
-    for effect in proof["lessons"]:
-        if effect["lesson"] == name:
-            return {**effect, **words_of(effect)}
-    return None
 
 
 def describe_effect(effect: Document | None) -> str:
@@ -260,6 +260,23 @@ async def amend(visit: Visit) -> str:
     return f"The lesson is changed: {change}."
 
 
+async def retire(visit: Visit) -> str:
+    """Retire the lessons whose ids a form names; each can be restored on its page."""
+    retired = 0
+    texts = visit.form.get("id", "").split(",")
+    ids = [int(text) for text in texts if re.fullmatch("[0-9]{1,16}", text)]
+    for record in await visit.caller.read(editions.some, ids):
+        if record["state"] not in RETIRED_STATES:
+            await visit.ask(
+                "PATCH",
+                f"/v1/reflections/{record['id']}",
+                {"retired": True, "why": visit.form.get("why", "")},
+                headers={"if-match": f'"{record["edition"]}"'},
+            )
+            retired += 1
+    return f"{counted(retired, 'lesson')} retired; the page of each can restore it."
+
+
 PAGES = (
     SitePage(
         address="/lessons/{n:int}",
@@ -269,4 +286,4 @@ PAGES = (
         may=READING,
     ),
 )
-ACTIONS = (SiteAction(amend, ("approve",)),)
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (amend, retire))

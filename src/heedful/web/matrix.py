@@ -20,7 +20,7 @@ from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Finding, Goal, format_score
-from heedful.loop.runs import with_reported_names
+from heedful.loop.runs import reported_names, with_reported_names
 from heedful.pages.difference import count_changed_lines
 from heedful.pages.report import counted, text
 from heedful.store.connection import Db, Row, bulk
@@ -73,7 +73,8 @@ class Matrix:
     """The attempts of a loop beside each other.
 
     `columns` are the numbers of the attempts. `attempts` counts all of the loop, and
-    `checks` those that have no row.
+    `checks` those that have no row. `reported` has the name of the row of a check that
+    reports under another name than its own, by its own.
     """
 
     columns: tuple[int, ...] = ()
@@ -81,6 +82,7 @@ class Matrix:
     best: int | None = None
     attempts: int = 0
     checks: int = 0
+    reported: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plain(self) -> Plain:
@@ -97,6 +99,7 @@ class Matrix:
             "columns": list(self.columns),
             "rows": rows,
             "best": self.best,
+            "reported": dict(self.reported),
             "left_out": {
                 "attempts": self.attempts - len(self.columns),
                 "checks": self.checks,
@@ -245,19 +248,28 @@ def make_matrix(
         best=best,
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
+        reported=reported_names(
+            [column.attempt for column in columns if column.attempt]
+        ),
     )
 
 
 def align_checks(first: Plain, second: Plain) -> None:
     """Give two matrices, as JSON data, the same rows of checks.
 
-    A check without a finding in a loop may not have run there: its cells are "–".
+    A check without a finding in a loop may not have run there: its cells are "–". The
+    findings of the other loop may tell under which name a check reports.
     """
     grids = (first, second)
+    labels = {**first["reported"], **second["reported"]}
     checks = []
     for grid in grids:
-        rows = [row for row in grid["rows"] if row["about"] == "check"]
-        checks.append({row["name"]: row for row in rows})
+        of_name: dict[str, Plain] = {}
+        for row in grid["rows"]:
+            if row["about"] == "check":
+                row["name"] = labels.get(row["name"], row["name"])
+                of_name.setdefault(row["name"], row)
+        checks.append(of_name)
     names = list(dict.fromkeys([*checks[0], *checks[1]]))
     empty = {"text": "–", "title": "no finding; it may not have run"}
     for grid, of_grid in zip(grids, checks, strict=True):

@@ -12,7 +12,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.record import NO_USAGE, Usage
-from heedful.pages.difference import difference
+from heedful.pages.difference import Part, difference, marked
 from heedful.pages.report import counted, text
 from heedful.store import loops as loop_store
 from heedful.store.connection import Db, bulk
@@ -182,7 +182,7 @@ def others(db: Db, scope: Scope, id: str, key: str) -> list[Document]:
 
 
 def _without_numbers(task: str) -> str:
-    """Return the beginning of a task, as JSON, without its numbers."""
+    """Return the text of a task without its numbers."""
     return re.sub("[0-9]+", "", task)
 
 
@@ -208,6 +208,7 @@ async def pair(visit: Visit) -> Document:
             "rows": [],
             "same": [],
             "change": None,
+            "tasks": [],
         }
 
     first, second = loops
@@ -222,7 +223,7 @@ async def pair(visit: Visit) -> Document:
         if values[0] == values[1]:
             same.append({"name": name, "value": values[0]})
         else:
-            differs = None not in values and values[0] != values[1]
+            differs = None not in values
             rows.append({"name": name, "values": values, "differs": differs})
     return {
         "names": names,
@@ -232,6 +233,7 @@ async def pair(visit: Visit) -> Document:
         "rows": rows,
         "same": same,
         "change": await offload(_difference, first.attempt, second.attempt),
+        "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
 
 
@@ -275,12 +277,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
 
 def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     """Return in one sentence which of two loops passed, and what it took."""
-    task = "The same task"
-    if first.facts["task"] != second.facts["task"]:
-        task = "Two tasks"
-    elif first.facts["left_out"]["task"]:
-        task = "Tasks that begin alike"
-
+    task = _compare_tasks(first.facts, second.facts)
     silent = [loop.facts["state"] == "not_validated" for loop in (first, second)]
     if all(silent):
         end = "nothing judged either"
@@ -307,12 +304,33 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     return f"{task}: {end}. B took {spent}."
 
 
+def _compare_tasks(first: Document, second: Document) -> str:
+    """Return what the tasks of two loops have in common, from the facts of each."""
+    if first["task"] == second["task"]:
+        is_cut = first["left_out"]["task"]
+        return "Tasks that begin alike" if is_cut else "The same task"
+
+    if _without_numbers(text(first["task"])) == _without_numbers(text(second["task"])):
+        return "The same task with other numbers"
+    if first["memory_key"] and first["memory_key"] == second["memory_key"]:
+        return "The same memory key, another task"
+    return "Two tasks"
+
+
 def _spending(first: int, second: int, unit: str) -> list[str]:
     """Return how many more or fewer of a unit the second loop took, if they differ."""
     if first == second:
         return []
     direction = "more" if second > first else "fewer"
     return [f"{counted(abs(second - first), unit)} {direction}"]
+
+
+def _mark_tasks(first: Document, second: Document) -> list[Part]:
+    """Return the parts of two tasks that differ little; [] if they are two tasks."""
+    is_same = first["task"] == second["task"]
+    if is_same or _compare_tasks(first, second) == "Two tasks":
+        return []
+    return marked(text(first["task"]), text(second["task"]))
 
 
 def _difference(first: Document | None, second: Document | None) -> Document | None:

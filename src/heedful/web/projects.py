@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from weakref import WeakKeyDictionary
+
 from heedful.lessons.lesson import Scope
 from heedful.store import lessons
+from heedful.store.store import Store
 from heedful.web.days import read_home
 from heedful.web.site import Document, Visit
 
 # Others than the one that is shown: each takes the time of another Home.
 MAX_COMPARED_PROJECTS = 3
+# The figures of another project with many loops are counted once in a while.
+MAX_HOME_AGE_SECONDS = 60.0
+MIN_SAVED_LOOPS = 500
+
+# The figures of projects with many loops, and when they were read.
+_homes = WeakKeyDictionary[Store, dict[Scope, tuple[float, Document]]]()
 
 
 async def project_names(visit: Visit) -> list[str]:
@@ -18,6 +28,20 @@ async def project_names(visit: Visit) -> list[str]:
         scopes = await visit.caller.read(lessons.projects)
         names = {visit.caller.scope.project, *(scope.project for scope in scopes)}
     return sorted(names)
+
+
+async def read_project(store: Store, scope: Scope) -> Document:
+    """Return the figures of a project, as `read_home` does.
+
+    Those of many loops are read again after `MAX_HOME_AGE_SECONDS`.
+    """
+    homes = _homes.setdefault(store, {})
+    read_at, home = homes.get(scope, (0.0, {"loops": 0}))
+    is_fresh = time.monotonic() - read_at < MAX_HOME_AGE_SECONDS
+    if not (is_fresh and home["loops"] >= MIN_SAVED_LOOPS):
+        home = await read_home(store, scope)
+        homes[scope] = time.monotonic(), home
+    return home
 
 
 async def compare_projects(visit: Visit, home: Document) -> list[Document]:
@@ -31,7 +55,7 @@ async def compare_projects(visit: Visit, home: Document) -> list[Document]:
     rows = [await _row(visit, this_project, home)]
     for name in names[:MAX_COMPARED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, name)
-        totals = await read_home(visit.caller.setup.store, scope)
+        totals = await read_project(visit.caller.setup.store, scope)
         rows.append(await _row(visit, name, totals))
     rows = [row for row in rows if row["loops"]]
     return rows if len(rows) > 1 else []

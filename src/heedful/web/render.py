@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,6 +18,7 @@ from heedful.loop.stop import Stop
 from heedful.pages.report import counted, environment, lasted
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
+from heedful.store.loop_texts import fold
 from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def _pages() -> Environment:
         **pages.filters,
         "ago": ago,
         "digits": digits,
+        "excerpt": excerpt,
         "hit": hit,
         "money": money,
         "number": number,
@@ -100,13 +103,31 @@ def hit(text: str, word: str) -> tuple[str, str, str] | None:
     >>> hit("Typo on the page", "the")
     ('Typo on ', 'the', ' page')
     """
-    word = word.strip()
-    place = text.lower().find(word.lower())
-    # A few letters have other lengths in lower case.
-    if not word or place < 0 or len(text.lower()) != len(text):
+    # Words around a place are as the search compares them.
+    forms = [re.escape(form.strip()) for form in (word, fold(word))]
+    match = re.search("|".join(forms), text, re.IGNORECASE)
+    if not all(forms) or match is None:
         return None
-    end = place + len(word)
-    return text[:place], text[place:end], text[end:]
+    return text[: match.start()], match[0], text[match.end() :]
+
+
+def excerpt(text: str, word: str, most: int) -> str:
+    """Return `most` visible characters of a text, with a searched word in the middle.
+
+    The text begins with them if that has the word, or if no part of the text has it.
+
+    >>> excerpt("the answer repeats attempt 1 of the night", "night", 20)
+    '… the night'
+    """
+    text = visible(text)
+    parts = hit(text, word)
+    if parts is None or len(parts[0]) + len(parts[1]) <= most:
+        return cut_words(text, most)
+    begin = len(parts[0]) - (most - len(parts[1])) // 2
+    lead = text[max(0, begin) : len(parts[0])]
+    # A word at the edge may be only a part of one.
+    words = (lead.partition(" ")[2] or lead) + parts[1] + parts[2]
+    return f"… {cut_words(words, most)}"
 
 
 def stop_words(stops: Sequence[Mapping[str, str]]) -> list[str]:

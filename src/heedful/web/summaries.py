@@ -11,12 +11,14 @@ from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Usage
 from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
+from heedful.pages.report import text as plain_text
 from heedful.sanitize import clean
 from heedful.store.connection import Db, Row, bulk
 from heedful.store.loop_texts import fold, query_of, snippet
 from heedful.web import figures
 from heedful.web.figures import rows
 
+MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
 Plain = dict[str, Any]
 
 
@@ -65,7 +67,11 @@ def found_words(
     Those are words around it, by the number of the loop, as the search compares them.
     """
     query = query_of(scope, text).text
-    hidden = [loop["n"] for loop in summaries if query not in fold(str(loop["task"]))]
+    hidden = [
+        loop["n"]
+        for loop in summaries
+        if query not in fold(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS])
+    ]
     snippets = {}
     for row in rows(db, scope, "texts_of", numbers=json.dumps(hidden)):
         place = row["text"].find(query)

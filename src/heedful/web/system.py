@@ -24,13 +24,13 @@ from heedful.web.loops import (
     group_errors,
     queues,
 )
-from heedful.web.projects import project_names
+from heedful.web.projects import project_names, read_project
 from heedful.web.site import READING, Document, SitePage, Visit
 
 MAX_NAMED_ERRORS = 10  # different errors that have a row
 # The newest texts of memory; those without a vector are counted.
 MAX_UNEMBEDDED_TEXTS = 5_000
-MAX_COUNTED_LOOPS = 10_000  # of each project
+MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
 MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
@@ -117,17 +117,15 @@ async def health(visit: Visit) -> Document:
 def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
     """Yield the errors of reflections, equal ones together."""
     for error in errors[:MAX_NAMED_ERRORS]:
-        first = ""
-        if error["error"].startswith(NO_MODEL_ERROR):
-            first = "set a model, then"
+        cure = cure_reflection(error["error"])
         yield Trouble(
             noun="reflection failed",
             nouns="reflections failed",
             number=error["number"],
             words=error["error"],
             at=error["at"],
-            first=first,
-            command=RETRY_COMMAND,
+            first=cure["first"],
+            command=cure["command"],
             path="/traces",
         )
     others = errors[MAX_NAMED_ERRORS:]
@@ -140,6 +138,17 @@ def _failed_reflections(errors: Sequence[Document]) -> Iterator[Trouble]:
             command=RETRY_COMMAND,
             path="/traces",
         )
+
+
+def cure_reflection(error: str) -> dict[str, str]:
+    """Return the command that reflects again after an error, and what to do `first`.
+
+    A trace that only waits has the error "".
+    """
+    first = ""
+    if error.startswith(NO_MODEL_ERROR):
+        first = "set a model, then"
+    return {"first": first, "command": RETRY_COMMAND}
 
 
 def _failed_jobs(jobs: Sequence[Document]) -> Iterator[Trouble]:
@@ -327,7 +336,8 @@ async def projects(visit: Visit) -> Document:
     rows.sort(key=lambda row: (-row["last"], row["project"]))
     for row in rows[:MAX_MEASURED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, row["project"])
-        row["right"] = (await read_home(visit.caller.setup.store, scope))["right"]
+        home = await read_project(visit.caller.setup.store, scope)
+        row["right"] = home["right"]
     return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
 
 

@@ -30,6 +30,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.steps import first_error, steps_of
+from heedful.web.system import cure_reflection
 from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
@@ -129,7 +130,7 @@ def _run_figures(report: Report) -> Document:
 async def pipeline(visit: Visit, id: str) -> Document:
     """Show a run: its stages on one line of time, its attempts, and their feedback."""
     caller = visit.caller
-    id = await caller.read(find_loop, id)
+    id = await caller.read(find_loop, id, "run")
     report = await run_store.report_of(caller.setup.store, caller.scope, id)
     return {"report": report}
 
@@ -233,7 +234,7 @@ async def trace(visit: Visit, digest: str) -> Document:
         "learnt": [dict(lesson) for lesson in learnt],
         "events": episode["events"],
         "queue": type(visit.caller.setup.work) is not Work,
-        "answers": visit.caller.setup.model is not None,
+        "cure": cure_reflection(row["error"]),
     }
 
 
@@ -265,7 +266,23 @@ def describe_trace(
         "failed": "The reflection on it failed",
     }
     ending = ends.get(episode["state"], "Nobody has reflected on it yet")
+    if episode["state"] == "reflected" and not lessons:
+        ending = _why_no_lesson(episode, is_whole=bool(steps))
     return f"{sentence}. {ending}"
+
+
+def _why_no_lesson(episode: Document, *, is_whole: bool) -> str:
+    """Return why a trace that was reflected on has no lesson.
+
+    `is_whole` says that its events are stored; the page adds the error of its record.
+    """
+    if episode["error"]:
+        return "It taught no lesson"
+    if is_whole:
+        return "No lesson of it is stored: it taught none, or they are gone since"
+    if not (episode["name"] or episode["session"]):
+        return "Its lessons are gone: their source was revoked"
+    return "It taught no lesson: nothing in it failed that its session had not taught"
 
 
 def _signals(episode: Document) -> list[Document]:

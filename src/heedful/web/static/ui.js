@@ -65,7 +65,9 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A key chooses a ruling and asks for its reason, at first the last one of this ruling; Enter then rules.
+let chosenFrom;
 function choose(button) {
+  chosenFrom = scrollY; // before the focus moves to the reason
   const why = button.form.elements.why;
   for (const one of all("main .chosen")) one.classList.remove("chosen");
   button.classList.add("chosen");
@@ -75,6 +77,19 @@ function choose(button) {
   if (!why.value || why.value === why.dataset.offered) why.dataset.offered = why.value = button.dataset.why;
   why.focus();
   why.select();
+}
+
+const here = () => location.pathname + location.search;
+// After a ruling, the same list opens where it was left, at the row that came next.
+document.addEventListener("submit", (event) => {
+  if (event.submitter?.dataset.rules) sessionStorage.left = JSON.stringify([here(), chosenFrom ?? scrollY, at]);
+});
+const [list, height, place] = JSON.parse(sessionStorage.left ?? "[]");
+delete sessionStorage.left;
+if (list === here()) {
+  scrollTo(0, height);
+  at = place;
+  if (at >= 0) move(0);
 }
 
 document.addEventListener("submit", (event) => {
