@@ -9,7 +9,7 @@ value, and what to do.
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -322,12 +322,18 @@ class StageFailed(UserCodeError):
     """The function of a stage raised an exception.
 
     A stored run can be resumed by its id `run`, which is "" if the run is not stored.
+    `state` has the names in the state, which the message lists if a key is missing.
     """
 
-    def __init__(self, stage: str, run: str, cause: BaseException) -> None:
+    def __init__(
+        self, stage: str, run: str, cause: BaseException, state: Iterable[str] = ()
+    ) -> None:
         self.stage: str = stage
         self.run: str = run
-        message = f"stage {stage!r} raised {_describe(cause)}; fix it"
+        message = f"stage {stage!r} raised {_describe(cause)}{_place(cause)}; "
+        if isinstance(cause, KeyError):
+            message += f"the state has {_shorten(list(state))}; "
+        message += "fix it"
         if run:
             message += f"; finished stages are stored, run again with id={run!r}"
         super().__init__(message)

@@ -19,7 +19,8 @@ from heedful.redact import redact
 T = TypeVar("T")
 # What other libraries call the limit of attempts, which a policy of heedful has.
 ATTEMPT_LIMIT_NAMES = (
-    "attempts max_attempts max_iterations max_retries max_tries num_retries retries"
+    "attempts max_attempts max_iterations max_retries max_tries num_retries retries "
+    "retry"
 ).split()
 # The option that limits attempts, and what to write to make 3 at most.
 ATTEMPT_LIMIT_CURES = {

@@ -103,6 +103,10 @@ BAD_TASKS = {
         "task is ' '; it must be a text that is not",
     ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
+    "a misspelt key": (
+        GOOD.strip().replace("checks", "chekcs"),
+        "checks is missing; it must be given, in place of 'chekcs'",
+    ),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
         "no check is called 'nope'; there are: .*not_empty",

@@ -12,6 +12,39 @@ from heedful.store import DEFAULT_DATABASE_FILE
 from tests.cli.pipelines import store_runs
 
 
+def test_why_tells_of_an_example_only_its_answer(desk, session):
+    """A second function was shown the accepted answer, not the rule of the first."""
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+    hints: list[str] = []
+
+    def generate(task: str, hint: str) -> str:
+        hints.append(hint)
+        return "P1" if hint else "high"
+
+    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
+    for key in ("bugs.triage", "copy.triage"):
+        work = heedful.run(
+            "Checkout answers 500",
+            generate=generate,
+            checks=[levels],
+            memory=db,
+            store=db,
+            memory_key=key,
+        )
+        heedful.run_sync(work)
+
+    assert "answer with P0 to P3" not in hints[-1]
+    session(
+        (
+            "why last",
+            0,
+            "shown: lesson 1, example by likeness",
+            ": the accepted answer of a similar task",
+            "!answer with P0 to P3",
+        ),
+    )
+
+
 def test_why_in_words(session_of_loops):
     done = session_of_loops(
         (

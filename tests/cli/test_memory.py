@@ -735,7 +735,7 @@ def test_proof_counts_the_loops_that_run(desk, session):
             ),
         ),
         (3, "0", "the holdout is off (the setting holdout is 0)"),
-        (FIRST_LOOPS_WITHOUT_HOLDOUT, "0.1", "nothing was withheld so far"),
+        (FIRST_LOOPS_WITHOUT_HOLDOUT, "0.1", "no loop had a coin so far"),
     ],
     ids=["no loop", "too few loops", "no holdout", "nothing withheld"],
 )
@@ -745,6 +745,13 @@ def test_it_says_why_there_is_nothing_to_compare_with(
     prove(desk, ("new", loops, 0, 0, 0), share=0.0)
     monkeypatch.setenv("HEEDFUL_HOLDOUT", holdout)
     session(("proof", 0, message, "!\x1b"))
+
+
+def test_it_says_that_no_coin_withheld_memory_by_chance(desk, session):
+    prove(desk, ("new", 37, 0, 0, 0), share=0.1)
+    session(
+        ("proof", 0, "by chance, no coin withheld memory in the 37 loops that had one")
+    )
 
 
 def test_a_run_withholds_as_the_settings_say(desk):

@@ -396,10 +396,18 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
             "answer with P0 to P3",
         ),
         (
-            "recall 'A typo' --key others",
-            0,
-            "nothing is shown under the key 'others': no rule was broken",
+            "recall 'A typo' --key triage",
+            2,
+            "no memory key is called 'triage' (did you mean 'bugs.triage'?)",
         ),
+        (
+            "recall 'A typo' --key others --why",
+            2,
+            "no memory key is called 'others'; there are: bugs.triage",
+        ),
+        ("why last", 0, "memory, before each attempt, under the key bugs.triage:"),
+        ("loops --json", 0, '"memory_key": "bugs.triage"'),
+        ("lessons 1 --json", 0, '"memory_keys": [\n'),
     )
 
 

@@ -206,6 +206,15 @@ def test_a_function_that_nothing_judges_is_warned_of_once(
     assert caplog.messages == [f"{name}: {advice}"]
 
 
+def test_a_lambda_that_nothing_judges_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    function = self_correcting(checks=[], store=None)(lambda task: task)
+    assert function("a") == "a"
+    (message,) = caplog.messages
+    assert message.startswith("test_a_lambda_that_nothing_judges_is_named.<locals>.<la")
+
+
 AMOUNTS = [{"amount": "1.00"}, {"amount": "2.00"}]
 
 

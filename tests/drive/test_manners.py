@@ -238,6 +238,11 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         "option of a stage is .*retries=2 makes 3 attempts at most",
     ),
     (
+        lambda: heedful.Pipeline("p", store=None).stage(retry=3),
+        errors.UnknownName,
+        "option of a stage is .*retries=2 makes 3 attempts at most",
+    ),
+    (
         lambda: cast("Any", heedful.Run)("t", generate=lower, max_retries=3),
         errors.UnknownName,
         "option of Run is .*max_attempts=3 makes 3 attempts at most",
@@ -288,7 +293,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (
         lambda: cast("Any", self_correcting(lower))("t", "x"),
         TypeError,
-        "loop passes the hint",
+        "loop passes the hint to the parameter named hint",
     ),
     (
         lambda: cast("Any", self_correcting(lower))("t", hint="x"),
@@ -331,6 +336,7 @@ REFUSED_NAMES = [
     "no attempt",
     "max_attempts for open_loop in the place of a policy",
     "max_attempts for a stage in the place of retries",
+    "retry for a stage in the place of retries",
     "max_retries for Run in the place of max_attempts",
     "check for checks of run",
     "a misspelt policy",

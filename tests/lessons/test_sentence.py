@@ -23,7 +23,13 @@ def prove(
 
 
 def say(proof: Proof, *, holdout: float = 0.1, ended: int = 0, pending: int = 0) -> str:
-    return say_proof(proof.pooled, holdout=holdout, ended=ended, pending=pending)
+    return say_proof(
+        proof.pooled,
+        holdout=holdout,
+        ended=ended,
+        pending=pending,
+        coins=proof.coins,
+    )
 
 
 def test_the_number_stands_first_with_interval_shares_calls_and_net():

@@ -47,7 +47,7 @@ from heedful.models import installed_embedder
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, loops
 from heedful.store.connection import Db
-from heedful.store.search import MAX_RULE_EXAMPLE_CHARS
+from heedful.store.search import MAX_RULE_EXAMPLE_CHARS, keys_of_rule, memory_keys
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.conftest import SOAK
@@ -342,6 +342,18 @@ def test_an_older_record_of_a_loop_with_a_key_does_not_advise_to_pass_one():
     assert "pass memory_key" not in silence
 
 
+def test_a_lesson_of_the_same_key_does_not_say_that_it_was_accepted():
+    own = build_match(1, "weigh it", "", kind="check", cosine=0.9, own=True)
+    ((match, obstacle),) = choose_for_loop(
+        "weigh it", [own], now=0.0, memory_key="K"
+    ).others
+    line = str(Choice.of(match, "closest", obstacle, words=False))
+    assert line == (
+        "closest: lesson 1, rule by likeness, cosine 0.90, learnt under the same "
+        "memory key, it has no accepted answer"
+    )
+
+
 def test_the_words_of_a_rule_are_not_also_listed_as_those_of_its_examples():
     cause = Cause(memory_key="K", rule="r", fix=1, loops=2, mended=1)
     rule = build_match(1, "weigh it", "", kind="check", cause=cause, lesson="say kg")
@@ -373,6 +385,9 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
             )
             has_examples.append(bool(briefing.examples))
     assert has_examples == [False, False, True, False]
+    assert await store.read(memory.scope, memory_keys) == ["K"]
+    (lesson,) = [row for row in await memory.top(9) if row["kind"] == "check"]
+    assert await store.read(memory.scope, keys_of_rule, lesson) == ["K"]
 
 
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):

@@ -235,7 +235,7 @@ async def test_a_name_finds_its_function():
     [
         pytest.param(
             "my_models:third",
-            errors.InvalidInput,
+            errors.UsageError,
             "no attribute 'third'",
             id="no such attribute",
         ),
@@ -247,8 +247,8 @@ async def test_a_name_finds_its_function():
         ),
         pytest.param(
             "nowhere_at_all.sub:f",
-            errors.InvalidInput,
-            "No module named 'nowhere_at_all'",
+            errors.UsageError,
+            "^model 'nowhere_at_all.sub:f': No module named 'nowhere_at_all'; it must",
             id="no such module",
         ),
         pytest.param(
@@ -259,7 +259,7 @@ async def test_a_name_finds_its_function():
         ),
         pytest.param(
             "my_needy:f",
-            errors.InvalidInput,
+            errors.UsageError,
             "No module named 'my'",
             id="a module without a package that it needs",
         ),

@@ -200,6 +200,16 @@ def test_checks_see_the_output_before(kind: str, store: str | None) -> None:
 # -- stages that fail
 
 
+def test_a_stage_that_misses_a_key_says_what_the_state_has() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="first")(lambda state: state["raw"])
+
+    with pytest.raises(StageFailed, match=r"KeyError: .*test_pipeline.py:\d+\); the s"):
+        run_pipeline(pipeline, {"row": 1})
+    with pytest.raises(StageFailed, match=r"the state has \['row'"):
+        run_pipeline(pipeline, {"row": 1})
+
+
 def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -> None:
     calls: list[int] = []
     pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
@@ -212,7 +222,8 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
             raise ValueError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
         return len(calls)
 
-    again = "; fix it; finished stages are stored, run again with id='r'$"
+    again = r" \(test_pipeline.py:\d+\); fix it; finished stages are stored, run again "
+    again += "with id='r'$"
     with pytest.raises(
         StageFailed, match=rf"^stage 'second' raised ValueError: .*{again}"
     ) as caught:

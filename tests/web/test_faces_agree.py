@@ -173,7 +173,7 @@ def test_the_page_of_a_lesson_rounds_as_its_proof(tmp_path):
     assert may_be_0(uplift)
     ends = f"({points(uplift['low'])} to {points(uplift['high'])} points)"
     assert f"No difference shown yet at the first try {ends}: " in page
-    assert "Of the 17 loops that were shown these words" not in page
+    assert "Of the 17 loops that were shown it" not in page
 
 
 @pytest.mark.both

@@ -120,7 +120,7 @@ def test_the_task_of_a_loop_that_is_gone_is_unknown():
 def test_a_lesson_that_no_loop_was_shown_says_so(browser: Browser):
     lesson = store_lesson(browser)
     page = browser.get(f"/lessons/{lesson['id']}").text
-    assert "Not known yet: no loop that was shown these words has ended." in page
+    assert "Not known yet: no loop that was shown it has ended." in page
 
 
 def test_new_words_that_do_worse_are_said_to_do_worse(browser: Browser):
@@ -182,10 +182,13 @@ def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=3, wrong=1)
     page = words_of(browser.get("/lessons").text)
-    assert "loops shown these words" in page
+    assert "loops shown it" in page
     assert "3 of 4" in page
     (listed,) = browser.data("/lessons")["lessons"]
     assert listed["loops"] == 4
+    proof = words_of(browser.get("/proof").text)
+    assert "by chance, no coin withheld memory in the 4 loops that had one" in proof
+    assert "After the first 20 loops, a coin withholds lessons from one loop" in proof
 
 
 @pytest.mark.both

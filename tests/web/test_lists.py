@@ -273,6 +273,16 @@ def test_pages_of_an_order_follow_each_other(browser, monkeypatch):
     assert set(ids_of(first)).isdisjoint(ids_of(second))
 
 
+def test_two_long_memory_keys_with_the_same_end_are_told_apart(browser):
+    for folder in ("with", "without"):
+        key = f"changelog.commits.{folder}_a_hint.commit_line"
+        body = {"task": "x", "memory_key": key}
+        read_data(browser.api.put(f"/v1/loops/{folder}", json=body), 201)
+    page = browser.get("/loops").text
+    assert "<span>…g.commits.with_a_hint.commit_line</span>" in page
+    assert "<span>…ommits.without_a_hint.commit_line</span>" in page
+
+
 @both
 def test_a_loop_that_changed_is_counted_again(browser):
     before = read(browser)["totals"]

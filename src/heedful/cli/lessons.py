@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from typing import IO, Annotated, Any, NamedTuple
@@ -46,7 +47,7 @@ from heedful.cli.settings import (
     seconds_if_given,
     where,
 )
-from heedful.errors import InvalidInput, UsageError
+from heedful.errors import InvalidInput, UnknownName, UsageError
 from heedful.lessons.action import ActionHistory
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.lesson import Match, Matches
@@ -57,6 +58,7 @@ from heedful.lessons.stated_rule import StatedRule
 from heedful.memory.memory import Memory
 from heedful.memory.vectors import Spaces
 from heedful.sanitize import clean
+from heedful.store.search import keys_of_rule, memory_keys
 from heedful.store.workspace import own_db
 
 MAX_LINE_TEXT_CHARS = 200
@@ -65,6 +67,7 @@ MAX_CLUSTER_LINES = 5  # lessons that are printed of each group
 MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
 MAX_RECALLED_ERROR_CHARS = 2_000  # of an error that was not seen
+MAX_NEAR_KEYS = 5  # that are named if nothing has the key that is asked for
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
@@ -157,7 +160,11 @@ def show_lesson(lesson: LessonId) -> int:
     from heedful.store import lessons as lesson_store
 
     async def read(memory: Memory) -> Mapping[str, Any]:
-        return await memory.store.read(memory.scope, lesson_store.shown, lesson)
+        lesson_record = await memory.store.read(
+            memory.scope, lesson_store.shown, lesson
+        )
+        keys = await memory.store.read(memory.scope, keys_of_rule, lesson_record)
+        return {**lesson_record, "memory_keys": keys}
 
     record = ask(read)
     then = following("lessons", related=lesson)
@@ -473,6 +480,8 @@ def recall(
         task = stdin.decode("utf-8", "replace")
     if not task.strip():
         raise UsageError("the task is empty; say in words what the task is")
+    if key:
+        _check_key(key)
     if why:
         return _explain_recall(task, key)
     if key:
@@ -515,6 +524,19 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
         say(f"recall compares {examples} by words only ({spaces})")
         say(following("reembed"))
     return Recalled(matches, waiting=bool(waiting), spaces=spaces)
+
+
+def _check_key(key: str) -> None:
+    """Raise UnknownName, with the nearest keys, if no database knows the memory key."""
+
+    async def read(memory: Memory) -> list[str]:
+        return await memory.store.read(memory.scope, memory_keys)
+
+    answers = ask_all(read)
+    keys = sorted(set(chain.from_iterable(known for _, known in answers)))
+    if key not in keys:
+        near = get_close_matches(key, keys, n=MAX_NEAR_KEYS, cutoff=0.0)
+        raise UnknownName("memory key", key, near)
 
 
 async def _brief(memory: Memory, *, task: str, key: str) -> Briefing:

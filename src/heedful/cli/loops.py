@@ -400,6 +400,7 @@ def list_loops(
             "task": head.task,
             "kind": head.kind,
             "doubt": stored_loop.doubt,
+            "memory_key": head.memory_key,
         }
         rows.append({**stored_loop.summary(), **facts})
         has_ladder = has_ladder or stored_loop.loop.ladder is not None

@@ -98,6 +98,7 @@ def proof(
         holdout=evidence.holdout,
         ended=evidence.past.ended,
         pending=evidence.proof.pending,
+        coins=evidence.proof.coins,
     )
     document = {
         "model": model,

@@ -550,7 +550,8 @@ def demo(
 
     arguments = current_command().arguments or ["demo"]
     words = [word for word in arguments if word not in ("--fresh", "--json")]
-    command = f"{program()} {shlex.join(words)}"
+    # The Makefile says how it was called.
+    command = os.environ.get("DEMO_COMMAND", f"{program()} {shlex.join(words)}")
     out = out or Path("out") / _folder_name(pipeline=pipeline, recorded=recorded)
     last_words = (
         f"stopped; what is done is kept in {out}. The same command continues:\n  "

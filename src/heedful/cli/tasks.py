@@ -11,6 +11,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -168,6 +169,9 @@ def fit(shape: type[M], value: Any) -> M:
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
         place = ".".join(map(str, parts)) or "it"
         message = ENTRY_PROBLEMS.get(first["type"]) or wrong_value(first)
+        if first["type"] == "missing":
+            similar = get_close_matches(parts[-1], first["input"], n=1)
+            message += f", in place of {similar[0]!r}" if similar else ""
         raise UsageError(f"{place} is {message}") from error
 
 

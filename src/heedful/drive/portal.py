@@ -359,7 +359,8 @@ class _TaskFunction:
             bound = self.outer.bind(*args, **named)
         except TypeError as error:
             raise TypeError(
-                f"{error}; call it as {self.outer}, the loop passes the hint"
+                f"{error}; call it as {self.outer}, the loop passes the hint to the "
+                "parameter named hint"
             ) from None
         bound.apply_defaults()
         return bound.arguments
@@ -403,7 +404,9 @@ class _TaskFunction:
         generate.__annotations__["return"] = self.returns
         is_async = inspect.iscoroutinefunction(self.function)
         generate.is_async = is_async  # type: ignore[attr-defined]
-        generate.label = key_of(self.function)  # type: ignore[attr-defined]
+        label = getattr(self.function, "__qualname__", "")
+        label = key_of(self.function) or label
+        generate.label = label  # type: ignore[attr-defined]
         generate.hears = bool(self.hints)  # type: ignore[attr-defined]
 
         return generate

@@ -51,7 +51,10 @@ from heedful.models.contract import Message
 from heedful.sanitize import clean, sanitize
 
 MAX_PROMPT_STRATEGIES = 1  # how many lessons from episodes a prompt may have
-MAX_CHOICE_TEXT_CHARS = 200
+MAX_CHOICE_TEXT_CHARS = 300
+SAME_KEY_WORDS = "under the same memory key"
+# A prompt has the answer of an example, not the words of its lesson.
+EXAMPLE_WORDS = "the accepted answer of a similar task"
 # What a prompt may hold: rules (lessons without an accepted output), worked examples,
 # or both.
 Tell = Literal["both", "rules", "examples"]
@@ -104,7 +107,8 @@ class Choice:
     is its id, and `leg` says how memory found it: by its cause, by likeness of the
     tasks, or as a strategy. `score` is the number of loops that broke the rule, or the
     likeness of the tasks, 0..1. `why` is the reason, with the score that a prompt
-    needs. `text` has the words of what was shown or withheld, "" for other outcomes.
+    needs. `text` has the words of the rule that was shown or withheld; of an example it
+    says that its answer was. It is "" for other outcomes.
     If the lesson is not shown, `obstacle` says what keeps it back, and `command`
     changes that, if a command does. `models` are those that it was learnt from.
     """
@@ -146,7 +150,8 @@ class Choice:
             score = likeness.value
             need = f" of {likeness.needed:.2f} needed"
             if likeness.needed <= 0:
-                need = ", accepted under the same memory key"
+                verb = "accepted" if match.example.accepted else "learnt"
+                need = f", {verb} {SAME_KEY_WORDS}"
             elif likeness.value >= likeness.needed:
                 need = f", {likeness.needed:.2f} is enough"
             reason = f"{likeness.measure} {score:.2f}{need}"
@@ -160,9 +165,7 @@ class Choice:
         form: Literal["rule", "example"] = "rule"
         if match.example.accepted:
             form = "example"
-        text = ""
-        if words and match.state != "quarantined":
-            text = clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
+        text = _words_of(match, outcome) if words else ""
         return cls(
             outcome=outcome,
             lesson=match.lesson_id,
@@ -203,6 +206,15 @@ class Choice:
         """What keeps the lesson back, and the command that changes it."""
         command = f": {self.command}" if self.command else ""
         return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
+
+
+def _words_of(match: Match, outcome: Outcomes) -> str:
+    """Return what a choice says of a lesson; "" if the lesson waits in quarantine."""
+    if match.state == "quarantined":
+        return ""
+    if match.example.accepted and outcome in ("told", "withheld"):
+        return EXAMPLE_WORDS
+    return clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
 
 
 OLD_KEY_ADVICE = "its memory key: pass memory_key"
@@ -594,6 +606,8 @@ def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
         )
         return Obstacle(reason, _edit_command(match))
     if match.kind == "check" and not match.example.accepted:
+        if match.own:
+            return Obstacle("it has no accepted answer")
         return _key_obstacle(match, memory_key)
     return find_recall_obstacle(match)
 

@@ -92,11 +92,14 @@ def plan_holdout(share: float, past: LoopExposures) -> Holdout:
     return Holdout(share)
 
 
-def why_nothing_withheld(share: float, ended: int) -> str:
+def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
     """Return why no loop of a scope went without lessons, of which so many ended.
 
-    `share` is the holdout that was asked for.
+    `share` is the holdout that was asked for. In `coins` of the loops a coin could
+    have withheld memory.
     """
+    if coins:
+        return f"by chance, no coin withheld memory in the {coins:,} loops that had one"
     if share == 0:
         return (
             "the holdout is off (the setting holdout is 0), so there is nothing to "
@@ -109,7 +112,7 @@ def why_nothing_withheld(share: float, ended: int) -> str:
             f"the first {first} loops for which memory has something are shown all of "
             f"it; {ended} of them {have} ended"
         )
-    return "nothing was withheld so far, as where a program runs with a holdout of 0"
+    return "no loop had a coin so far, as where a program runs with a holdout of 0"
 
 
 def is_pooled(

@@ -274,7 +274,7 @@ class Proof:
     loops of each model, by its name, which is "" if it is unknown. Each of their
     intervals is valid by itself. `ladders` has what each rung answered and spent in
     loops with several generators. `mean_cost` is None if no loop that is compared has
-    a cost.
+    a cost. In `coins` loops a coin decided whether memory was shown.
     """
 
     pooled: Comparison
@@ -284,6 +284,7 @@ class Proof:
     models: Mapping[str, Comparison] = field(default_factory=dict)
     ladders: LadderFigures = LadderFigures()
     mean_cost: MeanCost | None = None
+    coins: int = 0
 
     _repr_html_ = html_form
 
@@ -390,6 +391,11 @@ def compare_pooled(cases: Cases) -> Comparison:
     return table.compare(END_ERROR_LEVEL, END_ERROR_LEVEL)
 
 
+def count_coins(cases: Cases) -> int:
+    """Return in how many loops a coin decided whether memory was shown."""
+    return sum(n for case, n in cases.get(None, {}).items() if case[0] > 0)
+
+
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     """Return what memory as a whole changed in all loops that were shown it."""
     table = _Table.of(None, cases.get(None, {}))
@@ -415,7 +421,13 @@ def prove_cases(cases: Cases, pending: int) -> Proof:
     tables, low, high = _tables(cases)
     lessons = tuple(table.compare(low, high) for table in tables)
     pooled = compare_pooled(cases)
-    return Proof(pooled, lessons, pending, balance=_weigh(cases, pooled))
+    return Proof(
+        pooled,
+        lessons,
+        pending,
+        balance=_weigh(cases, pooled),
+        coins=count_coins(cases),
+    )
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:

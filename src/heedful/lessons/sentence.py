@@ -68,11 +68,11 @@ def say_calls(calls: Effect) -> str:
     >>> say_calls(Effect(2.4, 1.2, gain=-1.2, low=-2.0, high=-0.5))
     '1.20 calls more a loop (0.50 to 2.00)'
     >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
-    'calls a loop: no difference shown yet (0.03 more to 0.93 fewer)'
+    'calls a loop: no difference shown yet (between 0.03 more and 0.93 fewer)'
     """
     doubt = say_doubt(calls.low, calls.high)
     if doubt:
-        ends = f"{abs(calls.low):.2f} more to {abs(calls.high):.2f} fewer"
+        ends = f"between {abs(calls.low):.2f} more and {abs(calls.high):.2f} fewer"
         return f"calls a loop: {doubt} ({ends})"
 
     gain = calls.gain or 0.0
@@ -126,14 +126,14 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     `missing` is about how many compared loops it needs, None if more than a million.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
-    ('a loop without it; 19 had it', 'about 130 more loops in the comparison')
+    ('loops without it (19 had it)', 'about 130 more loops in the comparison')
     """
     if not shown and not withheld:
         return "loops: none has ended yet"
     if not withheld:
-        return f"a loop without it; {shown:,} had it"
+        return f"loops without it ({shown:,} had it)"
     if not shown:
-        return f"a loop with it; {withheld:,} had none"
+        return f"loops with it ({withheld:,} had none)"
     if missing is None:
         return "more than a million loops in the comparison"
     return f"about {missing:,} more loops in the comparison"
@@ -145,14 +145,23 @@ def say_proof(
     holdout: float,
     ended: int,
     pending: int,
+    coins: int,
 ) -> str:
     """Return what is proven of memory as a whole.
 
     `holdout` is the share that was asked for, `ended` counts the loops of the scope
-    with lessons and an outcome, `pending` those without an outcome.
+    with lessons and an outcome, `pending` those without an outcome, and `coins` those
+    in which a coin decided.
     """
     if pooled.uplift.gain is None:
-        return f"{NO_VERDICT}: {_say_why(pooled, holdout, ended, pending)}"
+        why = "no loop with lessons has ended"
+        if pending:
+            why += f"; {pending:,} run"
+        if pooled.shown or ended:
+            why = why_nothing_withheld(holdout, ended, coins)
+        if pooled.withheld:
+            why = "no loop was shown lessons, so there is nothing to compare with"
+        return f"{NO_VERDICT}: {why}"
 
     facts = [say_gain(pooled.uplift)]
     if pooled.calls.shown or pooled.calls.withheld:
@@ -164,16 +173,3 @@ def say_proof(
         missing = say_missing(pooled.shown, pooled.withheld, pooled.missing)
         facts.append(f"missing for a verdict: {missing}")
     return "; ".join(facts)
-
-
-def _say_why(pooled: Comparison, holdout: float, ended: int, pending: int) -> str:
-    """Return why memory as a whole cannot be compared."""
-    if pooled.withheld:
-        return "no loop was shown lessons, so there is nothing to compare with"
-    if pooled.shown or ended:
-        return why_nothing_withheld(holdout, ended)
-
-    why = "no loop with lessons has ended"
-    if pending:
-        why += f"; {pending:,} run"
-    return why

@@ -41,7 +41,7 @@ def open_model(
     `FORMS` shows the possible names. `cache`, `threads`, `context` (in tokens) and
     `progress` are for embedded models, `api_key` for models on the network. `timeout`
     limits each call, in seconds; None is 120 s on the network and else no limit.
-    Weights are fetched at the first call. Raises UnknownName, InvalidInput.
+    Weights are fetched at the first call. Raises UnknownName, InvalidInput, UsageError.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":

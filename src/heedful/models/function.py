@@ -10,7 +10,12 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Unpack
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UserCode
+from heedful.errors import (
+    MalformedAnswer,
+    ModelError,
+    UsageError,
+    UserCode,
+)
 from heedful.models import call as calls
 from heedful.models.contract import Answer, Message, Options, answer_of
 from heedful.validation import require
@@ -102,13 +107,18 @@ def _failure_of(action: str, error: BaseException) -> ModelError:
 
 
 def _look_up(name: str) -> Callable[..., Any]:
-    """Return the function called `module:function`. Raises InvalidInput, ModelError."""
+    """Return the function called `module:function`.
+
+    Raises UsageError if it cannot be imported, InvalidInput, ModelError.
+    """
     allowed = "a function, as in module:function"
     with UserCode(partial(_failure_of, f"importing model {name!r}")):
         try:
             function: Callable[..., Any] = resolve_name(name)
         except (ImportError, AttributeError) as error:
-            raise InvalidInput("model", name, f"{allowed} ({error})") from error
+            raise UsageError(
+                f"model {name!r}: {error}; it must be {allowed}"
+            ) from error
 
     require(callable(function), "model", name, allowed)
     return function

@@ -27,6 +27,7 @@ CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
 ORDINAL_WORDS = (
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth".split()
 )
+NEGATION_PATTERN = re.compile(r"\b(?:not|never)\b|n['’]t\b")
 CHECK_STATUS_WORDS = {"failed": "failed", "not_validated": "could not judge"}
 
 
@@ -107,7 +108,8 @@ def answer(report: Report, question: str = "") -> RunAnswer:
         stages = list(report.stages)
     else:
         places = [_place(report, stage, meanings[stage.name]) for stage in stages]
-        understood = f"why {', '.join(places)} was retried"
+        negation = "not " if NEGATION_PATTERN.search(question.casefold()) else ""
+        understood = f"why {', '.join(places)} was {negation}retried"
 
     for stage in stages:
         description = describe_stage(report, stage)

@@ -734,7 +734,10 @@ class StageRunner:
 
     def _failed_error(self, error: BaseException) -> errors.StageFailed:
         """Return the error for a stage whose function raised `error`."""
-        return errors.StageFailed(self._stage.name, self._attempts.run, error)
+        attempts = self._attempts
+        return errors.StageFailed(
+            self._stage.name, attempts.run, error, state=attempts.state
+        )
 
     async def evaluate(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""

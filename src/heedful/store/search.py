@@ -705,6 +705,19 @@ MAX_RECENT_EXAMPLES = 200
 MAX_RULE_EXAMPLE_CHARS = 600
 
 
+def memory_keys(db: Db, scope: Scope) -> list[str]:
+    """Return the memory keys of the loops, the rules and the examples of a scope."""
+    rows = db.all("memory_keys", scope, scope=token(scope))
+    return [row["memory_key"] for row in rows]
+
+
+def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
+    """Return the memory keys whose loops broke the rule of a lesson."""
+    key = {name: lesson[name] for name in ("kind", "signature")}
+    rows = db.select("distinct memory_key", "cause", {**key_of(scope), **key})
+    return sorted(row["memory_key"] for row in rows)
+
+
 def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 

@@ -148,7 +148,7 @@ def unknown_filters(query: Iterable[str], *names: str) -> str:
 
 def allowed_sorts(names: Iterable[str]) -> str:
     """Return the orders that an address may ask for."""
-    return ", ".join([order for name in names for order in (name, f"-{name}")])
+    return ", ".join(f"{name}, -{name}" for name in names)
 
 
 def sort_loops(loops: Sequence[RecentLoop], sort: str) -> list[RecentLoop]:

@@ -24,7 +24,7 @@ from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
-from heedful.lessons.proof import Total, compare_pooled, mean_cost
+from heedful.lessons.proof import Total, compare_pooled, count_coins, mean_cost
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
@@ -288,12 +288,14 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     """
     ended = exposures.past(db, scope, "").ended
     evidence = exposures.evidence(db, scope)
-    pooled = compare_pooled(evidence.cases_of())
+    cases = evidence.cases_of()
+    coins = count_coins(cases)
+    pooled = compare_pooled(cases)
     saved = Total.of(pooled.calls, pooled.shown)
 
     missing = ""
     if not pooled.withheld:
-        missing = why_nothing_withheld(holdout, ended)
+        missing = why_nothing_withheld(holdout, ended, coins)
     elif saved.gain is None:
         missing = "no loop was shown lessons"
     elif not (pooled.calls.shown or pooled.calls.withheld):
@@ -313,6 +315,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
         holdout=holdout,
         ended=ended,
         pending=sum(evidence.pending.values()),
+        coins=coins,
     )
     return {
         **asdict(saved),

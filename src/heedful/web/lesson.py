@@ -107,10 +107,10 @@ def describe_effect(effect: Document | None) -> str:
     """Return in one sentence whether a lesson helps, or what lacks to say it.
 
     >>> describe_effect(None)
-    'Not known yet: no loop that was shown these words has ended'
+    'Not known yet: no loop that was shown it has ended'
     """
     if effect is None:
-        return "Not known yet: no loop that was shown these words has ended"
+        return "Not known yet: no loop that was shown it has ended"
     words = effect["gain"] or "Not known yet: nothing to compare with"
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"

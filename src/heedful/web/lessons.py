@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import (
     LESSON_KINDS,
     Match,
@@ -284,6 +285,7 @@ async def proof(visit: Visit) -> Document:
     return {
         **answer,
         **home,
+        "first_loops": FIRST_LOOPS_WITHOUT_HOLDOUT,
         "harm": HARMFUL_MEMORY.reason.capitalize(),
         "compared": compared,
     }
@@ -349,7 +351,7 @@ LESSON_TABLE = Table(
         "seen": "seen",
         "right after it": "helped",
         "error again": "hurt",
-        "loops shown these words": "loops",
+        "loops shown it": "loops",
         "conclusion": "effect.conclusion",
         "gain": "effect.uplift.gain",
         "low": "effect.uplift.low",

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.briefing import WAITING_REASON, Briefing, Choice
+from heedful.lessons.briefing import SAME_KEY_WORDS, WAITING_REASON, Briefing, Choice
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.scope import name_scope
 from heedful.lessons.signs import find_signs
@@ -37,7 +37,6 @@ MAX_WAITING_TEXTS = 10
 MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
 ERROR_LESSON_KINDS = ("check", "error")
-SAME_KEY_WORDS = "accepted under the same memory key"  # as a choice says it
 # One example of what can be asked, for each kind.
 QUESTION_EXAMPLES = {
     "task": "Summarise the incident for customers",

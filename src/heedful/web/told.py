@@ -32,9 +32,9 @@ def describe_memory(choices: Sequence[Plain]) -> str:
 
     >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2, "form": "rule"}])
     'It was shown lesson 2.'
-    >>> examples = {"outcome": "told", "n": 3, "lesson": 2, "form": "example"}
-    >>> describe_memory([examples])
-    'It was shown 3 examples of lesson 2.'
+    >>> example = {"outcome": "told", "n": 1, "lesson": 2, "form": "example"}
+    >>> describe_memory([example])
+    'It was shown 1 example of lesson 2.'
     """
     sentences = []
     for outcome, begin in (("told", "It was shown"), ("withheld", "A coin withheld")):
@@ -67,7 +67,7 @@ def _texts(choices: Sequence[Plain]) -> str:
         return f"{texts} of memory"
     names = " and ".join(map(str, lessons))
     noun = "lesson" if len(lessons) == 1 else "lessons"
-    if counts.total() == len(lessons):
+    if counts["rule"] == counts.total() == len(lessons):
         return f"{noun} {names}"
     return f"{texts} of {noun} {names}"
 

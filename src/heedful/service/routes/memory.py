@@ -195,6 +195,7 @@ async def proof(
         holdout=memory.holdout,
         ended=past.ended,
         pending=proven.pending,
+        coins=proven.coins,
     )
     return schemas.ProofAnswer(
         model=model,

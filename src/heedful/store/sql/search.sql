@@ -35,6 +35,13 @@ where l.tenant = :tenant and l.project = :project and l.pinned = false and l.sta
   and e.state in ('unverified', 'verified')
 order by e.id desc limit :most;
 
+-- name: memory_keys
+select memory_key from cause where tenant = :tenant and project = :project
+union
+select memory_key from loop where tenant = :tenant and project = :project and memory_key <> ''
+union
+select memory_key from example where scope = :scope and memory_key <> '';
+
 -- name: by_cause
 -- The rules of a memory key, each with the lesson that has its words: its own, or the one that superseded it.
 with recursive line (rule, kind, signature) as (
