@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from functools import partial
 from time import process_time
 from typing import Any
@@ -268,18 +269,50 @@ def test_the_shape_of_a_pattern_shows_what_repeats() -> None:
     ],
 )
 def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
+    assert_linear(redact, piece, length=20_000)
+
+
+def assert_linear(
+    read: Callable[[str], object], piece: str, length: int, runs: int = 5
+) -> None:
+    """Check that eight times the length takes about eight times as long.
+
+    64 times as long would be quadratic.
+    """
+
     def best_seconds(length: int) -> float:
         text = piece * (length // len(piece))
         times = []
-        for number in range(5):
+        for number in range(runs):
             start = process_time()
-            redact(f"{text}{number}")
+            read(f"{text}{number}")
             times.append(process_time() - start)
         return min(times)
 
-    best_seconds(20_000)  # compiles the patterns
-    # Eight times the length takes eight times as long; 64 would be quadratic.
-    assert best_seconds(160_000) < 24 * best_seconds(20_000) + 0.01
+    best_seconds(length)  # compiles the patterns
+    assert best_seconds(8 * length) < 24 * best_seconds(length) + 0.01
+
+
+@pytest.mark.parametrize("rule", redact_rules.TOKEN_RULES, ids=lambda rule: rule.name)
+def test_many_beginnings_of_a_token_take_time_linear_in_their_length(
+    rule: Rule,
+) -> None:
+    beginning = re.match(r"(?:[\w&:=/-]|\\\W)+", rule.pattern)
+    assert beginning is not None
+    fixed_start = beginning[0].replace("\\", "")
+    for separator in ("-", "_", ""):
+        assert_linear(redact, f"{separator}{fixed_start}", length=10_000, runs=1)
+
+
+@pytest.mark.parametrize("before", ["", "run-", "_", "eyJabcdefgh-", "eyJab-"])
+@pytest.mark.parametrize("header", ["{W20}", "{W20}-eyJab", "{W20}_eyJ"])
+def test_a_json_web_token_is_marked_whatever_stands_before_it(
+    before: str, header: str
+) -> None:
+    text, secrets = fill_in(f"{before}eyJ{header}.eyJ{{W20}}.{{W43}}")
+    clean = redact(f"see {text} here")
+    assert clean.endswith("[redacted: jwt] here")
+    assert not any(left(secret, clean) for secret in secrets[-2:])
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
