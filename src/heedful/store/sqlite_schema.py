@@ -31,6 +31,10 @@ _SQL_PART_PATTERN = re.compile(
     rf"--[^\n]*|/\*.*?(?:\*/|\Z)|{_SQL_QUOTED_PATTERN}", re.DOTALL
 )
 _DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
+# A statement about what SQLite runs by itself; comments may stand before it.
+_PROGRAM_PATTERN = re.compile(
+    r"(?:\s|--[^\n]*\n)*+(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
+)
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
 SHADOW_PREFIXES = ("example_fts_", "loop_fts_")
 # A column or a check of a table may call functions.
@@ -76,6 +80,11 @@ def split_statements(name: str) -> list[str]:
     return statements
 
 
+def is_about_program(statement: str) -> bool:
+    """Return whether a statement creates or drops a trigger or a view."""
+    return _PROGRAM_PATTERN.match(statement) is not None
+
+
 def check_objects(
     rows: Rows, path: str, files: tuple[str, ...], is_older: bool
 ) -> None:
@@ -83,7 +92,7 @@ def check_objects(
 
     `files` make the newest schema. Raises StoreCorrupt for what heedful has not made.
     In an older schema, only the kinds of objects and the columns of tables are checked:
-    the step to the newest schema drops its triggers and views before it reads a table.
+    an upgrade drops its triggers and views first.
     """
     objects = _own_objects(files)
     names = {created.name for created in objects}
@@ -96,7 +105,9 @@ def check_objects(
 
         entry = _parse(row["sql"])
         is_allowed = False
-        if entry is not None and entry.name == row["name"].lower():
+        # SQLite makes what the SQL says, and finds it by its kind and name.
+        found_by = (row["type"], row["name"].lower())
+        if entry is not None and found_by == (entry.kind, entry.name):
             if is_older:
                 is_allowed = _is_harmless_older(entry, row["sql"], names)
             else:
