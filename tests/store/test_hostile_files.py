@@ -139,7 +139,8 @@ OLDER = [
     ),
     pytest.param(
         1,
-        f"drop trigger audit_added; create trigger audit_added after delete on link {RUN}",
+        f"""drop trigger audit_added;
+        create trigger audit_added after delete on link {RUN}""",
         id="a trigger of the first schema",
     ),
     pytest.param(
