@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 from time import process_time
 from typing import Any
@@ -23,6 +22,7 @@ from heedful.redact import (
 )
 from heedful.redact_rules import Rule
 from heedful.sanitize import redact_ends
+from tests.linear import assert_linear
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -270,27 +270,6 @@ def test_the_shape_of_a_pattern_shows_what_repeats() -> None:
 )
 def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
     assert_linear(redact, piece, length=20_000)
-
-
-def assert_linear(
-    read: Callable[[str], object], piece: str, length: int, runs: int = 5
-) -> None:
-    """Check that eight times the length takes about eight times as long.
-
-    64 times as long would be quadratic.
-    """
-
-    def best_seconds(length: int) -> float:
-        text = piece * (length // len(piece))
-        times = []
-        for number in range(runs):
-            start = process_time()
-            read(f"{text}{number}")
-            times.append(process_time() - start)
-        return min(times)
-
-    best_seconds(length)  # compiles the patterns
-    assert best_seconds(8 * length) < 24 * best_seconds(length) + 0.01
 
 
 @pytest.mark.parametrize("rule", redact_rules.TOKEN_RULES, ids=lambda rule: rule.name)
