@@ -156,19 +156,19 @@ def _instructions(root: Path) -> Iterator[CloneItem]:
         files = list(islice(_files_below(root, folder), MAX_CLONE_ITEMS + 1))
         names += files[:MAX_CLONE_ITEMS]
         if len(files) > MAX_CLONE_ITEMS:
-            yield _instructions_item(root, folder, None)
+            yield _instructions_item(root, folder, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
     for name in names:
         text = _read(root, name)
         if text is None or text.strip():
-            yield _instructions_item(root, name, text)
+            yield _instructions_item(root, name, text=text)
 
         for imported in _imports(root, name, text or ""):
             if imported not in names:
                 names.append(imported)  # the loop comes to it
         if len(names) > most_names:
-            yield _instructions_item(root, name, None)
+            yield _instructions_item(root, name, text=None)
             return
 
 

@@ -32,7 +32,7 @@ _SQL_PART_PATTERN = re.compile(
 )
 _DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
 # A statement about what SQLite runs by itself; comments may stand before it.
-_PROGRAM_PATTERN = re.compile(
+_TRIGGER_OR_VIEW_PATTERN = re.compile(
     r"(?:\s|--[^\n]*\n)*+(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
 )
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
@@ -82,7 +82,7 @@ def split_statements(name: str) -> list[str]:
 
 def is_about_program(statement: str) -> bool:
     """Return whether a statement creates or drops a trigger or a view."""
-    return _PROGRAM_PATTERN.match(statement) is not None
+    return _TRIGGER_OR_VIEW_PATTERN.match(statement) is not None
 
 
 def check_objects(
