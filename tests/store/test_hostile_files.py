@@ -18,7 +18,7 @@ from heedful.store import loops
 from heedful.store.records import Head
 from heedful.store.sqlite import Connection, connect
 from tests.store.old_schemas import file_schema, make_old_file
-from tests.store.support import WAITING, opened, unmeasured
+from tests.store.support import WAITING, opened, rows, unmeasured
 
 ENDLESS = (
     "with recursive n (x) as (select 1 union all select x + 1 from n) "
@@ -170,6 +170,27 @@ async def test_an_upgrade_runs_no_program_of_an_older_file(tmp_path, version, ch
 
     new = make_hostile(tmp_path / "new.db", "")
     assert file_schema(path) == file_schema(new)
+
+
+COMPUTED = [
+    pytest.param(f"create index evil on day_figure ({EXPENSIVE})", id="an index"),
+    pytest.param(f"create table evil (x check ({EXPENSIVE}))", id="a check"),
+    pytest.param("""create table evil (x check ("hex"(x)))""", id="a name in quotes"),
+    pytest.param("create table evil (x check (hex /**/ (x)))", id="a comment"),
+    pytest.param("create table evil (x check (x like '%a%b%a%b'))", id="a search"),
+    pytest.param("create virtual table evil using fts5vocab (a, row)", id="a module"),
+]
+
+
+@pytest.mark.parametrize("change", COMPUTED)
+async def test_an_older_file_whose_tables_compute_is_refused(tmp_path, change):
+    path = tmp_path / "a.db"
+    make_old_file(path, 2)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(change)
+    with opened(path) as store, pytest.raises(StoreCorrupt, match="'evil'"):
+        await store.write(Scope(), loops.begin, "1", Head(task="a"))
+    assert rows(path, "pragma user_version") == [(2,)]  # no upgrade has begun
 
 
 async def test_a_trigger_in_capital_letters_of_an_older_file_is_refused(tmp_path):
