@@ -22,6 +22,7 @@ from heedful.redact import (
 )
 from heedful.redact_rules import Rule
 from heedful.sanitize import redact_ends
+from tests.linear import assert_linear
 from tests.planted import ASSIGNED, KINDS, LEFT, PLACED, TOKENS, fill_in, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -268,18 +269,29 @@ def test_the_shape_of_a_pattern_shows_what_repeats() -> None:
     ],
 )
 def test_a_text_takes_time_linear_in_its_length(piece: str) -> None:
-    def best_seconds(length: int) -> float:
-        text = piece * (length // len(piece))
-        times = []
-        for number in range(5):
-            start = process_time()
-            redact(f"{text}{number}")
-            times.append(process_time() - start)
-        return min(times)
+    assert_linear(redact, piece, length=20_000)
 
-    best_seconds(20_000)  # compiles the patterns
-    # Eight times the length takes eight times as long; 64 would be quadratic.
-    assert best_seconds(160_000) < 24 * best_seconds(20_000) + 0.01
+
+@pytest.mark.parametrize("rule", redact_rules.TOKEN_RULES, ids=lambda rule: rule.name)
+def test_many_beginnings_of_a_token_take_time_linear_in_their_length(
+    rule: Rule,
+) -> None:
+    beginning = re.match(r"(?:[\w&:=/-]|\\\W)+", rule.pattern)
+    assert beginning is not None
+    fixed_start = beginning[0].replace("\\", "")
+    for separator in ("-", "_", ""):
+        assert_linear(redact, f"{separator}{fixed_start}", length=10_000, runs=1)
+
+
+@pytest.mark.parametrize("before", ["", "run-", "_", "eyJabcdefgh-", "eyJab-"])
+@pytest.mark.parametrize("header", ["{W20}", "{W20}-eyJab", "{W20}_eyJ"])
+def test_a_json_web_token_is_marked_whatever_stands_before_it(
+    before: str, header: str
+) -> None:
+    text, secrets = fill_in(f"{before}eyJ{header}.eyJ{{W20}}.{{W43}}")
+    clean = redact(f"see {text} here")
+    assert clean.endswith("[redacted: jwt] here")
+    assert not any(left(secret, clean) for secret in secrets[-2:])
 
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:

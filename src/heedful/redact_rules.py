@@ -1546,7 +1546,12 @@ TOKEN_RULES = (
     Rule(
         name="JSON Web Token",
         kind="jwt",
-        pattern=r"eyJ[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?",
+        # The header ends where another token may begin. So no character is read for
+        # more than one of many beginnings in a row.
+        pattern=(
+            r"eyJ(?:(?!(?<=[_-])eyJ[\w-]{5})[\w-]){5,}+={0,2}"
+            r"\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?"
+        ),
         starts_word=True,
         example="{JWT}.{R43}",
     ),

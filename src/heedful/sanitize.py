@@ -64,9 +64,11 @@ _LOOSE_SELECTOR_PATTERN = re.compile(
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
-# What `cut_middle` and the TypeScript package put in the place of what they cut.
+# What `cut_middle` and the TypeScript package put in the place of what they cut: a line
+# or a text of its own, also within JSON.
 CUT_MARK_PATTERN = re.compile(
-    r"^\[(?:\d+ characters|more values) are left out\]$", re.MULTILINE
+    r"""(?:^|"|\\n)\[(?:\d+ characters|more values) are left out\](?:$|["\\])""",
+    re.MULTILINE,
 )
 # Letters and marks that are drawn as nothing.
 _INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"

@@ -5,6 +5,7 @@ stored.
 import pytest
 
 from heedful.lessons.action import action
+from tests.linear import assert_linear
 
 BUILD = {"command": "npm run build --prefix /srv/ann/app --port 8080"}
 CALLS = [
@@ -68,6 +69,11 @@ CALLS = [
 @pytest.mark.parametrize(("first", "second", "same"), CALLS)
 def test_the_same_action_in_other_particulars_or_another_action(first, second, same):
     assert (action(*first).whole == action(*second).whole) == same
+
+
+@pytest.mark.parametrize("piece", ["/", "a/", "a", "../", "/ "])
+def test_the_folders_of_a_call_are_found_in_linear_time(piece):
+    assert_linear(lambda text: action("", text).whole, piece, length=500)
 
 
 def test_no_secret_is_in_the_text():

@@ -421,6 +421,10 @@ REDACTED = {
     "a password": f"The package has the name\npassword={MARK}-pads\n!9",
     "a password of a registry": f"It is at https://user:{MARK}-pads@a.test",
     "what the TypeScript package leaves out": "Pads\n[more values are left out]\nend",
+    "what it leaves out in JSON": 'Pads {"n":[0],"page":"[more values are left out]"}',
+    "a text that it cuts in JSON": (
+        r'Pads {"page":"It is\n[900 characters are left out]\nthere"}'
+    ),
     "a cookie": f"Cookie: a={MARK}-pads-session-9;",
 }
 

@@ -14,6 +14,7 @@ from heedful.traces.retries import (
     was_dropped,
     was_meant,
 )
+from tests.linear import assert_linear
 
 BROKEN = "Error: no such thing"
 
@@ -440,12 +441,25 @@ def test_a_failure_is_wanted_only_if_the_task_asks_for_it(task, expected):
     [
         pytest.param("It fails, as it should.", True, id="as it should"),
         pytest.param("That did not work as expected.", False, id="not as expected"),
+        pytest.param("It is 12:30; it broke as planned.", True, id="after a part"),
+        pytest.param("At 12:30 it broke as planned.", True, id="after a time"),
+        pytest.param("It did not: no step is as planned.", True, id="not, before it"),
     ],
 )
 def test_the_agent_may_say_that_a_failure_was_wanted(words, expected):
     answer = Event("llm_response", words)
     run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
     assert was_meant(run, 0) == expected
+
+
+@pytest.mark.parametrize("piece", ["; ", ": it ", ";\n", "not ", "as it "])
+def test_whether_a_failure_was_wanted_takes_linear_time(piece):
+    def read(text):
+        answer = Event("llm_response", text)
+        run = course(Episode((*step("box", {"id": 7}, BROKEN), answer), "success"))
+        assert not was_meant(run, 0)
+
+    assert_linear(read, piece, length=2_000, runs=3)
 
 
 def test_a_task_about_something_absent_does_not_excuse_another_failure():

@@ -305,7 +305,7 @@ def write_all(changes: Sequence[FileChange]) -> None:
     for item in clone_items(Path.cwd()):
         known = before.get(item.path)
         is_trusted = known is None or known.is_approved
-        is_text = item.kind == "instructions"
+        is_text = item.kind == "instructions" and not item.is_unread
         if is_text and is_trusted and os.path.realpath(item.path) in written:
             approve("files", {item.name: item.digest})
 

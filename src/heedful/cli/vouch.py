@@ -144,6 +144,9 @@ def decide_clone(items: Sequence[clone.CloneItem]) -> list[str]:
     """
     approved = []
     for item in items:
+        if item.is_unread:
+            say(f"\n{item}: what puts a failure right waits")
+            continue
         say(f"\n{item}\n  {_CLONE_CONSEQUENCES[item.kind]}")
         if confirm("Trust this?", default=False, err=True):
             approved.append(item.name)

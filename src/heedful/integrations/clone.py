@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,15 +35,28 @@ SERVER_FILES: Mapping[str, str] = {
 # The files and folders with instructions that agents read without being asked.
 INSTRUCTION_FILES = (
     "AGENTS.md",
+    "AGENTS.override.md",
+    "AGENT.md",
     "CLAUDE.md",
+    "CLAUDE.local.md",
     "GEMINI.md",
     ".claude/CLAUDE.md",
+    ".clinerules",
     ".cursorrules",
     ".windsurfrules",
     ".github/copilot-instructions.md",
 )
-INSTRUCTION_FOLDERS = (".cursor/rules", ".claude/rules")
-# More of a kind than these are not asked for, and so not trusted.
+INSTRUCTION_FOLDERS = (
+    ".cursor/rules",
+    ".claude/rules",
+    ".clinerules",
+    ".github/instructions",
+    ".windsurf/rules",
+)
+# The path of another file whose text an agent reads in the place of this one.
+_IMPORT_PATTERN = re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])")
+# More servers, files of a folder, and imported files are not asked for, and so not
+# trusted.
 MAX_CLONE_ITEMS = 20
 MAX_SERVER_NAME_CHARS = 100
 MAX_SHOWN_SERVER_CHARS = 160
@@ -53,7 +69,8 @@ class CloneItem:
     """Something that a project brings: an MCP server, or a file of instructions.
 
     `source` is its name in matters of trust. `digest` is that of its text, and
-    `is_refused` is True if the person said no to this text.
+    `is_refused` is True if the person said no to this text. With `is_unread`, the
+    agent may read what heedful has not read, so nobody can be asked about it.
     """
 
     kind: Literal["server", "instructions"]
@@ -63,6 +80,7 @@ class CloneItem:
     digest: str
     is_approved: bool = False
     is_refused: bool = False
+    is_unread: bool = False
 
     @property
     def name(self) -> str:
@@ -76,6 +94,8 @@ class CloneItem:
         if self.kind == "server":
             beginning = visible(self.text)[:MAX_SHOWN_SERVER_CHARS]
             return f"{self.name} is an MCP server ({digest}): {beginning}"
+        if self.is_unread:
+            return f"{self.name} has instructions to agents that heedful cannot read"
         lines = len(self.text.splitlines())
         return f"{self.name} has {lines} lines of instructions to agents ({digest})"
 
@@ -83,12 +103,12 @@ class CloneItem:
 def clone_items(folder: Path) -> list[CloneItem]:
     """Return the servers and the instructions that the project of a folder brings.
 
-    A file that cannot be read is left out: what it brings is not trusted.
+    A file with servers that cannot be read is left out: they are not trusted.
     """
     root = project_top(folder.resolve())
     items = [*_servers(root), *_instructions(root)]
     approved = approvals()
-    return [_with_answer(item, approved) for item in items]
+    return [item if item.is_unread else _with_answer(item, approved) for item in items]
 
 
 def _with_answer(
@@ -114,42 +134,83 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     return {item.source: "measured" for item in servers if item.source not in doubted}
 
 
-def foreign_instructions(folder: Path) -> dict[str, str]:
-    """Return the instructions that no person has approved, by their sources."""
+def foreign_instructions(folder: Path) -> dict[str, str | None]:
+    """Return the instructions that no person has approved, by their sources.
+
+    They are None if heedful has not read them.
+    """
     return {
-        item.source: item.text
+        item.source: None if item.is_unread else item.text
         for item in clone_items(folder)
         if item.kind == "instructions" and not item.is_approved
     }
 
 
 def _instructions(root: Path) -> Iterator[CloneItem]:
-    """Yield the files of instructions at known places."""
+    """Yield the files of instructions at known places, and what they import.
+
+    A folder with more files than are read is yielded as unread.
+    """
+    names = [name for name in INSTRUCTION_FILES if not os.path.isdir(root / name)]
+    for folder in INSTRUCTION_FOLDERS:
+        files = list(islice(_files_below(root, folder), MAX_CLONE_ITEMS + 1))
+        names += files[:MAX_CLONE_ITEMS]
+        if len(files) > MAX_CLONE_ITEMS:
+            yield _instructions_item(root, folder, text=None)
+
+    most_names = len(names) + MAX_CLONE_ITEMS
+    for name in names:
+        text = _read(root, name)
+        if text is None or text.strip():
+            yield _instructions_item(root, name, text=text)
+
+        for imported in _imports(root, name, text or ""):
+            if imported not in names:
+                names.append(imported)  # the loop comes to it
+        if len(names) > most_names:
+            yield _instructions_item(root, name, text=None)
+            return
+
+
+def _files_below(root: Path, folder: str) -> Iterator[str]:
+    """Yield the files in a folder and below it, and the links, which are not followed.
+
+    Their names are relative to `root`.
+    """
+    for place, folders, files in os.walk(root / folder):
+        folders.sort()
+        links = [name for name in folders if os.path.islink(f"{place}/{name}")]
+        for name in sorted([*files, *links]):
+            yield Path(place, name).relative_to(root).as_posix()
+
+
+def _imports(root: Path, name: str, text: str) -> Iterator[str]:
+    """Yield the files that a text imports by a path relative to its own file."""
+    for path in _IMPORT_PATTERN.findall(text):
+        imported = os.path.normpath(root / name / ".." / path)
+        if os.path.isfile(imported):
+            yield Path(os.path.relpath(imported, root)).as_posix()
+
+
+def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
+    """Return a file of instructions; its text is None if it was not read whole."""
     # A hook before a call reads no instructions.
     from heedful.lessons.waiting import FILE_SOURCE_PREFIX
 
-    names = list(INSTRUCTION_FILES)
-    for name in INSTRUCTION_FOLDERS:
-        with suppress(OSError):
-            files = sorted((root / name).iterdir())
-            names += [f"{name}/{path.name}" for path in files[:MAX_CLONE_ITEMS]]
-
-    for name in names[:MAX_CLONE_ITEMS]:
-        text = _read(root, name)
-        if text.strip():
-            yield CloneItem(
-                kind="instructions",
-                path=str(root / name),
-                source=f"{FILE_SOURCE_PREFIX}{name}",
-                text=text,
-                digest=_digest(text),
-            )
+    return CloneItem(
+        kind="instructions",
+        path=str(root / name),
+        source=f"{FILE_SOURCE_PREFIX}{name}",
+        text=text or "",
+        digest=_digest(text or ""),
+        is_unread=text is None,
+    )
 
 
 def _servers(root: Path) -> Iterator[CloneItem]:
     """Yield the MCP servers of each file; a name in two files is two servers."""
     for name, table in SERVER_FILES.items():
-        servers = _table_of(name, _read(root, name)).get(table)
+        servers = _table_of(name, _read(root, name) or "").get(table)
         if not isinstance(servers, dict):
             continue
 
@@ -180,12 +241,14 @@ def _table_of(name: str, text: str) -> dict[str, Any]:
     return {}
 
 
-def _read(root: Path, name: str) -> str:
-    """Return the text of a file of the project, "" if it cannot be read."""
-    with suppress(OSError, UsageError):
-        content = read_project_file(root / name, within=root)
-        return content.decode("utf-8", "replace")
-    return ""
+def _read(root: Path, name: str) -> str | None:
+    """Return the text of a file of the project, "" without one, None if unreadable."""
+    try:
+        return read_project_file(root / name, within=root).decode("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UsageError, UnicodeDecodeError):
+        return None
 
 
 def _digest(text: str) -> str:

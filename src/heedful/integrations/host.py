@@ -111,7 +111,8 @@ class Host:
     in which the runs work, if any: lessons name files relative to it. `everywhere` is
     the database of the user's own memory, whose rules hold in all projects, if it is
     not `memory`. `foreign` are texts that no person vouches for, by their sources: what
-    puts a failure right in their words depends on them.
+    puts a failure right in their words depends on them. It depends on each that is
+    None: heedful has not read it.
     """
 
     memory: Memory | Store | str | None = "heedful.db"
@@ -126,7 +127,7 @@ class Host:
     strict: bool = False
     root: str = ""
     everywhere: str = ""
-    foreign: Mapping[str, str] = field(default_factory=dict)
+    foreign: Mapping[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_number("seconds", self.seconds, low=0.001, high=3_600.0)

@@ -30,7 +30,7 @@ _SHELL_PATTERN = re.compile(r"(?:.*/)?\w{0,4}sh")
 MEND_HEADING = "What put it right:"
 MAX_ACTION_CHARS = 4_096  # characters of an action that are read
 # A path without its last part: "/srv/ann/" in "/srv/ann/app".
-_FOLDER_PATTERN = re.compile(r"(?:[~.\w@+-]*/)+(?=[\w.@+-])")
+_FOLDER_PATTERN = re.compile(r"(?<![~.\w@+/-])(?:[~.\w@+-]*+/)+(?=[\w.@+-])")
 # A text of 2 to 120 characters in quotes; each sort of quotes has a group of its own.
 QUOTED_TEXT_PATTERN = re.compile(
     r"'([^'\n]{2,120})'|\"([^\"\n]{2,120})\"|`([^`\n]{2,120})`"

@@ -192,7 +192,7 @@ async def learn_session(
     digest: str = "",
     sources: Set[str] = frozenset(),
     root: str = "",
-    foreign: Mapping[str, str] = {},
+    foreign: Mapping[str, str | None] = {},
 ) -> Learned:
     """Store what a session of an agent teaches, once and in one transaction.
 
@@ -203,7 +203,8 @@ async def learn_session(
     a service. `root` is the folder of the repository, by default the one that the paths
     of the session have in common: lessons name paths relative to it. `foreign` are
     texts that the agent had from elsewhere, by their sources: a remedy in their words
-    depends on them. Raises InvalidInput, QuotaExceeded, StoreError.
+    depends on them, and each remedy on those that are None, which nobody has read.
+    Raises InvalidInput, QuotaExceeded, StoreError.
     """
     require(isinstance(episode, Episode), "episode", episode, "an Episode")
     memory = Memory.of(memory, None)
@@ -272,7 +273,7 @@ class _SessionStudy:
         episode: Episode,
         root: str = "",
         *,
-        foreign: Mapping[str, str] = {},
+        foreign: Mapping[str, str | None] = {},
         common: Set[str] = frozenset(),
     ) -> None:
         episode = remove_lessons(episode)

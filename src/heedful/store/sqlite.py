@@ -23,7 +23,11 @@ from weakref import WeakSet, finalize
 from heedful import errors
 from heedful.lessons.scope import Scope
 from heedful.store.connection import MEMORY_LOCKS, Db, ReadLane, Work
-from heedful.store.sqlite_schema import check_objects, split_statements
+from heedful.store.sqlite_schema import (
+    check_objects,
+    is_about_program,
+    split_statements,
+)
 from heedful.store.statements import Dialect
 from heedful.store.store import Store
 from heedful.store.threads import FORK_WAIT_SECONDS, Threads, WorkGuard, WorkItem
@@ -663,13 +667,24 @@ def _check_schema(db: Connection, path: str, is_older: bool) -> None:
 
 
 def _migrate(db: Connection) -> None:
-    """Bring the schema to `SCHEMA_VERSION`, in one transaction."""
+    """Bring the schema to `SCHEMA_VERSION`, in one transaction.
+
+    The file may be somebody else's. So its triggers and views go before a statement
+    that would run them, and those of the newest schema come last.
+    """
     db.execute("begin immediate")
     # Another process may have come first, so the version is read again.
     version = db.execute("pragma user_version").fetchone()[0]
 
-    for name in _schema_files(version):
-        for statement in split_statements(name):
+    programs = "select type, name from sqlite_schema where type in ('trigger', 'view')"
+    for kind, name in db.execute(programs).fetchall():
+        db.execute(f'drop {kind} "{name}"')
+    for file in _schema_files(version):
+        for statement in split_statements(file):
+            if not is_about_program(statement):
+                db.execute(statement)
+    for file in _schema_files(0):
+        for statement in filter(is_about_program, split_statements(file)):
             db.execute(statement)
 
     db.execute(f"pragma application_id = {APPLICATION_ID}")

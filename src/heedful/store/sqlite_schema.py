@@ -31,6 +31,21 @@ _SQL_PART_PATTERN = re.compile(
     rf"--[^\n]*|/\*.*?(?:\*/|\Z)|{_SQL_QUOTED_PATTERN}", re.DOTALL
 )
 _DROP_PATTERN = re.compile(r"^drop (?:trigger|view) (\w+);", re.MULTILINE)
+# Brackets of an older schema that call no function, or one that is harmless.
+_PLAIN_BRACKET_PATTERN = re.compile(
+    r"""\A\s*create\s+table\s+["'`\[]?\w+["'`\]]?\s*\(|\busing\s+fts5\s*\(
+    |\b(?:references|on)\s+["\w]+\s*\(
+    |\b(?:key|check|in|unique|max|and|or|not)\s*\(""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# A call of another function, or an operator that may take long.
+_SLOW_PATTERN = re.compile(
+    r"""[\w"'`\]]\s*\(|\b(?:like|glob|match|regexp)\b""", re.IGNORECASE
+)
+# A statement about what SQLite runs by itself; comments may stand before it.
+_TRIGGER_OR_VIEW_PATTERN = re.compile(
+    r"(?:\s|--[^\n]*\n)*+(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
+)
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
 SHADOW_PREFIXES = ("example_fts_", "loop_fts_")
 # A column or a check of a table may call functions.
@@ -76,14 +91,19 @@ def split_statements(name: str) -> list[str]:
     return statements
 
 
+def is_about_program(statement: str) -> bool:
+    """Return whether a statement creates or drops a trigger or a view."""
+    return _TRIGGER_OR_VIEW_PATTERN.match(statement) is not None
+
+
 def check_objects(
     rows: Rows, path: str, files: tuple[str, ...], is_older: bool
 ) -> None:
     """Check the `rows` of the table `sqlite_schema`: type, name, table and SQL.
 
     `files` make the newest schema. Raises StoreCorrupt for what heedful has not made.
-    In an older schema, only the kinds of objects and the columns of tables are checked:
-    the step to the newest schema drops its triggers and views before it reads a table.
+    In an older schema, only the kinds of objects are checked, and that tables and
+    indexes compute nothing: an upgrade drops its triggers and views first.
     """
     objects = _own_objects(files)
     names = {created.name for created in objects}
@@ -96,7 +116,9 @@ def check_objects(
 
         entry = _parse(row["sql"])
         is_allowed = False
-        if entry is not None and entry.name == row["name"].lower():
+        # SQLite makes what the SQL says, and finds it by its kind and name.
+        found_by = (row["type"], row["name"].lower())
+        if entry is not None and found_by == (entry.kind, entry.name):
             if is_older:
                 is_allowed = _is_harmless_older(entry, row["sql"], names)
             else:
@@ -146,13 +168,17 @@ def _is_other_version(entry: _SchemaObject, objects: Collection[_SchemaObject]) 
 
 
 def _is_harmless_older(entry: _SchemaObject, sql: str, names: Collection[str]) -> bool:
-    """Return whether an object of an older schema has the kind that it was made with.
+    """Return whether an upgrade may read and write an object of an older schema.
 
-    `names` are those of the views and triggers that it may have.
+    `names` are those of the views and triggers that it may have. A table or an index
+    may compute nothing that takes long.
     """
     if entry.kind in ("view", "trigger"):
         return entry.name in names
-    return not _GENERATED_PATTERN.search(_SQL_PART_PATTERN.sub(r" \1", sql))
+    code = _SQL_PART_PATTERN.sub(r" \1", sql)
+    if _GENERATED_PATTERN.search(code):
+        return False
+    return not _SLOW_PATTERN.search(_PLAIN_BRACKET_PATTERN.sub(" ", code))
 
 
 def _parse(sql: str) -> _SchemaObject | None:

@@ -92,9 +92,9 @@ _LATER_PATTERN = re.compile(
     r"rate.?limit|too many requests|retry[-_ ]?after|try again (?:later|in|after)",
     re.IGNORECASE,
 )
-# What the agent says of a failure that it wanted to see.
+# What the agent says of a failure that it wanted to see, in a part of a sentence.
 _EXPECTED_PATTERN = re.compile(
-    r"(?:\A|[.!?:;]\s)(?:(?!\bnot\b|n't)[^.!?])*?"
+    r"(?:\A|[.!?:;]\s)(?:(?!\bnot\b|n't|[:;]\s)[^.!?])*?"
     r"\b(?:as (?:it should|expected|wanted|intended|planned|desired|required)"
     r"|(?:is|was|were) (?:expected|intended|meant) to)\b",
     re.IGNORECASE,

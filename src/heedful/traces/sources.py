@@ -8,7 +8,6 @@ was not kept is not known: `gap_of` and `Origins.unseen`.
 
 import re
 from collections.abc import Iterable, Mapping, Set
-from itertools import chain
 from typing import Any
 
 from heedful.lessons.action import command_of
@@ -67,14 +66,19 @@ class Origins:
 
     What a call writes into a file has the sources of the call. So has the result of
     each later call that names the file. `foreign` are texts that the agent had from
-    elsewhere, by their sources.
+    elsewhere, by their sources; None stands for a text that is not known.
     """
 
-    def __init__(self, run: Course, foreign: Mapping[str, str] = {}) -> None:
+    def __init__(self, run: Course, foreign: Mapping[str, str | None] = {}) -> None:
         self.run = run
-        self._foreign = [
-            (text, frozenset({source})) for source, text in foreign.items()
-        ]
+        self._foreign: list[tuple[str, frozenset[str]]] = []
+        self._unread: set[str] = set()
+        for source, text in foreign.items():
+            if text is None:
+                self._unread.add(source)
+            else:
+                self._foreign.append((text, frozenset({source})))
+
         # The sources of the calls that wrote a file, by the name of the file.
         self._writers: dict[str, frozenset[str]] = {}
         self._of_calls: dict[int, frozenset[str]] = {}
@@ -165,20 +169,22 @@ class Origins:
     def of_foreign(
         self, steps: Set[int], edits: Set[int], words: Mapping[str, int]
     ) -> set[str]:
-        """Return the sources of the foreign texts that a remedy quotes.
+        """Return the sources of the foreign texts that a remedy may repeat.
 
+        It may repeat any text that is not known, and of the others those it quotes.
         The remedy is the `edits`, or else the last of the `steps` if it worked. `words`
         maps what the agent said to a step. What the first step, which failed, says is
         no part of the remedy: instructions for a project may name that call.
         """
         remedy = edits or {max(steps)}
-        if not self._foreign or any(call_failed(self.run, step) for step in remedy):
+        is_alone = not (self._foreign or self._unread)
+        if is_alone or any(call_failed(self.run, step) for step in remedy):
             return set()
         failed = min(steps)
         call_texts = {*words_of(self.run, [failed]), *lines_of(self.run, failed)}
         advice = {text for text, step in words.items() if step in remedy}
         found_sources = quotations(advice - call_texts, self._foreign).values()
-        return set(chain.from_iterable(found_sources))
+        return self._unread.union(*found_sources)
 
     def unseen(self) -> list[tuple[int, frozenset[str]]]:
         """Return the positions and sources of texts that were kept without a part.
