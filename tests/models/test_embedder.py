@@ -108,9 +108,7 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
     with pytest.raises(errors.ModelUnavailable, match="OPENAI_API_KEY"):
         embed(OpenAIEmbedder("m", 2), "a")
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(
-        errors.ModelUnavailable, match=r"install heedful\[models\]"
-    ):
+    with pytest.raises(errors.ModelUnavailable, match=r"install heedful\[models\]"):
         embed(OpenAIEmbedder("m", 2), "a")
 
 

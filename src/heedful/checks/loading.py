@@ -42,7 +42,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     folder of the task file, precedes an installed module. If the function requires two
     parameters besides the given arguments, the candidate and the context, it is the
     check, with the arguments bound. Otherwise it is called with the arguments and
-    returns the check. Raises UnknownName, and InvalidInput for a wrong argument or a
+    returns the check. Raises UnknownName, and InvalidInput for a wrong value or a
     module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
@@ -113,17 +113,19 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     """Return the check that `factory` makes from the arguments, as `load` does.
 
-    Raises InvalidInput.
+    Raises UnknownName, InvalidInput.
     """
     parameters = _read_signature(name, factory)
     positional = _take_positional(parameters, arguments)
     try:
         parameters.bind_partial(*positional, **arguments)
     except TypeError as error:
-        names = ", ".join(parameters.parameters) or "none"
-        raise InvalidInput(
-            f"arguments of check {name!r}", arguments, f"some of {names} ({error})"
-        ) from error
+        field = f"argument of check {name!r}"
+        names = list(parameters.parameters)
+        for argument in arguments:
+            if argument not in names:
+                raise UnknownName(field, argument, names) from error
+        raise InvalidInput(field, arguments, f"one of {names} ({error})") from error
 
     missing = _missing_parameters(parameters, arguments)
     if len(missing) == 2:  # the candidate and the context

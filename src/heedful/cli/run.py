@@ -370,7 +370,8 @@ async def _drive_all(
         if others:
             note = f" (nor did {len(others)} more: {', '.join(others[:5])})"
         first_error = errors_by_task[first]
-        first_error.add_note(f"task {first!r} did not end{note}; all others are stored")
+        ended = f"{len(task_run.rows)} of {counted(len(task_run.tasks), 'task')} ended"
+        first_error.add_note(f"task {first!r} did not end{note}; {ended}")
         raise first_error
 
 
