@@ -182,7 +182,7 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
         "def nothing(limit=1):\n    return 5\n"
         "def several(*limits, **more):\n    return lambda c, x: [limits, more]\n"
     )
-    with pytest.raises(InvalidInput, match=r"arguments of check.*too odd"):
+    with pytest.raises(InvalidInput, match=r"what '.*' is given is .*too odd"):
         checks.load({"name": f"{name}:refuses", "limit": 1}, tmp_path)
     with pytest.raises(InvalidInput, match=r"limit of check.*required"):
         checks.load({"name": f"{name}:refuses"}, tmp_path)

@@ -120,12 +120,15 @@ def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     try:
         parameters.bind_partial(*positional, **arguments)
     except TypeError as error:
-        field = f"argument of check {name!r}"
         names = list(parameters.parameters)
         for argument in arguments:
             if argument not in names:
-                raise UnknownName(field, argument, names) from error
-        raise InvalidInput(field, arguments, f"one of {names} ({error})") from error
+                raise UnknownName(
+                    f"argument of check {name!r}", argument, names
+                ) from error
+        raise InvalidInput(
+            f"what {name!r} is given", arguments, f"arguments that it takes ({error})"
+        ) from error
 
     missing = _missing_parameters(parameters, arguments)
     if len(missing) == 2:  # the candidate and the context
@@ -191,7 +194,7 @@ def _call_factory(
     name: str, factory: Check, positional: tuple[Any, ...], arguments: dict[str, Any]
 ) -> Check:
     """Return what the factory makes; its errors name the check."""
-    field = f"arguments of check {name!r}"
+    field = f"what {name!r} is given"
     to_error = partial(_invalid_input, field, arguments, "arguments that it takes")
     with UserCode(to_error, _IMPORT_ERRORS):
         try:

@@ -647,8 +647,8 @@ def has_mark(path: str) -> bool:
     """
     with suppress(OSError), open(path, "rb") as file:
         header = file.read(MARK_PLACE + 4)
-        mark = APPLICATION_ID.to_bytes(4, "big")
-        return header.startswith(b"SQLite format 3\0") and header.endswith(mark)
+        is_sqlite = header.startswith(b"SQLite format 3\0")
+        return is_sqlite and int.from_bytes(header[MARK_PLACE:]) == APPLICATION_ID
     return False
 
 
