@@ -223,7 +223,7 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], finding: str, title: str) -> 
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
-        how = "pip install 'heedful[report]'; table and report do without it"
+        how = "install heedful[report]; table and report do without it"
         raise NoPictures(f"the picture needs matplotlib: {how}") from error
     with mpl.rc_context({"font.size": 10.5}):
         figure = Figure(figsize=INCHES, layout="constrained")

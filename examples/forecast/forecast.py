@@ -6,7 +6,7 @@ corrected.
 
 The stages `train` and `insights` stand in for an agent: without feedback they invent
 results, and they fix what the feedback names. With a model, `insights` is a prompt and
-the model writes the text. Needs `pip install 'heedful[demo]'`, which has the data set.
+the model writes the text. Needs heedful[demo], which has the data set.
 """
 
 from __future__ import annotations

@@ -127,13 +127,13 @@ class PackageMissing(UsageError, ImportError):
     """A feature needs a package that is not installed; `extra` installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
-    "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
+    "reading Parquet needs pyarrow: install heedful[frames]"
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         self.package: str = package
         self.extra: str = extra
-        super().__init__(f"{what} needs {package}: pip install 'heedful[{extra}]'")
+        super().__init__(f"{what} needs {package}: install heedful[{extra}]")
 
 
 class LineError(UsageError):

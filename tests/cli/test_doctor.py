@@ -49,7 +49,7 @@ def test_the_package_of_the_default_model_may_be_missing(session, monkeypatch):
     missing = ("heedful-has-no-such-package", "embedded")
     monkeypatch.setitem(doctor.MODEL_EXTRAS, "embedded", missing)
     session(
-        ("doctor", 0, f"– model's package: {missing[0]} missing; pip install"),
+        ("doctor", 0, f"– model's package: {missing[0]} missing; install"),
         ("doctor --model embedded", 1, "✗ model's package"),
     )
 

@@ -3,7 +3,10 @@ people.
 """
 
 import asyncio
+import os
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -90,6 +93,47 @@ def test_why_in_words(session_of_loops):
         "Stopped after attempt 5: 5 of 4 attempts made. One more attempt would need a "
         "limit of 6 attempts instead of 4."
     )
+
+
+def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, session):
+    work = heedful.run(
+        "Say red",
+        generate=lambda task: "red",
+        store=str(desk.folder / DEFAULT_DATABASE_FILE),
+        id="blind",
+    )
+    heedful.run_sync(work)
+    session(
+        ("loops", 0, "not validated", "!passed"),
+        (
+            "why blind",
+            0,
+            "loop blind: not validated, policy default\nNot validated at attempt 1: ",
+            "  => not validated\n",
+            "!passed",
+        ),
+    )
+
+
+def test_without_the_default_database_those_of_the_folder_are_named(desk, session):
+    session(("loops", 3, "no database 'heedful.db' in reach; pass --db with"))
+
+    for name in ("d.db", "b.db", "my notes.db", "c.db"):
+        work = heedful.run(
+            "Say red", generate=lambda task: "red", store=str(desk.folder / name)
+        )
+        heedful.run_sync(work)
+    with closing(sqlite3.connect(desk.folder / "a.db")) as another_program:
+        another_program.execute("create table songs (name text)")
+    desk.write("aa.db", "no database")
+    os.mkfifo(desk.folder / "ab.db")  # to read it would wait for ever
+
+    message = (
+        "no database 'heedful.db' in reach; pass --db b.db or --db c.db or --db d.db\n"
+    )
+    session(("loops", 3, message))
+    (desk.folder / "b.db").unlink()
+    session(("loops", 3, "or --db 'my notes.db'"))
 
 
 def test_why_says_that_heedful_wrote_the_masks(desk, session):

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -288,6 +289,24 @@ def test_a_command_that_asks_one_model_takes_the_first_of_the_settings(desk):
     assert "model: toy:answer\n" in done.err
 
 
+def test_without_its_package_a_model_is_not_downloaded_and_no_task_ends(
+    desk, session, monkeypatch, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    cache = tmp_path / "weights"
+    monkeypatch.setenv("HEEDFUL_CACHE", str(cache))
+    desk.tasks(map(task, "abc"))
+    session(
+        (
+            "run tasks.jsonl",
+            5,
+            "model 'embedded' is not installed: it needs xllamacpp; install heedful[",
+            "task 'a' did not end; 0 of 3 tasks ended\n",
+        ),
+    )
+    assert not cache.exists()
+
+
 def test_a_list_of_models_cannot_judge(desk):
     done = desk.heedful("judge check toy:answer,toy:nothing")
     assert done.code == 2
@@ -352,7 +371,9 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
     done = desk.heedful(RUN)
     assert done.code == 1
     assert "check 'raises' raised ZeroDivisionError: 'the check fell over'" in done.err
-    assert "task 'red' did not end (nor did 1 more: blue)" in done.err
+    assert (
+        "task 'red' did not end (nor did 1 more: blue); 1 of 3 tasks ended" in done.err
+    )
     assert [
         line.split()[:4] for line in done.out.splitlines() if "tasks-1" in line
     ] == [["tasks-1", "1", "0", "1"]]
@@ -500,5 +521,5 @@ def test_as_many_at_once_as_asked_and_none_after_a_model_that_is_gone(desk):
     assert together.code == 0
     gone = desk.heedful(f"{run} batch:gone")
     assert gone.code == 5
-    assert "task 'a' did not end; all others are stored" in gone.err
+    assert "task 'a' did not end; 0 of 4 tasks ended" in gone.err
     assert len(desk.calls()) == 4 + 1

@@ -141,7 +141,7 @@ WRONG_FILES = {
     "an unknown setting": (
         "heedful.toml",
         "modle = 'x'",
-        "modle in heedful.toml: there is no such setting; there are",
+        r"modle in heedful.toml: .* \(did you mean 'model'\?\); there are",
     ),
     "no TOML": (
         "heedful.toml",

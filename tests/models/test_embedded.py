@@ -270,7 +270,7 @@ async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     async with fresh() as model:
         with pytest.raises(
-            errors.ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"
+            errors.ModelUnavailable, match=r"install heedful\[embedded\]"
         ):
             await model.complete(GREETING)
 

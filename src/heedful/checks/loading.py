@@ -42,7 +42,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
     folder of the task file, precedes an installed module. If the function requires two
     parameters besides the given arguments, the candidate and the context, it is the
     check, with the arguments bound. Otherwise it is called with the arguments and
-    returns the check. Raises UnknownName, and InvalidInput for a wrong argument or a
+    returns the check. Raises UnknownName, and InvalidInput for a wrong value or a
     module that cannot be imported.
     """
     require(isinstance(spec, Mapping), "check", spec, 'an object with a "name"')
@@ -113,16 +113,21 @@ def _run_file(path: Path, changed: int) -> SimpleNamespace:
 def bind_check(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     """Return the check that `factory` makes from the arguments, as `load` does.
 
-    Raises InvalidInput.
+    Raises UnknownName, InvalidInput.
     """
     parameters = _read_signature(name, factory)
     positional = _take_positional(parameters, arguments)
     try:
         parameters.bind_partial(*positional, **arguments)
     except TypeError as error:
-        names = ", ".join(parameters.parameters) or "none"
+        names = list(parameters.parameters)
+        for argument in arguments:
+            if argument not in names:
+                raise UnknownName(
+                    f"argument of check {name!r}", argument, names
+                ) from error
         raise InvalidInput(
-            f"arguments of check {name!r}", arguments, f"some of {names} ({error})"
+            f"what {name!r} is given", arguments, f"arguments that it takes ({error})"
         ) from error
 
     missing = _missing_parameters(parameters, arguments)
@@ -189,7 +194,7 @@ def _call_factory(
     name: str, factory: Check, positional: tuple[Any, ...], arguments: dict[str, Any]
 ) -> Check:
     """Return what the factory makes; its errors name the check."""
-    field = f"arguments of check {name!r}"
+    field = f"what {name!r} is given"
     to_error = partial(_invalid_input, field, arguments, "arguments that it takes")
     with UserCode(to_error, _IMPORT_ERRORS):
         try:

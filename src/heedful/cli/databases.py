@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
 
 T = TypeVar("T")
+MAX_NAMED_DATABASES = 3
 
 
 def ask_store(
@@ -61,6 +64,16 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
+def _options_for_databases_here() -> list[str]:
+    """Return --db with each database of heedful in the current folder, 3 at most."""
+    from heedful.store.sqlite import has_mark  # slow to import
+
+    # To open a pipe would block.
+    files = sorted(str(path) for path in Path().glob("*.db") if path.is_file())
+    names = (file for file in files if file.isprintable() and has_mark(file))
+    return [f"--db {shlex.quote(name)}" for name in islice(names, MAX_NAMED_DATABASES)]
+
+
 @asynccontextmanager
 async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store, and close it after the block.
@@ -72,6 +85,9 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
             "pass --db with the file that your program names, or let heedful run "
             "create one"
         )
+        options = _options_for_databases_here()
+        if options:
+            hint = f"pass {' or '.join(options)}"
         raise NotFound("database", values.db, f"reach; {hint}")
 
     store = open_store(prepare_database(values.db))

@@ -159,7 +159,7 @@ def _check_kind(kind: str) -> Iterator[Sign]:
             name="model's package",
             well=bool(version) or is_absent,
             found=f"{package} {version or 'missing'}",
-            todo=f"pip install 'heedful[{extra}]'",
+            todo=f"install heedful[{extra}]",
             absent=is_absent,
         )
 

@@ -154,7 +154,8 @@ async def opened_model(values: Settings) -> AsyncIterator[Model]:
 
     try:
         needed = weights.needed(values.model)
-        if needed is not None:
+        # Without its package, the model refuses the first call.
+        if needed is not None and find_spec("xllamacpp") is not None:
             await weights.fetch(needed, cache=values.cache, progress=fetched)
         yield model
     finally:

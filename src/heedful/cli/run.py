@@ -370,7 +370,8 @@ async def _drive_all(
         if others:
             note = f" (nor did {len(others)} more: {', '.join(others[:5])})"
         first_error = errors_by_task[first]
-        first_error.add_note(f"task {first!r} did not end{note}; all others are stored")
+        ended = f"{len(task_run.rows)} of {counted(len(task_run.tasks), 'task')} ended"
+        first_error.add_note(f"task {first!r} did not end{note}; {ended}")
         raise first_error
 
 
@@ -570,8 +571,8 @@ def demo(
 
     if values.model.startswith("embedded") and find_spec("xllamacpp") is None:
         raise errors.UsageError(
-            "heedful demo needs xllamacpp: pip install 'heedful[embedded]'; without a "
-            "model, heedful demo --recorded shows a recorded run"
+            "heedful demo needs xllamacpp: install heedful[embedded]; without "
+            "a model, heedful demo --recorded shows a recorded run"
         )
     lab = _import_demo("lab")
     plan = lab.plan(tasks, values.model, full=full)
@@ -625,7 +626,7 @@ def _show_recorded(values: Settings, out: Path, command: str, *, browser: bool) 
 
     has_pages = serve.missing_package() is None
     if not has_pages:
-        say("the pages need: pip install 'heedful[ui]'")
+        say("the pages need heedful[ui]")
     if browser and has_pages and _has_display() and not current_command().json:
         return serve.show_pages_of(str(out / recording.DATABASE))
     return 0

@@ -322,9 +322,7 @@ def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
 
     for name in stated:
         if name not in types:
-            problems[name] = (
-                f": there is no such setting; there are: {', '.join(types)}"
-            )
+            problems[name] = f": {UnknownName('setting', name, list(types))}"
     if problems:
         places = {name: _place_of(name, origins) for name in problems}
         texts = [f"{places[name]}{problem}" for name, problem in problems.items()]

@@ -92,8 +92,7 @@ HARMFUL_MEMORY = Obstacle(
 )
 # Without vectors, only tasks with the same words are similar.
 EMBEDDER_CURE = (
-    "to compare meanings: pip install 'heedful[embedded]' and heedful model fetch "
-    "minilm"
+    "to compare meanings, install heedful[embedded] and run heedful model fetch minilm"
 )
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
 

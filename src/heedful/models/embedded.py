@@ -109,7 +109,8 @@ class EmbeddedModel:
 
         if find_spec("xllamacpp") is None:
             raise ModelUnavailable(
-                f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
+                f"model {self.name!r} is not installed: it needs xllamacpp; install "
+                "heedful[embedded], or name another model"
             )
 
         if self._file is None and self._weights is not None:

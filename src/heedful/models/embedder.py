@@ -116,7 +116,7 @@ def _import_packages() -> tuple[Any, Any]:
     try:
         return import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
-        message = f"embedding needs {error.name}: pip install 'heedful[embedded]'"
+        message = f"embedding needs {error.name}: install heedful[embedded]"
         raise ModelUnavailable(message) from error
 
 

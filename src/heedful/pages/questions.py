@@ -108,7 +108,9 @@ def answer(report: Report, question: str = "") -> RunAnswer:
         stages = list(report.stages)
     else:
         places = [_place(report, stage, meanings[stage.name]) for stage in stages]
-        negation = "not " if NEGATION_PATTERN.search(question.casefold()) else ""
+        is_negated = NEGATION_PATTERN.search(question.casefold()) is not None
+        is_retried = any(len(stage.attempts) > 1 for stage in stages)
+        negation = "" if is_retried and not is_negated else "not "
         understood = f"why {', '.join(places)} was {negation}retried"
 
     for stage in stages:

@@ -127,8 +127,8 @@ def _of_library_error(error: errors.HeedfulError) -> Problem:
             detail = f"no {error.kind} {error.id!r}{error.remedy}"
         case errors.PackageMissing():
             detail = (
-                f"the service was installed without {error.package}; its operator runs "
-                f"pip install 'heedful[{error.extra}]'"
+                f"the service was installed without {error.package}; its "
+                f"operator installs heedful[{error.extra}]"
             )
         case errors.StoreError() if status >= 500:
             detail = "the store of the service failed; the log has the error"

@@ -455,6 +455,7 @@ def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidIn
 
 
 APPLICATION_ID = 0x68656564  # "heed": the mark of heedful's own files
+MARK_PLACE = 68  # of the application id, in bytes from the beginning of a SQLite file
 SCHEMA_VERSION = 3  # the number of the newest `sqlite_….sql`
 SQLITE_SCHEMA_VERSION = 3  # that of `sqlite_schema.sql`, with which a file begins
 BUSY_TIMEOUT_SECONDS = 20.0
@@ -637,6 +638,18 @@ def create_file(path: str, identity: str = "") -> None:
             os.link(new, path)
     finally:
         os.unlink(new)
+
+
+def has_mark(path: str) -> bool:
+    """Return True if the header of a regular file says that heedful made it.
+
+    SQLite does not open the file, which may be another program's.
+    """
+    with suppress(OSError), open(path, "rb") as file:
+        header = file.read(MARK_PLACE + 4)
+        is_sqlite = header.startswith(b"SQLite format 3\0")
+        return is_sqlite and int.from_bytes(header[MARK_PLACE:]) == APPLICATION_ID
+    return False
 
 
 def _is_older(db: Connection, path: str) -> bool:

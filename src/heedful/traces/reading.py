@@ -93,9 +93,7 @@ def problem(error: Exception) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case ImportError():
-            return (
-                "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
-            )
+            return "OTLP protobuf needs heedful[traces]; OTLP JSON does not"
         case json.JSONDecodeError(msg="Extra data"):
             return "another value begins here; write one value per line"
         case json.JSONDecodeError():
