@@ -560,7 +560,9 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         read_data(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
         read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         (choice,) = read_data(api.get("/v1/loops/told"))["briefing"]["choices"]
-        assert f"/ui/lessons/{choice['lesson']}?" in browser.get("/loops/told").text
+        page = browser.get("/loops/told").text
+        assert f"/ui/lessons/{choice['lesson']}?" in page
+        assert '<details id="memory" open>' in page
 
 
 @pytest.mark.both

@@ -70,7 +70,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
+from heedful.web.told import describe_memory, list_outcomes, split_lessons
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", "not_validated", "stopped")
@@ -448,7 +448,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
     facts["outcomes"] = list_outcomes(facts["told"])
-    facts["told_lesson"] = only_told_lesson(facts["told"])
+    facts["memory_parts"] = split_lessons(facts["memory"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
