@@ -168,6 +168,10 @@ def test_each_rule_has_one_row(browser: Browser):
     assert names == ["attempts", "repeat", "repeat+nothing_met: repeat"]
     assert [rule["rule"] for rule in readings[2]["only_if"]] == ["nothing_met"]
 
+    # Whether a check passed beside the failing one was not reported.
+    page = words_of(browser.get("/loops/one").text)
+    assert "nothing passed yet (not known: no report says what passed)" in page
+
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
     secret = "AKIAIOSFODNN7EXAMPLE"
