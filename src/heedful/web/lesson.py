@@ -104,9 +104,7 @@ async def lesson(visit: Visit, n: int) -> Document:
     }
 
 
-def describe_effect(
-    effect: Document | None, before: Sequence[Document] = ()
-) -> str:
+def describe_effect(effect: Document | None, before: Sequence[Document] = ()) -> str:
     """Return in one sentence whether a lesson helps, or what lacks to say it.
 
     `before` has the shares of loops that were right at the first try with its earlier
