@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from heedful.lessons.proof import Case, Proof, prove_cases
+from heedful.lessons.proof import Case, CasesByModel, Proof, prove_cases
+from heedful.lessons.proof import prove as prove_models
 from heedful.lessons.sentence import say_proof
 from heedful.loop.share import points
 
@@ -105,6 +106,11 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
 )
 def test_without_both_kinds_of_loops_it_says_what_is_missing(proof, facts, words):
     assert say(proof, **facts) == f"No verdict yet: {words}"
+
+
+def test_loops_that_named_no_model_come_last():
+    cases = CasesByModel(cases={"": {}, "small": {}}, pending={})
+    assert list(prove_models(cases).models) == ["small", ""]
 
 
 def test_a_lesson_has_the_number_of_missing_loops_of_its_own():

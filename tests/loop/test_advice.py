@@ -92,6 +92,15 @@ def test_the_cheapest_policy_without_loss_is_advised(policies, sentence):
     assert advise(RECORDED, policies).sentence == sentence
 
 
+def test_what_saves_next_to_nothing_is_not_said_to_save_nothing():
+    recorded = scores(100, attempts=4)
+    near = scores(99, attempts=4) + scores(1, attempts=3)
+    assert trade_of("near", recorded, near).change == "under 0.5 % fewer"
+    assert trade_of("same", recorded, recorded).change == "as many"
+    sentence = "None of these policies costs even 0.5 % less than what was recorded"
+    assert advise(recorded, {"near": near}).sentence == sentence
+
+
 def test_money_is_compared_where_the_loops_have_a_cost():
     recorded = scores(30, attempts=2, cost=0.5)
     advice = advise(recorded, {"cheap": scores(30, attempts=2, cost=0.4)})

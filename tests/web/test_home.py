@@ -228,6 +228,19 @@ def test_loops_of_one_day_have_no_bars_of_equal_height(site):
     assert "Of all 3 loops, since " in page
 
 
+def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file):
+    report(site, file, "alone", days=8, is_right=False)
+    for number in range(15):
+        report(site, file, f"loop {number}", days=3 - number // 5)
+
+    page = site.get("/home").text
+    (line,) = re.findall(r'<polyline class="line" points="([^"]*)"', page)
+    assert len(line.split()) == 3
+    assert page.count('<circle class="dot"') == 3
+    assert page.count('<circle class="dot few"') == 1
+    assert "Hollow, not joined: fewer than 5 ended loops." in page
+
+
 def test_few_loops_are_listed_and_have_no_percentages(site):
     fill(site.api)
     page, home = read_home(site)

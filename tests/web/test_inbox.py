@@ -338,14 +338,24 @@ def test_equal_words_with_other_examples_are_no_group(browser):
     assert rows[1]["signs"] == []
 
 
-def test_a_text_with_signs_is_ticked_and_released_deliberately(browser):
+def test_a_text_with_signs_or_of_a_stranger_is_ticked_and_released_deliberately(
+    browser,
+):
+    # No text of a tool without signs waits, so none can be ticked together.
+    assert "data-all=" not in browser.get("/quarantine").text
+
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    from_tool = "Read the whole file before you edit it"
+    remembering = memory.remember("Hint", "exit 1", lesson=from_tool, trust="tool")
+    browser.api.run(remembering)
+
     page = browser.get("/quarantine").text
     boxes = re.findall(r'<input type="checkbox" name="id"[^>]*>', page)
-    alone = [box for box in boxes if "data-alone" in box]
-    assert len(boxes) == 3
-    assert len(alone) == 1
-    assert group_of(browser, ATTACK) in alone[0]
-    assert "all on this page without signs" in page
+    together = [box for box in boxes if "data-alone" not in box]
+    assert len(boxes) == 4
+    assert len(together) == 1
+    assert f'value="{group_of(browser, from_tool)}"' in together[0]
+    assert "all of tools on this page without signs" in page
     assert 'class="main" formaction="/ui/do/release"' not in page
 
     suspects = browser.get("/quarantine?sign=password").text

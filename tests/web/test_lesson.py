@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.web.lesson import group_tasks
+from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 
@@ -129,7 +130,12 @@ def test_new_words_that_do_worse_are_said_to_do_worse(browser: Browser):
     time.sleep(0.01)  # exposures are stored by the clock, as the new words are
     form = {"id": str(lesson["id"]), "edition": lesson["edition"], "why": "plainer"}
     browser.do("amend", form, change="edit", text="Use pnpm for all.")
-    assert browser.data(f"/lessons/{lesson['id']}")["worse"] == ""
+    edited = browser.data(f"/lessons/{lesson['id']}")
+    assert edited["worse"] == ""
+    assert edited["sentence"] == (
+        "Not known yet: no loop that was shown the new words has ended; with the words "
+        "before, 75 % of 4 loops were right at the first try"
+    )
 
     show_to_loops(browser, lesson, right=1, wrong=1, name="new ")
     page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
@@ -212,6 +218,17 @@ def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
     page = browser.get("/lessons").text
     assert "1 lesson: 1 never shown. Newest first" in words_of(page)
     assert page.count("/ui/lessons.csv") == 1
+
+
+def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
+    browser: Browser,
+):
+    store_lesson(browser)
+    edited = "update lesson set last_shown = 1, judged_from = 2"
+    change_rows(browser.api.setup.store.url, edited)
+    assert "1 lesson, right at the first try: 1 not known yet" in words_of(
+        browser.get("/lessons").text
+    )
 
 
 def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):

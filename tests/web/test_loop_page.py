@@ -10,7 +10,7 @@ import pytest
 import heedful
 from heedful import Finding
 from heedful.lessons.lesson import Scope
-from heedful.web.told import describe_memory, list_outcomes
+from heedful.web.told import describe_memory, list_outcomes, split_lessons
 from tests.web.support import Browser, browsing, words_of
 from tests.web.test_pairs import record_loop
 
@@ -51,6 +51,14 @@ def choice(
 )
 def test_what_memory_did_is_one_sentence(choices: list[dict[str, Any]], sentence: str):
     assert describe_memory(choices) == sentence
+
+
+def test_each_lesson_of_the_sentence_about_memory_is_a_link():
+    sentence = describe_memory([choice("told", 2, 2), choice("withheld", 3, 5)])
+    several = describe_memory([choice("told", 1, 7), choice("told", 1, 9)])
+    assert split_lessons(sentence)[1::2] == ["lesson 2", "lesson 5"]
+    assert split_lessons(several)[1::2] == ["7", "9"]
+    assert split_lessons("It was shown 3 rules of memory.")[1::2] == []
 
 
 def test_outcomes_are_in_plain_words():
@@ -159,6 +167,10 @@ def test_each_rule_has_one_row(browser: Browser):
     names = [reading["rule"] for reading in readings]
     assert names == ["attempts", "repeat", "repeat+nothing_met: repeat"]
     assert [rule["rule"] for rule in readings[2]["only_if"]] == ["nothing_met"]
+
+    # Whether a check passed beside the failing one was not reported.
+    page = words_of(browser.get("/loops/one").text)
+    assert "nothing passed yet (not known: no report says what passed)" in page
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):

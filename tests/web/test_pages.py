@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful import Memory, Pipeline
+from heedful import Finding, Memory, Pipeline
 from heedful.lessons.briefing import HARMFUL_MEMORY
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.loop.share import Share
@@ -456,6 +456,21 @@ def test_an_address_that_is_no_page_says_so(tmp_path):
         assert browser.get("/static/../site.py").status_code in (303, 404)
 
 
+def test_a_run_calls_the_level_of_a_finding_as_its_loop_does(tmp_path):
+    def few(output, context):
+        return [Finding("few", "only 7 rows were sold")]
+
+    with browsing(tmp_path) as browser:
+        store = browser.api.setup.store
+        scope = Scope("acme", "main")
+        pipeline = Pipeline("p", store=store, scope=scope, progress=False)
+        pipeline.stage(name="load", checks=[few])(lambda state: {"sold": 7})
+        run = browser.api.run(pipeline.run({})).run
+        browser.open(browser.api._all)
+        for path in (f"/runs/{run}", f"/loops/{run}/load"):
+            assert "few error only 7 rows" in words_of(browser.get(path).text), path
+
+
 def test_policies_pipelines_projects_and_runs_that_wait(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.api
@@ -560,7 +575,9 @@ def test_lists_say_what_failed_and_a_loop_what_memory_told_it(tmp_path):
         read_data(api.put("/v1/loops/told", json={"task": ATTACK}), 201)
         read_data(api.post("/v1/recall", json={"task": ATTACK, "loop": "told"}))
         (choice,) = read_data(api.get("/v1/loops/told"))["briefing"]["choices"]
-        assert f"/ui/lessons/{choice['lesson']}?" in browser.get("/loops/told").text
+        page = browser.get("/loops/told").text
+        assert f"/ui/lessons/{choice['lesson']}?" in page
+        assert '<details id="memory" open>' in page
 
 
 @pytest.mark.both

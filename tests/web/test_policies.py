@@ -71,10 +71,17 @@ def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):
 
 
 def test_a_policy_that_is_not_sure_is_drawn_at_its_own_place(browser: Browser):
-    drawing = browser.get("/policies?policy=thorough").text.partition("</svg>")[0]
+    page = browser.get("/policies?policy=thorough%0Astage").text
+    drawing = page.partition("</svg>")[0]
     (thorough,) = re.findall(r'<circle class="unsure" cx="([^"]+)"', drawing)
-    (recorded,) = re.findall(r'<circle class="front" cx="([^"]+)"', drawing)
+    (recorded,) = re.findall(r'<circle class="dot" cx="([^"]+)"', drawing)
     assert thorough == recorded
+
+
+def test_policies_that_are_alike_have_a_sentence_instead_of_a_drawing(browser: Browser):
+    page = browser.get("/policies?policy=thorough").text
+    assert "<circle" not in page.partition("<table")[0].partition('class="legend')[0]
+    assert "All alike: as far as the record tells" in page
 
 
 def test_without_enough_loops_the_page_says_how_many_are_missing(tmp_path):

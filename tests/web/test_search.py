@@ -376,6 +376,13 @@ def test_a_hit_shows_where_the_words_were_found(browser: Browser):
     assert "/ui/recall" in browser.get("/loops?text=nowhere").text
 
 
+def test_a_hit_stands_near_the_beginning_of_what_is_shown_around_it(browser: Browser):
+    answer = f"{'word ' * 20}the disk was full {'word ' * 20}"
+    store_loop(browser, "report", "Sum up", answer)
+    (row,) = browser.data("/loops?text=disk")["loops"]
+    assert row["found"].startswith("… word word word the disk was full")
+
+
 def test_a_hit_in_a_long_task_is_shown_with_words_around_it(browser: Browser):
     task = f"{100 * 'long '}the Straße was closed{100 * ' later'}"
     store_loop(browser, "report", task, "none")

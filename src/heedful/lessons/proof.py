@@ -372,14 +372,15 @@ def usefulness(comparison: Comparison) -> float:
 def prove(evidence: CasesByModel, model: str = "") -> Proof:
     """Return what all loops prove, or only those of a `model`, as `prove_cases` does.
 
-    Memory as a whole is compared for each model.
+    Memory as a whole is compared for each model, last for the loops that named none.
     """
     pending = sum(evidence.pending.values())
     if model:
         pending = evidence.pending.get(model, 0)
 
     models = {
-        name: compare_pooled(evidence.cases[name]) for name in sorted(evidence.cases)
+        name: compare_pooled(evidence.cases[name])
+        for name in sorted(evidence.cases, key=lambda name: (not name, name))
     }
     proof = prove_cases(evidence.cases_of(model), pending)
     return replace(proof, models=models, mean_cost=mean_cost(evidence.costs_of(model)))

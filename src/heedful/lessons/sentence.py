@@ -11,6 +11,7 @@ from heedful.lessons.proof import Comparison, Effect, Total
 from heedful.loop.share import NO_DIFFERENCE, percent, points, say_doubt, without
 
 NO_VERDICT = "No verdict yet"
+MAX_SAID_LOOPS = 10_000
 
 
 def say_gain(uplift: Effect) -> str:
@@ -124,9 +125,12 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     """Return what a conclusion lacks that loops of so many kinds cannot allow.
 
     `missing` is about how many compared loops it needs, None if more than a million.
+    More than `MAX_SAID_LOOPS` are not said: from few loops, they would be far off.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
     ('loops without it (19 had it)', 'about 130 more loops in the comparison')
+    >>> say_missing(16, 12, 504_756)
+    'loops, too few so far to say how many'
     """
     if not shown and not withheld:
         return "loops: none has ended yet"
@@ -134,8 +138,8 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
         return f"loops without it ({shown:,} had it)"
     if not shown:
         return f"loops with it ({withheld:,} had none)"
-    if missing is None:
-        return "more than a million loops in the comparison"
+    if missing is None or missing > MAX_SAID_LOOPS:
+        return "loops, too few so far to say how many"
     return f"about {missing:,} more loops in the comparison"
 
 

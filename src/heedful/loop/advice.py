@@ -48,12 +48,14 @@ class Trade:
     @property
     def change(self) -> str:
         """The cost beside that of the record, in words."""
-        if abs(self.saved) < MIN_SAVED_SHARE:
+        if not self.saved:
             return "as much" if self.is_money else "as many"
 
         direction = "more"
         if self.saved > 0:
             direction = "less" if self.is_money else "fewer"
+        if abs(self.saved) < MIN_SAVED_SHARE:
+            return f"under {MIN_SAVED_SHARE:.1%} {direction}".replace("%", " %")
         return f"{percent(abs(self.saved))} {direction}"
 
     @property
@@ -139,7 +141,10 @@ def advise(
         none = "None of the policies of which the record can tell"
     cheaper = [trade for trade in judged if trade.saved >= MIN_SAVED_SHARE]
     if not cheaper:
-        return PolicyAdvice(sentence=f"{none} costs less than what was recorded")
+        saving = "less than what was recorded"
+        if any(trade.saved > 0 for trade in judged):
+            saving = f"even {MIN_SAVED_SHARE:.1%} {saving}".replace("%", " %")
+        return PolicyAdvice(sentence=f"{none} costs {saving}")
 
     lossless = [trade for trade in cheaper if not trade.lost]
     if not lossless:

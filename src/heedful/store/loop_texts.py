@@ -47,7 +47,9 @@ MAX_MATCHING_SECONDS = 1.0
 MAX_MATCHING_LOOPS = 2_000
 # A report that waits for the writer waits for the texts of so many loops at most.
 INDEX_BATCH_LOOPS = 32
-MAX_HIT_SNIPPET_CHARS = 60  # on either side of what was found
+# Around what was found; few before it, so that one line of a list shows it.
+MAX_HIT_LEAD_CHARS = 24
+MAX_HIT_TAIL_CHARS = 60
 MATCH_BATCH_TEXTS = 4_000  # texts that are looked at in one statement
 MAX_UNINDEXED_LOOPS = 100_000  # loops without a text that are counted
 # A process looks at all loops for missing texts once in an hour, and otherwise at those
@@ -155,12 +157,14 @@ def snippet(text: str, place: int, size: int) -> str:
 
     >>> snippet("the outage was caused by a cosmic ray", 15, 6)
     'the outage was caused by a cosmic ray'
+    >>> snippet("the outage was caused by a cosmic ray", 27, 10)
+    '… outage was caused by a cosmic ray'
     """
-    begin = max(0, place - MAX_HIT_SNIPPET_CHARS)
-    end = place + size + MAX_HIT_SNIPPET_CHARS
+    begin = max(0, place - MAX_HIT_LEAD_CHARS)
+    end = place + size + MAX_HIT_TAIL_CHARS
     words = _PRIVATE_PATTERN.sub("", _DOUBLED_PATTERN.sub(r"\1", text[begin:end]))
     # A word at the edge may be only a part of one.
-    before = "… " if begin and " " in words[:MAX_HIT_SNIPPET_CHARS] else ""
+    before = "… " if begin and " " in words[:MAX_HIT_LEAD_CHARS] else ""
     if before:
         words = words.partition(" ")[2]
     after = " …" if end < len(text) else ""

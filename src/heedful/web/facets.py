@@ -96,12 +96,16 @@ def narrow(
 def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
     """Return a facet as a page shows it, the most frequent values first.
 
+    The loops without a value come last.
+
     A facet that cannot part loops has no values: all have the same one. `number` counts
     its values, of which `MAX_FACET_VALUES` are shown.
     """
     values = [
         {"value": value, "count": count, "chosen": value == chosen}
-        for value, count in counts.most_common(MAX_FACET_VALUES)
+        for value, count in sorted(
+            counts.most_common(MAX_FACET_VALUES), key=lambda pair: pair[0] == WITHOUT
+        )
     ]
     is_alone = len(values) == 1 and facet.name not in ("rule", "check", "notes")
     if is_alone and not chosen:

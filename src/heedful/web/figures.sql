@@ -266,7 +266,7 @@ where state = 'stopped';
 
 -- name: lesson_order
 -- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
-select id, kind, signature, seen, helped, hurt from lesson
+select id, kind, signature, seen, helped, hurt, last_shown from lesson
 where tenant = :tenant and project = :project and (:kind = '' or kind = :kind)
   and (:error_type = '' or error_type = :error_type and (:reviews or state <> 'quarantined' and trust not in ('tool', 'external')))
   and (:state = '' or state = :state or :state = 'used' and state in ('unverified', 'verified'))

@@ -61,6 +61,7 @@ async def lesson(visit: Visit, n: int) -> Document:
 
     versions = await _rows_of(visit, "versions_of", values)
     measured = await _measure_versions(visit, name, record["judged_from"], versions)
+    helped = [period["helped"] for period in measured if period]
     # Counting exposures takes seconds in a large project, so the list of lessons and
     # this page share what was counted last.
     effect = (await measure(visit)).effects.get(name)
@@ -97,19 +98,29 @@ async def lesson(visit: Visit, n: int) -> Document:
         "tasks": group_tasks(loops),
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
-        "sentence": describe_effect(effect),
-        "worse": compare_versions([period["helped"] for period in measured if period]),
+        "sentence": describe_effect(effect, before=helped[1:]),
+        "worse": compare_versions(helped),
         **measured[0],
     }
 
 
-def describe_effect(effect: Document | None) -> str:
+def describe_effect(effect: Document | None, before: Sequence[Document] = ()) -> str:
     """Return in one sentence whether a lesson helps, or what lacks to say it.
+
+    `before` has the shares of loops that were right at the first try with its earlier
+    words, newest first.
 
     >>> describe_effect(None)
     'Not known yet: no loop that was shown it has ended'
     """
     if effect is None:
+        for share in before:
+            if share["of"]:
+                return (
+                    "Not known yet: no loop that was shown the new words has ended; "
+                    f"with the words before, {percent(share['value'])} of "
+                    f"{counted(share['of'], 'loop')} were right at the first try"
+                )
         return "Not known yet: no loop that was shown it has ended"
     words = effect["gain"] or "Not known yet: nothing to compare with"
     if effect["conclusion"] in ("helps", "hurts"):

@@ -119,8 +119,7 @@ async def lessons(visit: Visit) -> Document:
     counts = None
     if not filters["text"]:
         newest = await _newest_lessons(visit, filters)
-        names = [f"{row['kind']}/{row['signature']}" for row in newest]
-        counts = count_effects(names, measures)
+        counts = count_effects(newest, measures)
     return {
         "filters": filters,
         "kinds": LESSON_KINDS,
@@ -186,17 +185,21 @@ async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
     )
 
 
-def count_effects(names: Sequence[str], measures: Measures) -> Document:
-    """Return how many lessons have each verdict, and how many were never shown."""
+def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
+    """Return how many lessons have each verdict, and how many were never shown.
+
+    What loops were shown earlier words of a lesson tells nothing of the present ones.
+    """
     counts = dict.fromkeys([*VERDICTS, NEVER_SHOWN], 0)
-    for name in names:
+    for lesson in lessons:
+        name = f"{lesson['kind']}/{lesson['signature']}"
         verdict = NEVER_SHOWN
         if name in measures.effects:
             verdict = measures.effects[name]["verdict"]
-        elif measures.loops.get(name):
+        elif measures.loops.get(name) or lesson["last_shown"]:
             verdict = NOT_KNOWN
         counts[verdict] += 1
-    return {"lessons": len(names), **counts}
+    return {"lessons": len(lessons), **counts}
 
 
 async def measure(visit: Visit) -> Measures:

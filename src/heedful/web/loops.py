@@ -24,6 +24,7 @@ from heedful.loop.stop import (
     Echo,
     Fatigue,
     MaxAttempts,
+    NothingMet,
     Plateau,
     Repeat,
     StopRule,
@@ -70,7 +71,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, only_told_lesson
+from heedful.web.told import describe_memory, list_outcomes, split_lessons
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", "not_validated", "stopped")
@@ -448,7 +449,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
     facts["outcomes"] = list_outcomes(facts["told"])
-    facts["told_lesson"] = only_told_lesson(facts["told"])
+    facts["memory_parts"] = split_lessons(facts["memory"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -612,7 +613,8 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     """Return how near each rule of a policy is to stopping a loop; `of` is its limit.
 
     Rules count the attempts of the last rung. A rule of several that must all stop has
-    a row for each of them with a limit; `only_if` says of the others whether they stop.
+    a row for each of them with a limit; `only_if` says of the others whether they stop,
+    and whether the reports of the attempts are silent about it.
     """
     loop = loop.of_rung()
     rows = []
@@ -620,7 +622,11 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
         parts = list(flat((rule,)))
         limited = [part for part in parts if _reading(loop, part)[1]] or parts[:1]
         only_if = [
-            {"rule": rule_name(part), "stops": part(loop) or ""}
+            {
+                "rule": rule_name(part),
+                "stops": part(loop) or "",
+                "unknown": _is_unknown(loop, part),
+            }
             for part in parts
             if part not in limited
         ]
@@ -633,6 +639,12 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
             row = {"rule": name, "now": value, "of": limit, "stops": stops}
             rows.append({**row, "only_if": only_if})
     return rows
+
+
+def _is_unknown(loop: Loop, rule: StopRule) -> bool:
+    """Return whether no report says if something passed, which the rule asks."""
+    shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
+    return isinstance(rule, NothingMet) and None in shares and not any(shares)
 
 
 def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:

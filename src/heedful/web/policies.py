@@ -37,6 +37,7 @@ MAX_COMPARED_ROWS = 50
 DEFAULT_REPLAY_LOOPS = 200
 MAX_REPLAY_LOOPS = 1_000
 MAX_REPLAY_POLICIES = 10
+ALIKE_SHARE = 0.01  # smaller differences are not drawn: magnified, they look large
 MAX_MARK_CHARS = 24  # of the name of a policy beside its dot
 MAX_TITLE_CHARS = 60  # of the name of a policy in a sentence
 # The name of a rule in a proof: one, or several that must all stop.
@@ -101,12 +102,19 @@ async def policies(visit: Visit) -> Document:
         "notes": list(compared.notes),
         "advice": asdict(replayed.advice),
         "chart": chart,
+        "alike": _are_alike(replayed.trades),
         "links": {row["policy"]: row["loops_of"] for row in rows[1:]},
         "long": figures.MAX_REDECIDED_ATTEMPTS,
         "reach": reachable,
         "rows": rows,
         "unread": unread,
     }
+
+
+def _are_alike(trades: Sequence[Trade]) -> bool:
+    """Return whether no policy saves, costs or loses a share worth a drawing."""
+    shares = [(trade.saved, trade.lost / max(1, trade.solved)) for trade in trades]
+    return all(abs(saved) + lost < ALIKE_SHARE for saved, lost in shares)
 
 
 def _draw(trades: Sequence[Trade], loops: int) -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from heedful.pages.report import counted
 
 MAX_TOLD_LESSONS = 3
+# In a sentence of `describe_memory`.
+LESSON_NAME = re.compile(r"(lesson \d+|(?<=lessons )\d+|(?<=\d and )\d+)")
 Plain = dict[str, Any]
 
 
@@ -44,16 +47,15 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     return " ".join(sentences)
 
 
-def only_told_lesson(choices: Sequence[Plain]) -> int:
-    """Return the id of the lesson that a loop was shown, 0 if they are several.
+def split_lessons(sentence: str) -> list[str]:
+    """Return the parts of a sentence about memory; every second one names a lesson.
 
-    >>> only_told_lesson([{"outcome": "told", "n": 4, "lesson": 1}])
-    1
+    >>> split_lessons("It was shown lesson 2.")
+    ['It was shown ', 'lesson 2', '.']
+    >>> split_lessons("It was shown lessons 2 and 5.")
+    ['It was shown lessons ', '2', ' and ', '5', '.']
     """
-    lessons = {choice["lesson"] for choice in choices if choice["outcome"] == "told"}
-    if len(lessons) != 1:
-        return 0
-    return int(lessons.pop())
+    return LESSON_NAME.split(sentence)
 
 
 def _texts(choices: Sequence[Plain]) -> str:
