@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Finding
+from heedful import Finding, Memory
 from heedful.lessons.lesson import Scope
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
@@ -201,8 +201,35 @@ def test_a_check_that_reports_under_another_name_has_one_row(browser: Browser):
         [row for row in loop["matrix"]["rows"] if row["about"] == "check"]
         for loop in loops
     ]
-    assert [[row["name"] for row in of_loop] for of_loop in rows] == 2 * [["grounding"]]
+    # Each loop has the name of its own page.
+    names = [[row["name"] for row in of_loop] for of_loop in rows]
+    assert names == [["grounding"], ["grounded"]]
     assert rows[1][0]["cells"][0]["text"] == "✓"
+
+
+def test_a_check_has_the_name_that_other_loops_of_its_key_report(browser: Browser):
+    store = browser.api.setup.store
+    answers = {"one": iter(["guess", "source"]), "two": iter(["source"])}
+    for name in answers:
+        loop = heedful.run(
+            name,
+            generate=lambda task, hint: next(answers[task]),
+            checks=[lambda answer, context: grounded(answer)],
+            memory=Memory(store, Scope("acme", "main"), holdout=0.0),
+            memory_key="sources",
+            store=store,
+            id=name,
+        )
+        browser.api.run(loop)
+
+    (attempt,) = browser.data("/loops/two")["made"]
+    assert attempt["checked"] == ["grounding"]
+    for page in ("/loops/two", "/loops/compare?a=one&b=two"):
+        data = browser.data(page)
+        grid = data["matrix"] if "matrix" in data else data["loops"][1]["matrix"]
+        checks = [row for row in grid["rows"] if row["about"] == "check"]
+        assert [row["name"] for row in checks] == ["grounding"]
+        assert checks[0]["cells"][0]["text"] == "✓"
 
 
 def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):

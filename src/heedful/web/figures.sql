@@ -529,8 +529,14 @@ select loop, text from loop_text
 where tenant = :tenant and project = :project and loop in (select cast(value as bigint) from json_each(:numbers));
 
 -- name: matrix_head
-select n, goals, stage, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
+select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
 from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: check_names
+-- Under which names checks report in loops of a memory key, as its lessons have them.
+select distinct c.checks, l.error_type
+from cause c join lesson l on l.tenant = c.tenant and l.project = c.project and l.kind = c.kind and l.signature = c.signature
+where c.tenant = :tenant and c.project = :project and c.memory_key = :key and l.error_type <> '' limit :limit;
 
 -- name: columns
 -- The first attempt of a loop, the best one with that before it, and the last ones.
