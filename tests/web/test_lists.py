@@ -213,6 +213,13 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert len(read(browser)["loops"]) == len(LOOPS)
 
 
+@both
+def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
+    words = words_of(browser.get("/loops?state=passed").text)
+    assert "sql-2 columns failed, then passed ✓ passed 2" in words
+    assert "$0.060" in words
+
+
 def change_times(browser: Browser, times: dict[str, float]) -> None:
     """Let loops have changed last at these times."""
     store = browser.api.setup.store

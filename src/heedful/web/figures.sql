@@ -82,6 +82,7 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        (select count(*) from loop_note where loop = loop.n) as notes,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
+       (select case when length(record) <= :record_chars then record else '{}' end from attempt where loop = loop.n and number = 1) as first,
        (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision

@@ -114,7 +114,8 @@ def _reason(decision: Plain, last: Plain) -> str:
 def _summary(row: Row, used: LoopUsage) -> Plain:
     """Return what a list shows of a loop.
 
-    `rung` is the one that answered. `left_out` has the characters of the task that are
+    `rung` is the one that answered, and the checks that `failed_first` did so in the
+    first attempt of a loop that then passed. `left_out` has the characters of the task that are
     not in `task`, and those of the last attempt if it was not read, so that `failed`
     and `rung` are empty.
     """
@@ -125,9 +126,12 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
     if row["last"] == "":
         unread = row["last_chars"]
     rung = ""
+    failed_first: list[str] = []
     state = row["state"]
     if state == "passed" and used.doubtful:
         state = "not_validated"
+    if state == "passed" and used.attempts > 1:
+        failed_first = figures.failed_checks(row["first"])
     if last and state == "passed":
         rung = figures.rung_name(row["ladder"], last.get("rung", 1))
 
@@ -150,6 +154,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "reason": _reason(decision, last),
         "failed": figures.failed_checks(row["last"] or "{}"),
+        "failed_first": failed_first,
         "rung": rung,
         "calls": used.usage.calls,
         "tokens": used.usage.tokens,
