@@ -220,6 +220,13 @@ def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
     assert "$0.060" in words
 
 
+def test_a_proof_of_loops_without_memory_names_none_with_it(browser):
+    words = words_of(browser.get("/proof").text)
+    assert "the share of loops" in browser.get("/proof").text
+    assert "Of all 6 loops" in words
+    assert "those with memory" not in words
+
+
 def change_times(browser: Browser, times: dict[str, float]) -> None:
     """Let loops have changed last at these times."""
     store = browser.api.setup.store
