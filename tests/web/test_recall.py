@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful import Context, Finding, run
+from heedful.lessons import ranking
 from heedful.lessons.briefing import Choice
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
@@ -111,6 +112,20 @@ def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
     query = "?kind=error&text=CUDA+driver+version+is+insufficient"
     assert browser.get(f"/recall.json{query}").json()["waiting"] == []
     assert "zqwaits" not in browser.get(f"/recall{query}").text
+
+
+def test_what_is_nearly_alike_enough_has_a_decimal_more(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    query = "?text=sort+the+colours+of+a+long+list"
+    monkeypatch.setattr(ranking, "MIN_PROMPT_WORD_SHARE", 0.9)
+    (group,) = browser.data(f"/recall{query}")["answer"]["missed"]
+    share = group["lessons"][0]["likeness"]["value"]
+    monkeypatch.setattr(ranking, "MIN_PROMPT_WORD_SHARE", share + 0.001)
+    page = words_of(browser.get(f"/recall{query}").text)
+    nearly = f"{int(1_000 * share) / 10} % of the words are the same"
+    assert f"{nearly}; {share + 0.001:.0%}".replace("%", " %") in page
 
 
 def test_what_is_not_shown_for_one_reason_is_one_row():

@@ -301,9 +301,13 @@ where loop.n = override.loop and loop.tenant = :tenant and loop.project = :proje
 order by override.until limit :limit;
 
 -- name: examples_of
-select id, record, state, trust, lesson, at from example
-where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
-order by at desc, id desc limit :limit;
+-- The newest examples of a lesson, each with how many there are in all.
+with fitting as (
+  select id from example
+  where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
+)
+select id, record, state, trust, lesson, at, (select count(*) from fitting) as number from example
+where id in (select id from fitting) order by at desc, id desc limit :limit;
 
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
@@ -360,9 +364,13 @@ select count(distinct loop) as loops, count(distinct case when share > 0 then lo
 
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
-select seen.loop, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
-from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
-left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
+-- `loops` is how many there are in all.
+select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+from (
+  select loop, max(at) as at, max(id) as last, count(*) over () as loops from occurrence where lesson_id = :id and loop <> ''
+  group by loop order by max(at) desc, max(id) desc limit :limit
+) as seen
+left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by 3 desc, seen.last desc;
 
 -- name: lesson_names
 -- Lessons by their ids; without words of tools and documents.

@@ -115,9 +115,9 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
     """Return what a list shows of a loop.
 
     `rung` is the one that answered, and the checks that `failed_first` did so in the
-    first attempt of a loop that then passed. `left_out` has the characters of the task that are
-    not in `task`, and those of the last attempt if it was not read, so that `failed`
-    and `rung` are empty.
+    first attempt of a loop that then passed. `left_out` has the characters of the task
+    that are not in `task`, and those of the last attempt if it was not read, so that
+    `failed` and `rung` are empty.
     """
     decision = json.loads(row["decision"] or "{}")
     task, left_out = figures.beginning(row["task"], row["task_chars"])
