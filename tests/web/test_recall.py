@@ -85,6 +85,37 @@ def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
 
 
 @pytest.mark.both
+def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
+    store = browser.api.setup.store
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [Finding("weight", "no unit", fix="say kg")]
+
+    for task, key in (*3 * [("weigh it", "scales")], ("newer", "")):
+        work = run(
+            task,
+            generate=lambda task, hint: "7",
+            checks=[unit],
+            memory=Memory(store, Scope("acme", "main"), holdout=0.0),
+            memory_key=key,
+            store=store,
+        )
+        browser.api.run(work)
+
+    # The third loop was shown the rule, the newest one nothing.
+    question = browser.data("/recall")["tries"][0]
+    assert question == {"kind": "task", "text": "weigh it", "key": "scales"}
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["sentence"] == (
+        "Nothing shown: 1 matching rule belongs to the memory key scales"
+    )
+    page = browser.get("/recall?text=weigh+it").text
+    assert '<option value="scales">' in page
+    assert "text=weigh+it&amp;key=scales" in page
+    assert browser.data("/recall?text=weigh+it&key=scales")["answer"]["prompt"]
+
+
+@pytest.mark.both
 def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"

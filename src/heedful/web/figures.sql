@@ -426,8 +426,29 @@ where length(record) <= :most and exists (select 1 from json_each(:spellings) as
 order by id desc limit :limit;
 
 -- name: newest_task
-select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars from loop
-where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit 1;
+-- The task of the newest loop that was shown something, of those that are near in the list; else of the newest.
+select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars, memory_key from loop where n = (
+  select n from (
+    select n, id from loop
+    where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :near
+  ) as newest
+  order by case when exists (
+    select 1 from exposure x where x.tenant = :tenant and x.project = :project and x.loop = newest.id and x.shown
+  ) then 0 else 1 end, n desc limit 1
+);
+
+-- name: rule_keys
+-- The memory keys that have rules, those whose loops broke them most often first.
+select memory_key from cause where tenant = :tenant and project = :project and memory_key <> ''
+group by memory_key order by sum(loops) desc, memory_key limit :limit;
+
+-- name: key_of_rules
+-- The memory key of which most of these lessons are rules, with their number.
+select c.memory_key, count(distinct l.id) as rules
+from lesson l join cause c on c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
+where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
+  and c.memory_key not in ('', :key)
+group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
 
 -- name: lesson_of
 select lesson_id from example where scope = :token and id = :id;
@@ -542,10 +563,12 @@ select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attemp
 from loop where tenant = :tenant and project = :project and id = :id;
 
 -- name: check_names
--- Under which names checks report in loops of a memory key, as its lessons have them.
-select distinct c.checks, l.error_type
+-- Under which name a check reports in loops of a memory key, as the rules have it that this check alone may find.
+select own.value as own, min(l.error_type) as reported
 from cause c join lesson l on l.tenant = c.tenant and l.project = c.project and l.kind = c.kind and l.signature = c.signature
-where c.tenant = :tenant and c.project = :project and c.memory_key = :key and l.error_type <> '' limit :limit;
+cross join json_each(c.checks) as own
+where c.tenant = :tenant and c.project = :project and c.memory_key = :key and c.memory_key <> '' and c.checks not like '%,%'
+group by own.value having count(distinct l.error_type) = 1 limit :limit;
 
 -- name: columns
 -- The first attempt of a loop, the best one with that before it, and the last ones.

@@ -8,7 +8,7 @@ columns of its first, its best and its last attempts, and says how many it leave
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, takewhile
@@ -188,26 +188,12 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
             )
         )
 
-    known: dict[str, str] = {}
-    if head["memory_key"]:
-        names = figures.rows(
-            db, scope, "check_names", key=head["memory_key"], limit=MAX_NAMED_CHECKS
-        )
-        known = _names_of_checks(names)
+    names = figures.rows(
+        db, scope, "check_names", key=head["memory_key"], limit=MAX_NAMED_CHECKS
+    )
+    labels = {row["own"]: row["reported"] for row in names}
     goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
-    return make_matrix(columns, goals, known, attempts=head["attempts"], best=best)
-
-
-def _names_of_checks(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the only name under which a check reports, by its own name."""
-    names = defaultdict[str, set[str]](set)
-    for row in rows:
-        checks = json.loads(row["checks"])
-        if len(checks) == 1:
-            names[checks[0]].add(row["error_type"])
-    return {
-        check: min(reported) for check, reported in names.items() if len(reported) == 1
-    }
+    return make_matrix(columns, goals, labels, attempts=head["attempts"], best=best)
 
 
 def _output(row: Row, stage: str) -> str | None:
@@ -226,17 +212,17 @@ def _output(row: Row, stage: str) -> str | None:
 def make_matrix(
     columns: Sequence[MatrixColumn],
     goals: Sequence[Goal],
-    known: Mapping[str, str],
+    labels: Mapping[str, str],
     *,
     attempts: int,
     best: int | None,
 ) -> Matrix:
     """Return the matrix of these columns; a row in which nothing stands is left out.
 
-    `known` are names under which checks report in other loops, by their own names.
+    `labels` are names under which checks report in other loops, by their own names.
     """
     checks = _failed_checks(columns)
-    checks += _passed_checks(columns, checks, known)
+    checks += _passed_checks(columns, checks, labels)
     shown_checks = checks[:MAX_CHECK_ROWS]
 
     rows = [
@@ -272,7 +258,7 @@ def make_matrix(
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
         reported=reported_names(
-            [column.attempt for column in columns if column.attempt], known
+            [column.attempt for column in columns if column.attempt], labels
         ),
     )
 
@@ -316,14 +302,14 @@ def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
 
 
 def _passed_checks(
-    columns: Iterable[MatrixColumn], checks: Sequence[str], known: Mapping[str, str]
+    columns: Iterable[MatrixColumn], checks: Sequence[str], labels: Mapping[str, str]
 ) -> list[str]:
     """Return the checks that ran besides those with a finding, which are `checks`.
 
     There are none if it is not known which check reported these findings.
     """
     attempts = [column.attempt for column in columns if column.attempt]
-    judges = [attempt.judged_by for attempt in with_reported_names(attempts, known)]
+    judges = [attempt.judged_by for attempt in with_reported_names(attempts, labels)]
     names = dict.fromkeys(filter(is_named, chain.from_iterable(judges)))
     if not names.keys() >= set(checks):
         return []

@@ -87,6 +87,11 @@ class ComparedLoop:
         """Whether memory had a text with this outcome, such as "told", for the loop."""
         return any(choice["outcome"] == outcome for choice in self.facts["told"])
 
+    @property
+    def withheld(self) -> str:
+        """That a coin withheld memory from the loop, in brackets; "" if none did."""
+        return " (withheld by a coin)" if self.has_memory("withheld") else ""
+
     def figures(self) -> Document:
         """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""
         usage = self.usage
@@ -313,13 +318,9 @@ def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:
     if first.has_memory("told") == second.has_memory("told"):
         return ""
 
-    shown, other = "BA"
-    without = first
     if first.has_memory("told"):
-        shown, other = "AB"
-        without = second
-    reason = " (withheld by a coin)" if without.has_memory("withheld") else ""
-    return f" {shown} was shown memory, {other} was not{reason}."
+        return f" A was shown memory, B was not{second.withheld}."
+    return f" B was shown memory, A was not{first.withheld}."
 
 
 def _compare_tasks(first: Document, second: Document) -> str:

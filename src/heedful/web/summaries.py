@@ -126,12 +126,10 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
     if row["last"] == "":
         unread = row["last_chars"]
     rung = ""
-    failed_first: list[str] = []
     state = row["state"]
     if state == "passed" and used.doubtful:
         state = "not_validated"
-    if state == "passed" and used.attempts > 1:
-        failed_first = figures.failed_checks(row["first"])
+    is_retried = state == "passed" and used.attempts > 1
     if last and state == "passed":
         rung = figures.rung_name(row["ladder"], last.get("rung", 1))
 
@@ -154,7 +152,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "reason": _reason(decision, last),
         "failed": figures.failed_checks(row["last"] or "{}"),
-        "failed_first": failed_first,
+        "failed_first": figures.failed_checks(row["first"]) if is_retried else [],
         "rung": rung,
         "calls": used.usage.calls,
         "tokens": used.usage.tokens,
