@@ -1549,7 +1549,7 @@ TOKEN_RULES = (
         # The header ends where another token may begin. So no character is read for
         # more than one of many beginnings in a row.
         pattern=(
-            r"eyJ(?:(?!(?<=[_-])eyJ[\w-]{5})[\w-]){5,}+={0,2}"
+            r"eyJ(?>(?:(?!(?<=[_-])eyJ[\w-]{5})[\w-]){5,})={0,2}"
             r"\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?"
         ),
         starts_word=True,

@@ -1,6 +1,4 @@
-"""The commands of the page on deployment: what was dumped is restored, and the loops
-that ended long ago are removed.
-"""
+"""The commands of the page on deployment: what was dumped is restored."""
 
 import asyncio
 import os
@@ -82,36 +80,3 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     finally:
         postgres.drop(before)
         postgres.drop(after)
-
-
-async def open_and_end(urls: Urls) -> None:
-    """A loop that has ended, and one that is open."""
-    store = in_database(urls.service)
-    try:
-        await heedful.run(
-            "task",
-            generate=lambda task, hint: "text",
-            checks=[lambda candidate, context: []],
-            store=store,
-            id="ended",
-        )
-        await heedful.open_loop("open", "task", store=store)
-    finally:
-        await store.close()
-
-
-def test_loops_that_ended_long_ago_are_removed_with_their_attempts(tmp_path):
-    urls = postgres.fresh()
-    names = "select id from loop order by id"
-    try:
-        asyncio.run(open_and_end(urls))
-        commands = block_with("delete from loop", db=urls.owner)
-        run_commands(commands, tmp_path)
-        assert postgres.rows(urls.owner, names) == [("ended",), ("open",)]
-        postgres.rows(urls.owner, "update loop set updated = 0")
-        run_commands(commands, tmp_path)
-        assert postgres.rows(urls.owner, names) == [("open",)]
-        attempts = "select count(*)::int from attempt"
-        assert postgres.rows(urls.owner, attempts) == [(0,)]
-    finally:
-        postgres.drop(urls)

@@ -87,6 +87,8 @@ def test_filters_by_sign_and_source_stay_in_the_address(browser):
     )
     assert row is not None
     assert "sign=none" in row[1]
+    filtered = browser.get("/quarantine?source=forum").text
+    assert "1 of 5 texts wait, 1 with signs of danger" in filtered
 
 
 @pytest.mark.both

@@ -10,6 +10,7 @@ import pytest
 from heedful.lessons.lesson import Exposure, Outcome, Scope
 from heedful.memory.memory import Memory
 from heedful.store import exposures
+from heedful.web import lesson as lesson_page
 from heedful.web.lesson import group_tasks
 from tests.engines import change_rows
 from tests.service.support import read_data
@@ -109,6 +110,32 @@ def test_a_lesson_names_the_tasks_in_which_it_was_learnt(browser: Browser):
     assert task["state"] == "passed"
     assert "measure &lt;b&gt;it&lt;/b&gt;</a> <b>×2</b>" in page
     assert not [source for source in data["sources"] if source.startswith("loop:")]
+
+
+@pytest.mark.both
+def test_a_lesson_says_how_many_of_its_loops_are_shown_newest_first(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lesson_page, "MAX_LESSON_PAGE_ROWS", 2)
+    for loop in ("first", "second", "third"):
+        body = {"task": loop, "policy": "default", "memory_key": "k"}
+        read_data(browser.api.put(f"/v1/loops/{loop}", json=body), 201)
+        for number, findings in enumerate(([WRONG], []), 1):
+            report = {
+                "output": f"{loop} {number}",
+                "evaluation": {"findings": findings},
+            }
+            address = f"/v1/loops/{loop}/attempts/{number}"
+            read_data(browser.api.put(address, json=report))
+    # An import gives all occurrences one time.
+    change_rows(browser.api.setup.store.url, "update occurrence set at = 1.0")
+
+    (lesson,) = browser.data("/lessons?kind=check")["lessons"]
+    data = browser.data(f"/lessons/{lesson['id']}")
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert [task["task"] for task in data["tasks"]] == ["third", "second"]
+    assert "Where it was learnt newest 2 of 3" in page
+    assert "Examples newest 2 of 3" in page
 
 
 def test_the_task_of_a_loop_that_is_gone_is_unknown():

@@ -17,6 +17,7 @@ from heedful.lessons.signature import signature
 from heedful.store import exposures, lessons
 from heedful.web import figures
 from heedful.web.table import Table
+from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 
@@ -214,6 +215,20 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
     assert "3 loops of the newest 3" in words
     assert "only these are sorted" in words
     assert len(read(browser)["loops"]) == len(LOOPS)
+
+
+@both
+def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
+    words = words_of(browser.get("/loops?state=passed").text)
+    assert "sql-2 columns failed, then passed ✓ passed 2" in words
+    assert "$0.060" in words
+
+
+def test_a_proof_of_loops_without_memory_names_none_with_it(browser):
+    words = words_of(browser.get("/proof").text)
+    assert "the share of loops" in browser.get("/proof").text
+    assert "Of all 6 loops" in words
+    assert "those with memory" not in words
 
 
 def change_times(browser: Browser, times: dict[str, float]) -> None:
@@ -524,6 +539,32 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
     assert "known for 5 of 6 loops: $" in words
+
+
+@both
+def test_spend_is_compared_by_a_cost_that_nearly_all_loops_have(browser):
+    for number in range(20):
+        body = {"task": "x", "policy": "default", "model": "small"}
+        read_data(browser.api.put(f"/v1/loops/more-{number}", json=body), 201)
+        report(browser, f"more-{number}", 1, [], 0.001)
+    page = read(browser, "/spend", "?by=model")
+    assert page["total"]["with_cost"] == 25
+    assert page["total"]["called"] == 26
+    assert page["measure"] == "cost"
+    assert page["rows"][0]["value"] == "large"
+    words = words_of(browser.get("/spend?by=model").text)
+    assert re.search(r"large: 6\d % of the cost", words)
+
+
+def test_spend_does_not_begin_with_keys_of_one_loop_each(browser):
+    assert read(browser, "/spend")["by"] == "key"
+    for number, (id, *_) in enumerate(LOOPS):
+        statement = f"update loop set memory_key = 'key {number}' where id = '{id}'"
+        change_rows(browser.api.setup.store.url, statement)
+    assert read(browser, "/spend")["by"] == "model"
+    change_rows(browser.api.setup.store.url, "update loop set model = 'small'")
+    assert read(browser, "/spend")["by"] == "day"
+    assert read(browser, "/spend", "?by=key")["by"] == "key"
 
 
 def test_spend_of_many_loops_is_that_of_whole_days(browser, monkeypatch):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful import Finding
+from heedful import Finding, Memory
+from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
 from tests.service.support import Api, read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
@@ -24,7 +25,7 @@ def browser(tmp_path):
 def grounded(answer: str) -> Finding | None:
     """Report a guess, under a name that is not that of this check."""
     if answer == "guess":
-        return Finding("grounding", "no source")
+        return Finding("grounding", "no source", fix="name the source")
     return None
 
 
@@ -51,6 +52,24 @@ def record_loop(
             "usage": usage,
         }
         read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=body))
+
+
+def run_with_memory(
+    browser: Browser, name: str, outputs: list[str], holdout: float = 0.0
+) -> None:
+    """Run a loop with a nameless check, whose memory a coin may withhold."""
+    answers = iter(outputs)
+    store = browser.api.setup.store
+    loop = heedful.run(
+        name,
+        generate=lambda task, hint: next(answers),
+        checks=[lambda answer, context: grounded(answer)],
+        memory=Memory(store, Scope("acme", "main"), holdout=holdout),
+        memory_key="sources",
+        store=store,
+        id=name,
+    )
+    browser.api.run(loop)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +220,36 @@ def test_a_check_that_reports_under_another_name_has_one_row(browser: Browser):
         [row for row in loop["matrix"]["rows"] if row["about"] == "check"]
         for loop in loops
     ]
-    assert [[row["name"] for row in of_loop] for of_loop in rows] == 2 * [["grounding"]]
+    # Each loop has the name of its own page.
+    names = [[row["name"] for row in of_loop] for of_loop in rows]
+    assert names == [["grounding"], ["grounded"]]
     assert rows[1][0]["cells"][0]["text"] == "✓"
+
+
+def test_a_check_has_the_name_that_other_loops_of_its_key_report(browser: Browser):
+    run_with_memory(browser, "one", ["guess", "source"])
+    run_with_memory(browser, "two", ["source"])
+    (attempt,) = browser.data("/loops/two")["made"]
+    assert attempt["checked"] == ["grounding"]
+    for page in ("/loops/two", "/loops/compare?a=one&b=two"):
+        data = browser.data(page)
+        grid = data["matrix"] if "matrix" in data else data["loops"][1]["matrix"]
+        checks = [row for row in grid["rows"] if row["about"] == "check"]
+        assert [row["name"] for row in checks] == ["grounding"]
+        assert checks[0]["cells"][0]["text"] == "✓"
+
+
+def test_memory_that_only_one_of_two_loops_was_shown_comes_first(browser: Browser):
+    run_with_memory(browser, "teacher", ["guess", "source"])
+    # No coin withholds anything from the first loops.
+    for number in range(FIRST_LOOPS_WITHOUT_HOLDOUT):
+        run_with_memory(browser, f"early {number}", ["source"])
+    run_with_memory(browser, "withheld", ["source"], holdout=0.999)
+    pair = browser.data("/loops/compare?a=withheld&b=early+0")
+    assert pair["rows"][0]["name"] == "memory"
+    assert pair["sentence"].endswith(
+        " B was shown memory, A was not (withheld by a coin)."
+    )
 
 
 def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heedful import Context, Finding, run
+from heedful.lessons import ranking
 from heedful.lessons.briefing import Choice
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
@@ -84,6 +85,37 @@ def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
 
 
 @pytest.mark.both
+def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
+    store = browser.api.setup.store
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [Finding("weight", "no unit", fix="say kg")]
+
+    for task, key in (*3 * [("weigh it", "scales")], ("newer", "")):
+        work = run(
+            task,
+            generate=lambda task, hint: "7",
+            checks=[unit],
+            memory=Memory(store, Scope("acme", "main"), holdout=0.0),
+            memory_key=key,
+            store=store,
+        )
+        browser.api.run(work)
+
+    # The third loop was shown the rule, the newest one nothing.
+    question = browser.data("/recall")["tries"][0]
+    assert question == {"kind": "task", "text": "weigh it", "key": "scales"}
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["sentence"] == (
+        "Nothing shown: 1 matching rule belongs to the memory key scales"
+    )
+    page = browser.get("/recall?text=weigh+it").text
+    assert '<option value="scales">' in page
+    assert "text=weigh+it&amp;key=scales" in page
+    assert browser.data("/recall?text=weigh+it&key=scales")["answer"]["prompt"]
+
+
+@pytest.mark.both
 def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser):
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"
@@ -111,6 +143,15 @@ def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
     query = "?kind=error&text=CUDA+driver+version+is+insufficient"
     assert browser.get(f"/recall.json{query}").json()["waiting"] == []
     assert "zqwaits" not in browser.get(f"/recall{query}").text
+
+
+def test_what_is_nearly_alike_enough_has_a_decimal_more(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    monkeypatch.setattr(ranking, "MIN_PROMPT_WORD_SHARE", 0.58)
+    page = words_of(browser.get("/recall?text=blue+red+green").text)
+    assert "57.7 % of the words are the same; 58 % is needed" in page
 
 
 def test_what_is_not_shown_for_one_reason_is_one_row():

@@ -102,6 +102,7 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
     (row,) = browser.data("/traces")["episodes"]
     page = words_of(browser.get(f"/traces/{row['digest']}").text)
     assert why in page
+    assert "reflected, nothing learnt 0" in words_of(browser.get("/traces").text)
 
 
 @pytest.mark.both

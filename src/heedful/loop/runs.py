@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from heedful.display import html_form, line_text, screen_text
@@ -395,12 +396,14 @@ def with_stage_feedback(
     return replace(verdict, feedback=feedback)
 
 
-def with_reported_names(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+def with_reported_names(
+    attempts: Sequence[Attempt], known: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Attempt, ...]:
     """Return attempts of a loop whose checks have the names in their findings.
 
     `reported_names` says which check has another name there.
     """
-    labels = reported_names(attempts)
+    labels = reported_names(attempts, known)
     judges = [
         tuple(labels.get(name, name) for name in attempt.judged_by)
         for attempt in attempts
@@ -412,11 +415,14 @@ def _judged_by(attempt: Attempt, judges: tuple[str, ...]) -> Attempt:
     return replace(attempt, judged_by=judges)
 
 
-def reported_names(attempts: Sequence[Attempt]) -> dict[str, str]:
-    """Return the name in findings of the check of a loop that has another one there.
+def reported_names(
+    attempts: Sequence[Attempt], known: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return the names in findings of the checks of a loop that have others there.
 
-    A check may report under a name that is not its own. It is known which one does if
-    all other checks of the loop report under their own names; else {} is returned.
+    A check may report under a name that is not its own. The loop tells which one does
+    if all its other checks report under their own names. Else the names are those that
+    are `known` of checks without a finding under their own name.
     """
     judges = dict[str, None]()
     reported = dict[str, None]()
@@ -429,7 +435,7 @@ def reported_names(attempts: Sequence[Attempt]) -> dict[str, str]:
     silent = [name for name in judges if name not in reported]
     foreign = [name for name in reported if name not in judges]
     if len(silent) != 1 or len(foreign) != 1 or foreign[0] in OWN_CHECKS:
-        return {}
+        return {name: known[name] for name in silent if name in known}
     return {silent[0]: foreign[0]}
 
 

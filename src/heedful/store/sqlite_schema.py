@@ -44,7 +44,7 @@ _SLOW_PATTERN = re.compile(
 )
 # A statement about what SQLite runs by itself; comments may stand before it.
 _TRIGGER_OR_VIEW_PATTERN = re.compile(
-    r"(?:\s|--[^\n]*\n)*+(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
+    r"(?>(?:\s|--[^\n]*\n)*)(?:create|drop)\s+(?:trigger|view)\b", re.IGNORECASE
 )
 # What FTS5 keeps its indexes in. Its own tables have no expressions.
 SHADOW_PREFIXES = ("example_fts_", "loop_fts_")

@@ -82,6 +82,7 @@ select n, id, kind, run, stage, memory_key, model, ladder, state, cancelled, cre
        (select count(*) from loop_note where loop = loop.n) as notes,
        (select case when length(record) <= :record_chars then record else '' end
         from attempt where loop = loop.n order by number desc limit 1) as last,
+       (select case when length(record) <= :record_chars then record else '{}' end from attempt where loop = loop.n and number = 1) as first,
        (select length(record) from attempt where loop = loop.n order by number desc limit 1) as last_chars,
        (select case when length(record) <= :record_chars then record else '{}' end
         from decision where loop = loop.n order by seq desc limit 1) as decision
@@ -300,9 +301,13 @@ where loop.n = override.loop and loop.tenant = :tenant and loop.project = :proje
 order by override.until limit :limit;
 
 -- name: examples_of
-select id, record, state, trust, lesson, at from example
-where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
-order by at desc, id desc limit :limit;
+-- The newest examples of a lesson, each with how many there are in all.
+with fitting as (
+  select id from example
+  where scope = :token and lesson_id = :id and not (digest like 'lesson%' and (state = 'superseded' or lesson = :text))
+)
+select id, record, state, trust, lesson, at, (select count(*) from fitting) as number from example
+where id in (select id from fitting) order by at desc, id desc limit :limit;
 
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
@@ -359,9 +364,13 @@ select count(distinct loop) as loops, count(distinct case when share > 0 then lo
 
 -- name: loops_of
 -- The loops in which the error of a lesson was seen, newest first, with when they ended and the beginnings of their tasks; no task if a loop is gone.
-select seen.loop, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
-from (select loop, max(at) as at from occurrence where lesson_id = :id and loop <> '' group by loop order by max(at) desc limit :limit) as seen
-left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by seen.at desc;
+-- `loops` is how many there are in all.
+select seen.loop, seen.loops, coalesce(loop.updated, seen.at) as at, {shown_state} as state, substr(loop.task, 1, cast(:chars as integer)) as task, length(loop.task) as task_chars
+from (
+  select loop, max(at) as at, max(id) as last, count(*) over () as loops from occurrence where lesson_id = :id and loop <> ''
+  group by loop order by max(at) desc, max(id) desc limit :limit
+) as seen
+left join loop on loop.tenant = :tenant and loop.project = :project and loop.id = seen.loop order by 3 desc, seen.last desc;
 
 -- name: lesson_names
 -- Lessons by their ids; without words of tools and documents.
@@ -417,8 +426,29 @@ where length(record) <= :most and exists (select 1 from json_each(:spellings) as
 order by id desc limit :limit;
 
 -- name: newest_task
-select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars from loop
-where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit 1;
+-- The task of the newest loop that was shown something, of those that are near in the list; else of the newest.
+select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars, memory_key from loop where n = (
+  select n from (
+    select n, id from loop
+    where tenant = :tenant and project = :project and kind <> 'run' and practises = '' order by n desc limit :near
+  ) as newest
+  order by case when exists (
+    select 1 from exposure x where x.tenant = :tenant and x.project = :project and x.loop = newest.id and x.shown
+  ) then 0 else 1 end, n desc limit 1
+);
+
+-- name: rule_keys
+-- The memory keys that have rules, those whose loops broke them most often first.
+select memory_key from cause where tenant = :tenant and project = :project and memory_key <> ''
+group by memory_key order by sum(loops) desc, memory_key limit :limit;
+
+-- name: key_of_rules
+-- The memory key of which most of these lessons are rules, with their number.
+select c.memory_key, count(distinct l.id) as rules
+from lesson l join cause c on c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
+where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
+  and c.memory_key not in ('', :key)
+group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
 
 -- name: lesson_of
 select lesson_id from example where scope = :token and id = :id;
@@ -529,8 +559,16 @@ select loop, text from loop_text
 where tenant = :tenant and project = :project and loop in (select cast(value as bigint) from json_each(:numbers));
 
 -- name: matrix_head
-select n, goals, stage, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
+select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
 from loop where tenant = :tenant and project = :project and id = :id;
+
+-- name: check_names
+-- Under which name a check reports in loops of a memory key, as the rules have it that this check alone may find.
+select own.value as own, min(l.error_type) as reported
+from cause c join lesson l on l.tenant = c.tenant and l.project = c.project and l.kind = c.kind and l.signature = c.signature
+cross join json_each(c.checks) as own
+where c.tenant = :tenant and c.project = :project and c.memory_key = :key and c.memory_key <> '' and c.checks not like '%,%'
+group by own.value having count(distinct l.error_type) = 1 limit :limit;
 
 -- name: columns
 -- The first attempt of a loop, the best one with that before it, and the last ones.

@@ -199,6 +199,7 @@ async def quarantine(visit: Visit) -> Document:
         "texts": waiting.total,
         "groups": len(inbox),
         "fitting": len(fitting),
+        "fitting_texts": sum(len(group.ids) for group in fitting),
         "suspect": len(inbox) - unsigned,
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
         "unsigned": unsigned,

@@ -444,7 +444,6 @@ async def loop(visit: Visit, id: str) -> Document:
         against=visit.number("against"),
     )
     facts["diff"] = mode
-    name_passed_checks(facts["made"])
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
     facts["memory"] = describe_memory(facts["told"])
@@ -468,6 +467,7 @@ async def loop(visit: Visit, id: str) -> Document:
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
     columns = await read(matrix.read_matrix, id, marked)
+    name_passed_checks(facts["made"], columns.reported)
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
@@ -491,10 +491,11 @@ async def _lesson_of_cause(
     return {"lesson": lesson, "learnt_here": learnt_here}
 
 
-def name_passed_checks(attempts: Sequence[Document]) -> None:
+def name_passed_checks(attempts: Sequence[Document], known: Mapping[str, str]) -> None:
     """Give attempts, as JSON data, the names of the checks that found nothing.
 
-    They are `checked`; `doubt` says why an attempt is not validated, "" if it is.
+    They are `checked`, by the names that are `known` from the matrix; `doubt` says why
+    an attempt is not validated, "" if it is.
     """
     page_fields = {"output", "left_out", "made_by"}
     records = []
@@ -502,7 +503,8 @@ def name_passed_checks(attempts: Sequence[Document]) -> None:
         names = attempt.keys() - page_fields
         records.append(from_document(Attempt, {name: attempt[name] for name in names}))
 
-    for attempt, record in zip(attempts, with_reported_names(records), strict=True):
+    reported = with_reported_names(records, known)
+    for attempt, record in zip(attempts, reported, strict=True):
         evaluation = record.evaluation or Evaluation()
         attempt["doubt"] = record.doubt
         attempt["checked"] = [

@@ -30,6 +30,7 @@ from heedful.web.render import number as number_text
 
 MAX_LAST_COLUMNS = 10  # the last attempts of a loop; the first and the best come before
 MAX_CHECK_ROWS = 10  # the checks that failed most
+MAX_NAMED_CHECKS = 200  # of a memory key
 MAX_RECORD_CHARS = 256 * 1024  # a larger record of an attempt is not read
 MAX_COMPARED_OUTPUT_CHARS = 64 * 1024  # a longer output is not compared
 MAX_SNIPPET_CHARS = 60  # of what an attempt changed
@@ -187,8 +188,12 @@ def read_matrix(db: Db, scope: Scope, id: str, best: int | None) -> Matrix:
             )
         )
 
+    names = figures.rows(
+        db, scope, "check_names", key=head["memory_key"], limit=MAX_NAMED_CHECKS
+    )
+    labels = {row["own"]: row["reported"] for row in names}
     goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
-    return make_matrix(columns, goals, attempts=head["attempts"], best=best)
+    return make_matrix(columns, goals, labels, attempts=head["attempts"], best=best)
 
 
 def _output(row: Row, stage: str) -> str | None:
@@ -207,13 +212,17 @@ def _output(row: Row, stage: str) -> str | None:
 def make_matrix(
     columns: Sequence[MatrixColumn],
     goals: Sequence[Goal],
+    labels: Mapping[str, str],
     *,
     attempts: int,
     best: int | None,
 ) -> Matrix:
-    """Return the matrix of these columns; a row in which nothing stands is left out."""
+    """Return the matrix of these columns; a row in which nothing stands is left out.
+
+    `labels` are names under which checks report in other loops, by their own names.
+    """
     checks = _failed_checks(columns)
-    checks += _passed_checks(columns, checks)
+    checks += _passed_checks(columns, checks, labels)
     shown_checks = checks[:MAX_CHECK_ROWS]
 
     rows = [
@@ -249,7 +258,7 @@ def make_matrix(
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
         reported=reported_names(
-            [column.attempt for column in columns if column.attempt]
+            [column.attempt for column in columns if column.attempt], labels
         ),
     )
 
@@ -258,7 +267,8 @@ def align_checks(first: Plain, second: Plain) -> None:
     """Give two matrices, as JSON data, the same rows of checks.
 
     A check without a finding in a loop may not have run there: its cells are "–". The
-    findings of the other loop may tell under which name a check reports.
+    findings of the other loop may tell under which name a check reports. A row has the
+    name that it has on the page of its loop.
     """
     grids = (first, second)
     labels = {**first["reported"], **second["reported"]}
@@ -267,8 +277,7 @@ def align_checks(first: Plain, second: Plain) -> None:
         of_name: dict[str, Plain] = {}
         for row in grid["rows"]:
             if row["about"] == "check":
-                row["name"] = labels.get(row["name"], row["name"])
-                of_name.setdefault(row["name"], row)
+                of_name.setdefault(labels.get(row["name"], row["name"]), row)
         checks.append(of_name)
     names = list(dict.fromkeys([*checks[0], *checks[1]]))
     empty = {"text": "–", "title": "no finding; it may not have run"}
@@ -292,13 +301,15 @@ def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
     return [check for check, _ in failed.most_common()]
 
 
-def _passed_checks(columns: Iterable[MatrixColumn], checks: Sequence[str]) -> list[str]:
+def _passed_checks(
+    columns: Iterable[MatrixColumn], checks: Sequence[str], labels: Mapping[str, str]
+) -> list[str]:
     """Return the checks that ran besides those with a finding, which are `checks`.
 
     There are none if it is not known which check reported these findings.
     """
     attempts = [column.attempt for column in columns if column.attempt]
-    judges = [attempt.judged_by for attempt in with_reported_names(attempts)]
+    judges = [attempt.judged_by for attempt in with_reported_names(attempts, labels)]
     names = dict.fromkeys(filter(is_named, chain.from_iterable(judges)))
     if not names.keys() >= set(checks):
         return []

@@ -31,6 +31,7 @@ MAX_NEAR_LOOPS = 50
 # What is printed of both loops beside each other, in this order; what is the same in
 # both is named once.
 FIGURE_NAMES = (
+    "memory",
     "state",
     "attempts",
     "calls",
@@ -40,7 +41,6 @@ FIGURE_NAMES = (
     "model",
     "policy",
     "memory_key",
-    "memory",
 )
 
 
@@ -82,6 +82,15 @@ class ComparedLoop:
         if self.facts["told"]:
             return list_outcomes(self.facts["told"])
         return "silent" if self.facts["silence"] else ""
+
+    def has_memory(self, outcome: str) -> bool:
+        """Whether memory had a text with this outcome, such as "told", for the loop."""
+        return any(choice["outcome"] == outcome for choice in self.facts["told"])
+
+    @property
+    def withheld(self) -> str:
+        """That a coin withheld memory from the loop, in brackets; "" if none did."""
+        return " (withheld by a coin)" if self.has_memory("withheld") else ""
 
     def figures(self) -> Document:
         """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""
@@ -301,7 +310,17 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
         spent = "as many attempts and tokens"
     if differences:
         spent = " and ".join(differences)
-    return f"{task}: {end}. B took {spent}."
+    return f"{task}: {end}. B took {spent}.{_compare_memory(first, second)}"
+
+
+def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:
+    """Return in one sentence that only one of two loops was shown memory, or ""."""
+    if first.has_memory("told") == second.has_memory("told"):
+        return ""
+
+    if first.has_memory("told"):
+        return f" A was shown memory, B was not{second.withheld}."
+    return f" B was shown memory, A was not{first.withheld}."
 
 
 def _compare_tasks(first: Document, second: Document) -> str:

@@ -11,7 +11,13 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons import ranking
-from heedful.lessons.briefing import SAME_KEY_WORDS, WAITING_REASON, Briefing, Choice
+from heedful.lessons.briefing import (
+    DISTANCE_REASON,
+    SAME_KEY_WORDS,
+    WAITING_REASON,
+    Briefing,
+    Choice,
+)
 from heedful.lessons.lesson import Match, Scope
 from heedful.lessons.scope import name_scope
 from heedful.lessons.signs import find_signs
@@ -22,7 +28,7 @@ from heedful.service import review
 from heedful.service.wire import lesson_from_wire
 from heedful.store import patterns
 from heedful.store import quarantine as quarantine_store
-from heedful.store.connection import Db, bulk, token
+from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.actions import answer_action, find_known_action
@@ -36,6 +42,8 @@ MAX_SIMILAR_LESSONS = 5
 MAX_WAITING_TEXTS = 10
 MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
+MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown something is
+MAX_OFFERED_KEYS = 50
 ERROR_LESSON_KINDS = ("check", "error")
 # One example of what can be asked, for each kind.
 QUESTION_EXAMPLES = {
@@ -67,11 +75,16 @@ async def recall(visit: Visit) -> Document:
         tries = await _find_questions(visit)
     lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
+    rule_keys: list[Row] = []
     if visit.may("read"):
         waiting = await visit.caller.read(read_waiting, lessons)
+        rule_keys = await visit.caller.read(
+            figures.rows, "rule_keys", limit=MAX_OFFERED_KEYS
+        )
     question = {"text": text, "kind": kind, "key": key}
     return {
         "asked": question,
+        "keys": [row["memory_key"] for row in rule_keys],
         "kinds": QUESTION_KINDS,
         "examples": QUESTION_EXAMPLES,
         "answer": answer,
@@ -85,11 +98,13 @@ async def _find_questions(visit: Visit) -> list[Document]:
     questions = []
     if visit.may("read"):
         newest_loops = await visit.caller.read(
-            figures.rows, "newest_task", chars=MAX_ASKED_CHARS
+            figures.rows, "newest_task", chars=MAX_ASKED_CHARS, near=MAX_SUGGESTED_LOOPS
         )
         for row in newest_loops:
             task, _ = figures.beginning(row["task"], row["chars"])
-            questions.append({"kind": "task", "text": _as_text(task)})
+            questions.append(
+                {"kind": "task", "text": _as_text(task), "key": row["memory_key"]}
+            )
 
     newest = await review.list_lessons(
         visit.caller, MAX_SIMILAR_LESSONS, MAX_INTEGER, state="used"
@@ -134,13 +149,33 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     checks_of = {
         match.lesson_id: match.cause.checks for match in matches if match.cause
     }
+    sentence = describe_briefing(briefing, prompt, checks_of)
+    other_key = ""
+    # Rules that were learnt at a similar task, and that something else keeps back.
+    rules = [
+        choice.lesson
+        for choice in briefing.choices
+        if choice.form == "rule" and choice.obstacle not in ("", DISTANCE_REASON)
+    ]
+    if rules and not prompt:
+        rows = await visit.caller.read(
+            figures.rows, "key_of_rules", ids=json.dumps(rules), key=key
+        )
+        for row in rows:
+            other_key = row["memory_key"]
+            verb = "belongs" if row["rules"] == 1 else "belong"
+            sentence = (
+                f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to "
+                f"the memory key {other_key}"
+            )
     return {
         **briefing.plain(),
+        "other_key": other_key,
         "silence": briefing.silence,
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
         "missed": group_missed(briefing.choices),
-        "sentence": describe_briefing(briefing, prompt, checks_of),
+        "sentence": sentence,
         "waiting_lessons": [
             choice.lesson
             for choice in briefing.choices

@@ -35,6 +35,8 @@ GROUPS: Mapping[str, tuple[str, Callable[[RecentLoop], str]]] = {
 MAX_SPEND_ROWS = 100
 SINGLES = ""  # the value of the row of all keys with one loop
 MAX_SINGLES = 5  # keys with one loop that have a row each
+# Rows are compared in what is known of this share of the loops with calls.
+MIN_KNOWN_SHARE = 0.95
 # What the rows can be sorted by; '-' before the name puts the largest first.
 SPEND_SORTS = (
     "group",
@@ -66,7 +68,12 @@ async def spend(visit: Visit) -> Document:
 
     Many keys with one loop each have one row together. Raises InvalidInput.
     """
-    by = visit.query.get("by") or "key"
+    period = period_of(visit)
+    newest = await recent_loops(visit, period)
+    since = _first_whole_day(newest)
+    loops = [loop for loop in newest.loops if loop.created >= since]
+
+    by = visit.query.get("by") or _default_group(loops)
     if by not in GROUPS:
         raise InvalidInput("by", by, ", ".join(GROUPS))
 
@@ -74,10 +81,6 @@ async def spend(visit: Visit) -> Document:
     if sort.removeprefix("-") not in SPEND_SORTS:
         raise InvalidInput("sort", sort, allowed_sorts(SPEND_SORTS))
 
-    period = period_of(visit)
-    newest = await recent_loops(visit, period)
-    since = _first_whole_day(newest)
-    loops = [loop for loop in newest.loops if loop.created >= since]
     days = None
     if by == "day" and newest.more:
         days = await counted_days(visit.caller.setup.store, visit.caller.scope)
@@ -104,6 +107,7 @@ async def spend(visit: Visit) -> Document:
         "groups": len(rows),
         "total": total,
         "measure": measure,
+        "largest": max(rows, key=itemgetter("part")) if len(rows) > 1 else None,
         "course": _course(rows, measure) if by == "day" else [],
         "since": min((loop.created for loop in loops), default=0.0),
         "whole": bool(since),
@@ -111,6 +115,18 @@ async def spend(visit: Visit) -> Document:
         "counted": None if days is None else len(days.figures),
         "uncounted": 0 if days is None else len(days.uncounted),
     }
+
+
+def _default_group(loops: Sequence[RecentLoop]) -> str:
+    """Return what loops are grouped by without a choice.
+
+    It is the memory key, unless no two loops have the same.
+    """
+    keys = {loop.memory_key for loop in loops}
+    if len(loops) <= MAX_SINGLES or len(keys) < len(loops):
+        return "key"
+    models = {loop.model for loop in loops}
+    return "model" if len(models) > 1 else "day"
 
 
 def _first_whole_day(newest: Recent) -> float:
@@ -191,14 +207,14 @@ def _total(rows: Sequence[Document]) -> Document:
 
 
 def _measure(total: Document) -> str:
-    """Return in what rows are compared: the cost, if it is known of all loops.
+    """Return in what rows are compared: the cost, if it is known of nearly all loops.
 
     Else it is the tokens, if they are, or the calls; without calls, the loops.
     """
     if not total["calls"]:
         return "loops"
     for name in ("cost", "tokens"):
-        if 0 < (total["called"] or 0) <= total[f"with_{name}"]:
+        if 0 < MIN_KNOWN_SHARE * (total["called"] or 0) <= total[f"with_{name}"]:
             return name
     return "calls"
 

@@ -114,9 +114,10 @@ def _reason(decision: Plain, last: Plain) -> str:
 def _summary(row: Row, used: LoopUsage) -> Plain:
     """Return what a list shows of a loop.
 
-    `rung` is the one that answered. `left_out` has the characters of the task that are
-    not in `task`, and those of the last attempt if it was not read, so that `failed`
-    and `rung` are empty.
+    `rung` is the one that answered, and the checks that `failed_first` did so in the
+    first attempt of a loop that then passed. `left_out` has the characters of the task
+    that are not in `task`, and those of the last attempt if it was not read, so that
+    `failed` and `rung` are empty.
     """
     decision = json.loads(row["decision"] or "{}")
     task, left_out = figures.beginning(row["task"], row["task_chars"])
@@ -128,6 +129,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
     state = row["state"]
     if state == "passed" and used.doubtful:
         state = "not_validated"
+    is_retried = state == "passed" and used.attempts > 1
     if last and state == "passed":
         rung = figures.rung_name(row["ladder"], last.get("rung", 1))
 
@@ -150,6 +152,7 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         "stopped_by": [stop["rule"] for stop in decision.get("stopped_by", ())],
         "reason": _reason(decision, last),
         "failed": figures.failed_checks(row["last"] or "{}"),
+        "failed_first": figures.failed_checks(row["first"]) if is_retried else [],
         "rung": rung,
         "calls": used.usage.calls,
         "tokens": used.usage.tokens,
