@@ -1,5 +1,5 @@
 // Made by scripts/types.ts from docs/openapi.json, whose types have the SHA-256
-// be537286a4d1fc91d3333c82dc37cdb616525506161241a82329c058ffebe0ff.
+// e59b52e94a4e0d489737e0a78df5b4413e49ad4ff695cd017b07db64545f9d2d.
 
 export interface paths {
     "/v1/loops/{id}": {
@@ -611,6 +611,11 @@ export interface components {
                  * @default false
                  */
                 own: boolean;
+                /**
+                 * Memory Key
+                 * @default
+                 */
+                memory_key: string;
                 /**
                  * Models
                  * @default []
