@@ -102,7 +102,7 @@ def test_attempts_are_compared_with_the_one_that_the_address_names(browser):
     assert changed(attempt_of(browser, 3), "del") == ["P2"]
     assert changed(attempt_of(browser, 3, "against=1"), "del") == ["P1"]
     # The grid above compares with the attempt before, and says so beside the others.
-    note = "since the attempt before"
+    note = "to the one before"
     assert note in browser.get("/loops/changes?against=1").text
     assert note not in browser.get("/loops/changes").text
     assert changed(attempt_of(browser, 3, "against=1&from=3"), "del") == ["P1"]

@@ -49,7 +49,7 @@ MAX_MATCHING_LOOPS = 2_000
 INDEX_BATCH_LOOPS = 32
 # Around what was found; few before it, so that one line of a list shows it.
 MAX_HIT_LEAD_CHARS = 24
-MAX_HIT_TAIL_CHARS = 60
+MAX_HIT_TAIL_CHARS = 40
 MATCH_BATCH_TEXTS = 4_000  # texts that are looked at in one statement
 MAX_UNINDEXED_LOOPS = 100_000  # loops without a text that are counted
 # A process looks at all loops for missing texts once in an hour, and otherwise at those
