@@ -127,7 +127,7 @@ class PackageMissing(UsageError, ImportError):
     """A feature needs a package that is not installed; `extra` installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
-    "reading Parquet needs pyarrow: install heedful[frames]"
+    'reading Parquet needs pyarrow: install heedful[frames]'
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:

@@ -199,7 +199,7 @@ async def test_proof_is_split_by_model(memory: Memory) -> None:
     of_other = await memory.prove("other")
 
     assert (of_all.pooled.shown, of_all.pooled.withheld) == (4, 2)
-    assert [*of_all.models] == ["", LARGE, SMALL]
+    assert [*of_all.models] == [LARGE, SMALL, ""]
     assert of_all.models[SMALL] == of_small.pooled
     assert of_small.models == of_all.models
     (lesson,) = of_small.lessons

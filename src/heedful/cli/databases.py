@@ -65,8 +65,15 @@ def db_exists(db: str) -> bool:
 
 
 def _options_for_databases_here() -> list[str]:
-    """Return --db with each database of heedful in the current folder, 3 at most."""
+    """Return --db with each database of heedful in the current folder, 3 at most.
+
+    None is named in a repository: an agent would follow one that came with a clone.
+    """
     from heedful.store.sqlite import has_mark  # slow to import
+    from heedful.store.workspace import find_repository
+
+    if find_repository(Path.cwd()) is not None:
+        return []
 
     # To open a pipe would block.
     files = sorted(str(path) for path in Path().glob("*.db") if path.is_file())
