@@ -154,13 +154,13 @@ def loop_statements(count: int) -> list[str]:
         insert into attempt (loop, number, record, text, value, created)
         select n, 1, case when n % 7 = 0 then '{wrong}' else '{passed}' end, '', '"P1"',
             created
-        from loop
+        from loop where id like 'loop %'
     """
     decisions = f"""
         insert into decision (loop, seq, attempt, record, created)
         select n, 1, 1,
             case when state = 'stopped' then '{STOPPED}' else '{PASSED}' end, created
-        from loop
+        from loop where id like 'loop %'
     """
     return [loops, attempts, decisions]
 
