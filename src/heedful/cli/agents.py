@@ -303,8 +303,8 @@ def write_all(changes: Sequence[FileChange]) -> None:
     apply_all(changes)
     written = {os.path.realpath(change.path) for change in changes if change}
     for item in clone_items(Path.cwd()):
-        known = before.get(item.path)
-        is_trusted = known is None or known.is_approved
+        item_before = before.get(item.path)
+        is_trusted = item_before is None or item_before.is_approved
         is_text = item.kind == "instructions" and not item.is_unread
         if is_text and is_trusted and os.path.realpath(item.path) in written:
             approve("files", {item.name: item.digest})

@@ -330,7 +330,8 @@ async def expire(tools: Tools, scope: Scope) -> None:
     if ended_for is None:
         return
 
-    if doubt := await retention.doubt(tools.store, scope, ended_for):
+    doubt = await retention.doubt(tools.store, scope, ended_for)
+    if doubt:
         log.warning("expire_refused", extra={"scope": str(scope), "reason": doubt})
         return
 
