@@ -1,5 +1,6 @@
 """What the words of a lesson are about."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -140,3 +141,18 @@ def test_a_group_has_the_strategies_of_its_reflections() -> None:
     [group] = cluster(lessons, limit=5).clusters
     assert str(group.link) == "error keyerror"
     assert [lesson.id for lesson in group.lessons] == [1, 2, 3, 4]
+
+
+def test_a_lesson_that_is_seen_in_ever_more_tasks_takes_the_memory_of_one() -> None:
+    def link(sightings: int) -> None:
+        tasks = tuple(f"weigh parcel {number}" for number in range(sightings))
+        link_lesson(words_of("Weigh it twice.", tasks=tasks))
+
+    tracemalloc.start()
+    link(300)
+    one, _ = tracemalloc.get_traced_memory()
+    for sightings in range(300):
+        link(sightings)
+    all_of_them, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert all_of_them < 3 * one

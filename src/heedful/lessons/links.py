@@ -176,10 +176,24 @@ class Clusters:
     silence: str = ""
 
 
+@dataclass(slots=True)
+class _LastLinked:
+    """The words of a lesson that were read last, with the lesson; None before."""
+
+    pair: tuple[LessonWords, LinkedLesson] | None = None
+
+
 # Each answer links all lessons of a scope, and few have changed since the one before.
 # There is room for those of several scopes, and for an older lesson that is asked for:
-# with too little, the links of all lessons would be read anew each time.
+# with too little, the links of all lessons would be read anew each time. A lesson that
+# is seen again replaces what was known of it: its words have all its tasks, and a copy
+# for each sighting would fill the memory of a service.
 @lru_cache(4 * MAX_LINKED_LESSONS)
+def _last_linked(id: int, text: str) -> _LastLinked:
+    """Return the place for the links of the lesson with this id and text."""
+    return _LastLinked()
+
+
 def link_lesson(words: LessonWords) -> LinkedLesson:
     """Return a lesson with what its words are about, in the order of kinds and names.
 
@@ -190,6 +204,17 @@ def link_lesson(words: LessonWords) -> LinkedLesson:
     >>> print(*link_lesson(words).links, sep=", ")
     package yaml, tool make, tool pip
     """
+    last = _last_linked(words.id, words.text)
+    if last.pair and last.pair[0] == words:
+        return last.pair[1]
+
+    lesson = _read_links(words)
+    last.pair = words, lesson
+    return lesson
+
+
+def _read_links(words: LessonWords) -> LinkedLesson:
+    """Return a lesson with its links, read from its words."""
     calls = _calls_in(words.text, words.drafted)
     if not words.drafted:
         calls += _calls_in(words.error, drafted=False)

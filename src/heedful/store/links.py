@@ -87,10 +87,17 @@ def _why_unread(row: Row) -> str:
     return ""
 
 
-def read_words_of(db: Db, scope: Scope, ids: Sequence[int]) -> tuple[LessonWords, ...]:
-    """Return the words of the lessons with these ids that are in use, newest first."""
+def read_words_of(
+    db: Db, scope: Scope, ids: Sequence[int], *, tasks: bool = True
+) -> tuple[LessonWords, ...]:
+    """Return the words of the lessons with these ids that are in use, newest first.
+
+    A lesson may have very many `tasks`; without them, it is read at once.
+    """
     id_list = json.dumps(ids)
     rows = db.all("linked_lessons", scope, ids=id_list, chars=MAX_LINKED_CHARS)
+    if not tasks:
+        return tuple(_lesson_words(row, ()) for row in rows)
     return _with_tasks(db, scope, rows, "linked_tasks", ids=id_list)
 
 

@@ -233,9 +233,9 @@ async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
     """Return the lessons, each with the first things that it is about."""
     ids = [row["id"] for row in rows]
     links: dict[int, list[Document]] = {id: [] for id in ids}
-    for words in await visit.caller.read(link_store.read_words_of, ids):
-        names = [link for link in link_lesson(words).links if link.kind != "task"]
-        links[words.id] = [asdict(link) for link in names[:MAX_ROW_LINKS]]
+    for words in await visit.caller.read(link_store.read_words_of, ids, tasks=False):
+        names = link_lesson(words).links[:MAX_ROW_LINKS]
+        links[words.id] = [asdict(link) for link in names]
     return [{**row, "links": links[row["id"]]} for row in rows]
 
 
