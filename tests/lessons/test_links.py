@@ -150,9 +150,9 @@ def test_a_lesson_that_is_seen_in_ever_more_tasks_takes_the_memory_of_one() -> N
 
     tracemalloc.start()
     link(300)
-    one, _ = tracemalloc.get_traced_memory()
+    bytes_of_one, _ = tracemalloc.get_traced_memory()
     for sightings in range(300):
         link(sightings)
-    all_of_them, _ = tracemalloc.get_traced_memory()
+    bytes_of_many, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert all_of_them < 3 * one
+    assert bytes_of_many < 3 * bytes_of_one
