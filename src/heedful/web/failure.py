@@ -170,9 +170,10 @@ def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
 def _result_of(attempt: Plain) -> str:
     """Return the answer of an attempt with what was found in it, to be compared."""
     evaluation = attempt.get("evaluation") or {}
+    # The advice of a check may name another example each time.
     findings = [
-        (finding["check"], finding.get("level"), finding["message"])
+        {name: value for name, value in finding.items() if name != "fix"}
         for finding in evaluation.get("findings", ())
     ]
     digest = attempt["candidate"]["digest"]
-    return repr((digest, sorted(findings, key=repr), evaluation.get("scores")))
+    return repr((digest, findings, evaluation.get("scores")))
