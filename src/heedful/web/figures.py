@@ -20,7 +20,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
@@ -636,9 +636,7 @@ def rung_name(ladder: str, rung: int) -> str:
 
 
 @bulk
-def window(
-    db: Db, scope: Scope, id: str, first: int, limit: int
-) -> Plain:
+def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
 
     There are fewer if their records are larger than `MAX_LISTING_BYTES` together. The
