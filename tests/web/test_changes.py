@@ -96,18 +96,28 @@ def test_an_answer_is_shown_without_marks_on_request(browser):
     assert "line 5 of an answer" in second
 
 
-def test_attempts_are_compared_with_the_one_that_the_address_names(browser):
+def test_two_attempts_stand_beside_each_other(browser):
     report_outputs(browser, "severity P1", "severity P2", "severity P3")
 
     assert changed(attempt_of(browser, 3), "del") == ["P2"]
-    assert changed(attempt_of(browser, 3, "against=1"), "del") == ["P1"]
-    # The grid above compares with the attempt before, and says so beside the others.
-    note = "to the one before"
-    assert note in browser.get("/loops/changes?against=1").text
-    assert note not in browser.get("/loops/changes").text
-    assert changed(attempt_of(browser, 3, "against=1&from=3"), "del") == ["P1"]
+    page = browser.get("/loops/changes?against=1").text
+    assert changed(page, "del") == ["P1"]
+    assert changed(page, "ins") == ["P3"]
+    assert page.count('data-head="attempt 1"') == page.count('data-head="attempt 3"')
+    assert '<article id="attempt-' not in page
+    chosen = browser.get("/loops/changes?against=1&attempt=2").text
+    assert changed(chosen, "ins") == ["P2"]
     assert browser.get("/loops/changes?against=4").status_code == 422
     assert browser.get("/loops/changes?diff=no").status_code == 422
+
+
+def test_equal_attempts_in_succession_are_one_row(browser):
+    report_outputs(browser, "P1", "P2", "P2", "P2", "P3")
+    page = browser.get("/loops/changes").text
+
+    assert "Attempts 3 and 4: the same answer and the same findings" in page
+    assert page.count('class="repeats"') == 1
+    assert page.count("<article id=") == 5
 
 
 def test_an_answer_that_is_repeated_is_one_line(browser):

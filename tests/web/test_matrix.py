@@ -90,6 +90,19 @@ def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browse
     assert "The next attempts were told this, but not the evidence." in page
 
 
+def test_other_causes_are_named_by_attempt(browser: Browser):
+    path = "/v1/loops/causes"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
+    for number, check in enumerate(["date", "total", "total", "total"], 1):
+        evaluation = {"findings": [{"check": check, "message": "wrong"}]}
+        attempt = {"output": f"answer {number}", "evaluation": evaluation}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    assert browser.data("/loops/causes")["failure"]["sentence"] == (
+        "Not solved: attempt 1 failed date; 2 to 4 failed total (wrong)."
+    )
+
+
 def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     data = report_failures(browser, "default")
     page = words_of(browser.get("/loops/failed").text)

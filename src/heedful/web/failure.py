@@ -1,22 +1,27 @@
 """What was wrong in a loop that was not solved, and what could put it right.
 
-This is the check that failed in most attempts, with what it said last.
+If the same checks failed in each attempt, this is the one that failed in most, with
+what it said last. Otherwise it is what failed, attempt by attempt.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from heedful.lessons.scope import lesson_name
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, triggers
-from heedful.loop.record import Finding, Loop
+from heedful.loop.record import Attempt, Finding, Loop
 from heedful.sanitize import clean
 from heedful.store.records import StoredLoop
 
 MAX_SENTENCE_TEXT_CHARS = 200  # of a message and of an evidence
 MAX_OTHER_CHECKS = 3
+MAX_CAUSES = 4  # groups of attempts with other causes that a sentence names
 Plain = dict[str, Any]
 
 
@@ -46,10 +51,12 @@ def find_failure(stored: StoredLoop) -> Plain | None:
 
     error = last[failing[0]]
     number = counts[error.check]
-    sentence = _say(error, number, len(loop.attempts))
+    sentence = _say_by_attempt(loop.attempts, error)
     others = ", ".join(clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1])
-    if others:
-        sentence += f"; also failed: {others}"
+    if not sentence:
+        sentence = _say(error, number, len(loop.attempts))
+        if others:
+            sentence += f"; also failed: {others}"
     return {"sentence": f"{sentence}.", "remedy": _remedy(error, number, stored)}
 
 
@@ -61,10 +68,54 @@ def _say(error: Finding, number: int, attempts: int) -> str:
     elif number == attempts:
         times = f" in all {attempts} attempts"
 
+    return f"Not solved: {clean(error.check, 60)} failed{times} ({_details(error)})"
+
+
+def _say_by_attempt(attempts: Sequence[Attempt], error: Finding) -> str:
+    """Return in words which attempts failed by which checks; "" if all by the same.
+
+    The sentence ends with what an error of the last attempt says.
+    """
+    causes = [(attempt.number, _cause_of(attempt)) for attempt in attempts]
+    groups = []
+    for cause, numbered in groupby(causes, key=itemgetter(1)):
+        numbers = [number for number, _ in numbered]
+        groups.append(f"{name_range(numbers)} failed {cause}")
+    if len(groups) < 2:
+        return ""
+
+    if len(groups) > MAX_CAUSES:
+        groups[MAX_CAUSES - 1 : -1] = ["…"]
+    return f"Not solved: attempt {'; '.join(groups)} ({_details(error)})"
+
+
+def _cause_of(attempt: Attempt) -> str:
+    """Return the checks that failed in an attempt, or what it failed by otherwise."""
+    if attempt.evaluation is None:
+        return "without an evaluation"
+    checks = sorted({error.check for error in attempt.evaluation.errors})
+    names = [clean(check, 60) for check in checks[:MAX_OTHER_CHECKS]]
+    return " and ".join(names) or "by its goals"
+
+
+def name_range(numbers: Sequence[int]) -> str:
+    """Return consecutive numbers in words.
+
+    >>> name_range([1]), name_range([2, 3]), name_range([3, 4, 5])
+    ('1', '2 and 3', '3 to 5')
+    """
+    if len(numbers) == 1:
+        return str(numbers[0])
+    link = "and" if len(numbers) == 2 else "to"
+    return f"{numbers[0]} {link} {numbers[-1]}"
+
+
+def _details(error: Finding) -> str:
+    """Return what an error says, with its evidence."""
     message = clean(error.message, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
     if error.evidence:
         message += f"; evidence: {clean(error.evidence, MAX_SENTENCE_TEXT_CHARS)}"
-    return f"Not solved: {clean(error.check, 60)} failed{times} ({message})"
+    return message
 
 
 def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
@@ -94,3 +145,35 @@ def is_tied(loop: Loop) -> bool:
         errors = sorted(error.key for error in evaluation.errors)
         results.add((tuple(errors), tuple(sorted(evaluation.scores.items()))))
     return len(results) == 1 and len(loop.attempts) > 1
+
+
+def fold_repeats(attempts: Sequence[Plain], best: int | None) -> list[Plain]:
+    """Return the numbers of attempts in groups, one for those that repeat another.
+
+    `repeats` is true if all of a group have the answer, the findings and the scores of
+    the attempt before it. The `best` attempt is in no such group.
+    """
+    groups: list[Plain] = []
+    before = ""
+    for attempt in attempts:
+        number = attempt["number"]
+        result = _result_of(attempt)
+        repeats = result == before and number != best
+        before = result
+        if repeats and groups[-1]["repeats"]:
+            groups[-1]["numbers"].append(number)
+        else:
+            groups.append({"repeats": repeats, "numbers": [number]})
+    return groups
+
+
+def _result_of(attempt: Plain) -> str:
+    """Return the answer of an attempt with what was found in it, to be compared."""
+    evaluation = attempt.get("evaluation") or {}
+    # The advice of a check may name another example each time.
+    findings = [
+        {name: value for name, value in finding.items() if name != "fix"}
+        for finding in evaluation.get("findings", ())
+    ]
+    digest = attempt["candidate"]["digest"]
+    return repr((digest, findings, evaluation.get("scores")))

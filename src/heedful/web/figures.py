@@ -20,7 +20,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heedful.errors import InvalidInput, NotFound
+from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
@@ -636,14 +636,11 @@ def rung_name(ladder: str, rung: int) -> str:
 
 
 @bulk
-def window(
-    db: Db, scope: Scope, id: str, first: int, limit: int, *, against: int = 0
-) -> Plain:
+def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     """Return a loop with `limit` attempts from number `first`; 0 means the last ones.
 
     There are fewer if their records are larger than `MAX_LISTING_BYTES` together. The
-    attempt before `first` is there, too, if it fits. `rival` is the attempt with the
-    number `against`, None for 0. Raises InvalidInput, NotFound.
+    attempt before `first` is there, too, if it fits. Raises NotFound.
     """
     heads = rows(db, scope, "head", id=id, chars=MAX_SHOWN_TASK_CHARS)
     if not heads:
@@ -652,9 +649,6 @@ def window(
     n = head.pop("n")
     task, left_out = beginning(head.pop("task"), head.pop("task_chars"))
     size = head.pop("size")
-    if against > head["attempts"]:
-        allowed = f"the number of an attempt, at most {head['attempts']}"
-        raise InvalidInput("against", against, allowed)
 
     numbers = _fitting_attempts(
         db, scope, n, first=first, limit=limit, attempts=head["attempts"]
@@ -680,9 +674,6 @@ def window(
         row["attempt"]: json.loads(row["record"]) for row in decisions
     }
     latest = json.loads(head.pop("decision") or "{}")
-    rival = None
-    if against:
-        rival = _shown_attempt(db, scope, n, against)
     latest_verdict: Verdict = Again()
     if latest:
         latest_verdict = verdict_from(latest)
@@ -711,7 +702,6 @@ def window(
         "first": first,
         "last": last,
         "made": attempts,
-        "rival": rival,
         "decided": decision_by_attempt,
         "latest": latest,
         "plan": json.loads(ladder).get("why", "") if ladder else "",

@@ -56,7 +56,7 @@ from heedful.web.facets import (
     sort_loops,
     unknown_filters,
 )
-from heedful.web.failure import find_failure, is_tied
+from heedful.web.failure import find_failure, fold_repeats, is_tied
 from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
 from heedful.web.projects import compare_projects
@@ -436,13 +436,10 @@ async def loop(visit: Visit, id: str) -> Document:
         raise InvalidInput("diff", mode, ", ".join(get_args(DiffMode)))
 
     id = await read(find_loop, id)
-    facts = await read(
-        figures.window,
-        id,
-        visit.number("from"),
-        MAX_PAGE_ATTEMPTS,
-        against=visit.number("against"),
-    )
+    facts = await read(figures.window, id, visit.number("from"), MAX_PAGE_ATTEMPTS)
+    facts["compared"] = bool(visit.number("against"))
+    if facts["compared"]:
+        facts |= await _compared_attempts(visit, id, facts["attempts"])
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
@@ -468,12 +465,29 @@ async def loop(visit: Visit, id: str) -> Document:
     marked = None if facts["tied"] else facts["best"]
     columns = await read(matrix.read_matrix, id, marked)
     name_passed_checks(facts["made"], columns.reported)
+    facts["groups"] = fold_repeats(facts["made"], marked)
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
         same_cause = await read(figures.named, [name])
         facts["failure"]["remedy"] |= await _lesson_of_cause(visit, same_cause, id)
     facts["others"] = await read(pairs.others, id, facts["memory_key"])
     return {**facts, "matrix": columns.plain}
+
+
+async def _compared_attempts(visit: Visit, id: str, attempts: int) -> Document:
+    """Return the two attempts that the address names, and the decisions on them.
+
+    `against` is compared with `attempt`, without one with the last that is another.
+    Raises InvalidInput.
+    """
+    against = visit.number("against", most=attempts)
+    other = attempts if against < attempts else max(1, attempts - 1)
+    compared: Document = {"made": [], "decided": {}}
+    for number in (against, visit.number("attempt", other, most=attempts, least=1)):
+        facts = await visit.caller.read(figures.window, id, number, 1)
+        compared["made"] += facts["made"][-1:]
+        compared["decided"] |= facts["decided"]
+    return compared
 
 
 async def _lesson_of_cause(

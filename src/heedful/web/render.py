@@ -19,6 +19,7 @@ from heedful.pages.report import counted, environment, lasted
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
 from heedful.store.loop_texts import fold
+from heedful.web.failure import name_range
 from heedful.web.menu import MENU
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _pages() -> Environment:
         "excerpt": excerpt,
         "hit": hit,
         "money": money,
+        "name_range": name_range,
         "number": number,
         "percent": lambda share: unbroken(percent(share)),
         "rule_words": describe_rule_name,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from heedful.errors import InvalidInput
-from heedful.loop.runs import Report
+from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
 from heedful.service.wire import split_page
@@ -111,6 +111,8 @@ def _run_figures(report: Report) -> Document:
             "status": stage.status,
             "seconds": worked(stage) / 1000,
             "part": worked(stage) / total if total else 0.0,
+            "failed": _failed_share(stage),
+            "attempts": len(stage.attempts),
         }
         for stage in report.stages
     ]
@@ -125,6 +127,16 @@ def _run_figures(report: Report) -> Document:
         "tokens": usage.tokens,
         "cost": usage.cost,
     }
+
+
+def _failed_share(stage: StageReport) -> float:
+    """Return which share of the time of a stage its failed attempts took."""
+    times = [
+        attempt.execution_time_ms
+        for attempt in stage.attempts
+        if attempt.overall_status == "failed"
+    ]
+    return sum(times) / (worked(stage) or 1.0)
 
 
 async def pipeline(visit: Visit, id: str) -> Document:
