@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,7 +32,7 @@ from heedful.service import review
 from heedful.service.wire import split_page
 from heedful.store import editions
 from heedful.store import links as link_store
-from heedful.store.connection import Row
+from heedful.store.connection import Row, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.days import read_home
@@ -108,7 +109,7 @@ async def lessons(visit: Visit) -> Document:
         # What no loop was shown has no figures to look at.
         rows = sorted(rows, key=lambda row: not row["last_shown"])
 
-    lessons = await _with_links(visit, rows)
+    lessons = await with_instructions(visit, await _with_links(visit, rows))
     measures = await measure(visit)
     effects = measures.effects
     for lesson in lessons:
@@ -229,6 +230,39 @@ async def measure(visit: Visit) -> Measures:
     return measures
 
 
+async def with_instructions(
+    visit: Visit, lessons: Sequence[Mapping[str, Any]]
+) -> list[Document]:
+    """Return lessons, each with the parts of its text.
+
+    The `instruction` says what to do, and the `mistake` what was wrong before; a text
+    that states no mistake is all instruction.
+    """
+    fixes = await visit.caller.read(
+        figures.rows,
+        "fixes_of",
+        token=token(visit.caller.scope),
+        ids=json.dumps([lesson["id"] for lesson in lessons]),
+    )
+    fix_of = {row["lesson_id"]: row["fix"] for row in fixes}
+    return [
+        {**lesson, **split_text(lesson["text"], fix_of.get(lesson["id"]) or "")}
+        for lesson in lessons
+    ]
+
+
+def split_text(text: str, fix: str) -> Document:
+    """Return the instruction at the end of a lesson's text, and the mistake before it.
+
+    >>> split_text("no currency. write EUR after it", "write EUR after it")
+    {'instruction': 'write EUR after it', 'mistake': 'no currency'}
+    """
+    mistake = text.removesuffix(fix).rstrip(". ")
+    if not fix or not mistake or not text.endswith(fix):
+        return {"instruction": text, "mistake": ""}
+    return {"instruction": fix, "mistake": mistake}
+
+
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
     """Return the lessons, each with the first things that it is about."""
     ids = [row["id"] for row in rows]
@@ -346,6 +380,7 @@ LESSON_TABLE = Table(
     columns={
         "id": "id",
         "lesson": "text",
+        "instruction": "instruction",
         "kind": "kind",
         "type of error": "error_type",
         "state": "state",
