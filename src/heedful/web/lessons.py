@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
@@ -59,6 +60,7 @@ LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+MAX_SAVED_PROOFS = 8  # of models, in a project
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_ROW_LINKS = 3  # of each lesson in a list
 
@@ -76,6 +78,18 @@ class Measures(NamedTuple):
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
+
+
+class ReadProof(NamedTuple):
+    """What the proof said at a time, when the newest ruling on a lesson was `ruling`."""
+
+    read_at: float
+    ruling: int
+    answer: Document
+
+
+# The proofs that were read last of all loops, and of those of models, by model.
+_proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
 
 
 async def lessons(visit: Visit) -> Document:
@@ -215,7 +229,7 @@ async def measure(visit: Visit) -> Measures:
         if is_fresh and measures.ended >= MIN_CACHED_LOOPS:
             return measures
 
-    proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
+    proof = (await read_proof(visit)).answer
     counts = await visit.caller.read(figures.rows, "shown_counts")
     measures = Measures(
         read_at=time.monotonic(),
@@ -298,11 +312,36 @@ async def rows_of_matches(
     ]
 
 
+async def read_proof(visit: Visit, model: str = "") -> ReadProof:
+    """Return what the API says memory has proven, of all loops or those of a model.
+
+    To count 300,000 exposures takes seconds. So in a project with many loops it is up
+    to `MAX_SAVED_AGE_SECONDS` old, unless somebody has ruled on a lesson since.
+    """
+    latest = await visit.caller.read(figures.latest)
+    ruling = latest[-1]
+    proofs = _proofs.setdefault(visit.caller.memory, {})
+    proof = proofs.get(model)
+    if proof is not None and proof.ruling == ruling:
+        is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
+        if is_fresh and proof.answer["ended"] >= MIN_CACHED_LOOPS:
+            return proof
+
+    answer = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS, model=model)
+    proofs[model] = ReadProof(read_at=time.time(), ruling=ruling, answer=answer)
+    # Names of models are words of an address: only a few are kept.
+    for name in list(proofs)[:-MAX_SAVED_PROOFS]:
+        del proofs[name]
+    return proofs[model]
+
+
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     model = visit.query.get("model", "")
     limit = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
-    answer = await visit.get("/v1/proof", limit=limit, model=model)
+    proof = await read_proof(visit, model)
+    answer = deepcopy(proof.answer)
+    answer["lessons"] = answer["lessons"][:limit]
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
     for comparison in answer["lessons"]:
@@ -325,6 +364,7 @@ async def proof(visit: Visit) -> Document:
         "first_loops": FIRST_LOOPS_WITHOUT_HOLDOUT,
         "harm": HARMFUL_MEMORY.reason.capitalize(),
         "compared": compared,
+        "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
 
 
