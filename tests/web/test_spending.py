@@ -48,8 +48,8 @@ def test_each_figure_is_compared_with_the_week_before():
     days[39] = {**DAY_OF_LOOPS, "calls": 34, "cost": 0.15}
     changes = changes_of(days)
     assert changes["loops"] == "→ the same"
-    assert changes["calls"] == "↑ 10 % more"
-    assert changes["cost"] == "↓ 10 % less"
+    assert changes["calls"] == "↑ up 10 %"
+    assert changes["cost"] == "↓ down 10 %"
 
 
 def test_today_is_not_over_and_counts_for_neither_week():
@@ -68,6 +68,7 @@ def test_what_most_loops_did_not_report_is_not_compared(name, reports):
     days = dict.fromkeys(range(26, 33), {**DAY_OF_LOOPS, **reports})
     days |= dict.fromkeys(range(33, 40), DAY_OF_LOOPS)
     assert changes_of(days).keys() == {"loops", "calls", "tokens", "cost"} - {name}
+    assert compare_weeks(days, first=0, today=TODAY)["unknown"] == [name]
 
 
 def test_a_week_that_was_not_counted_as_a_whole_is_not_compared():
@@ -94,9 +95,11 @@ def test_spend_and_projects_say_what_changed(browser, file):
     store_loops(browser, file, MIN_COMPARED_LOOPS, days_ago=2)
     spending = browser.data("/spend?project=main")["spending"]
     changes = {row["name"]: row["change"] for row in spending["changes"]}
-    assert changes == {"loops": "→ the same", "calls": "↓ 75 % less"}
-    assert "calls 40 160 ↓ 75 % less" in words_of(browser.get("/spend").text)
-    assert "calls ↓ 75 % less" in words_of(browser.get("/projects").text)
+    assert changes == {"loops": "→ the same", "calls": "↓ down 75 %"}
+    page = words_of(browser.get("/spend").text)
+    assert "calls 40 160 ↓ down 75 %" in page
+    assert "Not compared: tokens and cost, which too few loops reported." in page
+    assert "calls ↓ down 75 %" in words_of(browser.get("/projects").text)
 
 
 def test_of_a_few_loops_no_change_is_said(browser, file):

@@ -65,21 +65,6 @@ MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effec
 MAX_ROW_LINKS = 3  # of each lesson in a list
 
 
-class Measures(NamedTuple):
-    """What is measured of lessons, by name, when `ended` loops had ended.
-
-    `effects` are what the proof says; `loops` is how many were shown the present words.
-    """
-
-    read_at: float
-    ended: int
-    effects: Mapping[str, Document]
-    loops: Mapping[str, int]
-
-
-_measures = WeakKeyDictionary[Memory, Measures]()
-
-
 class ReadProof(NamedTuple):
     """What the proof said at a time, when the newest ruling on a lesson was `ruling`."""
 
@@ -88,6 +73,18 @@ class ReadProof(NamedTuple):
     answer: Document
 
 
+class Measures(NamedTuple):
+    """What is measured of lessons, by name, with a proof.
+
+    `effects` are what the proof says; `loops` is how many were shown the present words.
+    """
+
+    proof: ReadProof
+    effects: Mapping[str, Document]
+    loops: Mapping[str, int]
+
+
+_measures = WeakKeyDictionary[Memory, Measures]()
 # The proofs that were read last of all loops, and of those of models, by model.
 _proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
 
@@ -218,25 +215,19 @@ def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
 
 
 async def measure(visit: Visit) -> Measures:
-    """Return what is measured of the lessons; the effects are those of the page Proof.
-
-    In a project with many loops they are up to `MAX_SAVED_AGE_SECONDS` old.
-    """
+    """Return what is measured of the lessons; it is as old as the proof of its page."""
     memory = visit.caller.memory
+    proof = await read_proof(visit)
     measures = _measures.get(memory)
-    if measures is not None:
-        is_fresh = time.monotonic() - measures.read_at < MAX_SAVED_AGE_SECONDS
-        if is_fresh and measures.ended >= MIN_CACHED_LOOPS:
-            return measures
+    if measures is not None and measures.proof is proof:
+        return measures
 
-    proof = (await read_proof(visit)).answer
     counts = await visit.caller.read(figures.rows, "shown_counts")
     measures = Measures(
-        read_at=time.monotonic(),
-        ended=proof["ended"],
+        proof=proof,
         effects={
             effect["lesson"]: {**effect, **words_of(effect)}
-            for effect in proof["lessons"]
+            for effect in proof.answer["lessons"]
         },
         loops={row["lesson"]: row["loops"] for row in counts},
     )
@@ -266,15 +257,16 @@ async def with_instructions(
 
 
 def split_text(text: str, fix: str) -> Document:
-    """Return the instruction at the end of a lesson's text, and the mistake before it.
+    """Return the instruction in a lesson's text, which begins with `fix`, and the
+    mistake before it.
 
     >>> split_text("no currency. write EUR after it", "write EUR after it")
     {'instruction': 'write EUR after it', 'mistake': 'no currency'}
     """
-    mistake = text.removesuffix(fix).rstrip(". ")
-    if not fix or not mistake or not text.endswith(fix):
+    mistake, is_found, rest = text.partition(f". {fix}")
+    if not fix or not is_found:
         return {"instruction": text, "mistake": ""}
-    return {"instruction": fix, "mistake": mistake}
+    return {"instruction": fix + rest, "mistake": mistake}
 
 
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:

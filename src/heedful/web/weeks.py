@@ -62,13 +62,14 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
     """Return what the last seven whole days used, against the seven days before.
 
     Today is not over, so it is in neither. `changes` has a row for each figure that is
-    known of both weeks; without one, `silence` says why. All days from `first` on were
-    counted.
+    known of both weeks, and `unknown` the names of the others. If no figure is compared,
+    `silence` says why. All days from `first` on were counted.
     """
     begin = today - WEEK_DAYS
     week = _sum_days(days, begin, today)
     before = _sum_days(days, begin - WEEK_DAYS, begin)
     changes: list[Plain] = []
+    unknown: list[str] = []
     silence = ""
     if first > begin - WEEK_DAYS:
         silence = "the days before were not counted as a whole"
@@ -78,24 +79,26 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
             f"and {before['loops']:,} in the week before"
         )
     else:
-        changes = [
-            {
-                "name": name,
-                "week": week[name],
-                "before": before[name],
-                "change": say_change(week[name], before[name]),
-            }
-            for name in ("loops", "calls", "tokens", "cost")
-            if _is_known(week, name) and _is_known(before, name)
-        ]
-    return {"from": begin * DAY_SECONDS, "changes": changes, "silence": silence}
+        for name in ("loops", "calls", "tokens", "cost"):
+            if not (_is_known(week, name) and _is_known(before, name)):
+                unknown.append(name)
+                continue
+            change = say_change(week[name], before[name])
+            row = {"name": name, "week": week[name], "before": before[name]}
+            changes.append({**row, "change": change})
+    return {
+        "from": begin * DAY_SECONDS,
+        "changes": changes,
+        "unknown": unknown,
+        "silence": silence,
+    }
 
 
 def say_change(new: float, old: float) -> str:
     """Return in words, with an arrow, how a number that was above 0 has changed.
 
     >>> say_change(112, 100), say_change(3, 4), say_change(1000, 1001)
-    ('↑ 12 % more', '↓ 25 % less', '→ the same')
+    ('↑ up 12 %', '↓ down 25 %', '→ the same')
     >>> say_change(25, 10)
     '↑ 2.5 times as much'
     """
@@ -105,8 +108,8 @@ def say_change(new: float, old: float) -> str:
     if change >= 1:
         return f"↑ {new / old:,.1f} times as much"
     if change > 0:
-        return f"↑ {percent(change)} more"
-    return f"↓ {percent(-change)} less"
+        return f"↑ up {percent(change)}"
+    return f"↓ down {percent(-change)}"
 
 
 def _sum_days(days: Mapping[int, Plain], begin: int, end: int) -> Plain:
