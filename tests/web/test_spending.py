@@ -65,7 +65,8 @@ def test_today_is_not_over_and_counts_for_neither_week():
     ],
 )
 def test_what_most_loops_did_not_report_is_not_compared(name, reports):
-    days = dict.fromkeys(range(26, 33), {**DAY_OF_LOOPS, **reports})
+    partly_reported = DAY_OF_LOOPS | reports
+    days = dict.fromkeys(range(26, 33), partly_reported)
     days |= dict.fromkeys(range(33, 40), DAY_OF_LOOPS)
     assert changes_of(days).keys() == {"loops", "calls", "tokens", "cost"} - {name}
     assert compare_weeks(days, first=0, today=TODAY)["unknown"] == [name]

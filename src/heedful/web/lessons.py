@@ -66,7 +66,7 @@ MAX_ROW_LINKS = 3  # of each lesson in a list
 
 
 class ReadProof(NamedTuple):
-    """What the proof said at a time, when the newest ruling on a lesson was `ruling`."""
+    """What the proof said at a time, when `ruling` was the newest on a lesson."""
 
     read_at: float
     ruling: int
@@ -336,8 +336,11 @@ async def proof(visit: Visit) -> Document:
     answer["lessons"] = answer["lessons"][:limit]
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
+    named = await with_instructions(visit, list(texts.values()))
+    lesson_of = dict(zip(texts, named, strict=True))
+    gone = {"id": 0, "text": "", "instruction": "", "mistake": ""}
     for comparison in answer["lessons"]:
-        comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
+        comparison |= lesson_of.get(comparison["lesson"], gone)
 
     comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
     for comparison in comparisons:

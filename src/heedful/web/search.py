@@ -57,7 +57,7 @@ async def _find_loops(visit: Visit, text: str) -> Document:
 
 
 async def _find_lessons(visit: Visit, text: str) -> Document:
-    """Return the lessons in use that fit a text best; `silence` says why there are none."""
+    """Return the lessons in use that fit a text best, or why none does: `silence`."""
     matches = await visit.caller.memory.query(text, MAX_COUNTED_ROWS, waiting=False)
     rows: list[Any] = await rows_of_matches(visit, matches, "")
     shown = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
@@ -66,14 +66,14 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
 
 async def _find_traces(visit: Visit, text: str) -> Document:
     """Return those of the newest traces that have a text in their task."""
-    found = await visit.caller.read(
+    episode_rows = await visit.caller.read(
         found_episodes, MAX_COUNTED_ROWS, text=text, state="", before=0
     )
-    rows = found[:MAX_FOUND_ROWS]
+    rows = episode_rows[:MAX_FOUND_ROWS]
     digests = [row["digest"] for row in rows]
     episodes = await visit.caller.read(figures.episodes, digests)
     shown = [{**row, **episodes.get(row["digest"], {})} for row in rows]
-    return {"rows": shown, "number": len(found)}
+    return {"rows": shown, "number": len(episode_rows)}
 
 
 PAGES = (

@@ -62,8 +62,8 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
     """Return what the last seven whole days used, against the seven days before.
 
     Today is not over, so it is in neither. `changes` has a row for each figure that is
-    known of both weeks, and `unknown` the names of the others. If no figure is compared,
-    `silence` says why. All days from `first` on were counted.
+    known of both weeks, and `unknown` the names of the others. `silence` says why no
+    figure is compared. All days from `first` on were counted.
     """
     begin = today - WEEK_DAYS
     week = _sum_days(days, begin, today)
