@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.rows import Figure
+from heedful.cli.serve import rest_garbage_collection
 from heedful.lessons.lesson import Scope
 from heedful.service.app import application
 from heedful.service.setup import Setup
@@ -251,6 +252,7 @@ async def _measure(engine: str, store: Store) -> list[Figure]:
             return (await client.get(f"/ui{path}")).json()
 
         await client.get(f"/ui/open?token={site.sessions.invite()}")
+        rest_garbage_collection()
         began = time.perf_counter()
         while (await data("/loops.json?text=hangs&project=default"))["unindexed"]:
             pass  # each search writes some more texts

@@ -42,6 +42,7 @@ ROUTE_OF_PAGE = {
     "/dreams": "GET /v1/reflections",
     "/proof": "GET /v1/proof",
     "/recall": "POST /v1/recall",
+    "/search": LOOPS,
     "/policies": "POST /v1/replay",
     "/policies/loops": "POST /v1/replay",
     "/projects": LOOPS,
@@ -381,6 +382,7 @@ def test_a_key_that_recalls_gets_nothing_of_what_nobody_reviewed(tmp_path):
             "/recall?kind=error&text=disk+quota+exceeded+on+the+volume",
             "/recall?kind=task&text=disk+quota",
             "/lessons?text=disk+quota",
+            "/search?text=disk+quota",
         ]
         for path in paths:
             head, _, query = path.partition("?")

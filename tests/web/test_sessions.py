@@ -183,6 +183,26 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     assert strange.status_code == 421
 
 
+def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):
+    code = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print('left out', gc.get_freeze_count()))\n"
+        "from heedful.cli import main\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code, "ui", "--no-browser", "--port", "0"]
+    env = {**os.environ, "HEEDFUL_DB": str(tmp_path / "heedful.db")}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        words = process.stdout.read()
+        process.wait(WAITING)
+    assert int(words.split("left out")[-1]) > 10_000
+
+
 STRICT = RequestLimits(rate=0.001, burst=4)
 
 

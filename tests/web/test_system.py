@@ -233,7 +233,8 @@ def test_a_loop_that_is_not_found_can_be_searched(browser: Browser):
     assert 'name="text" size="40" value="bug 7"' in page
 
 
-def test_every_page_but_the_list_of_loops_offers_a_search_of_loops(browser: Browser):
-    for path in ("/home", "/proof", "/policies", "/health", "/projects"):
-        assert 'aria-label="Search all loops"' in browser.get(path).text
-    assert 'aria-label="Search all loops"' not in browser.get("/loops").text
+def test_every_page_but_that_of_the_search_offers_one(browser: Browser):
+    label = 'aria-label="Search loops, lessons and traces"'
+    for path in ("/home", "/loops", "/proof", "/policies", "/health", "/projects"):
+        assert label in browser.get(path).text
+    assert label not in browser.get("/search").text

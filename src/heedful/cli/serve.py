@@ -187,7 +187,7 @@ async def _serve(values: Settings) -> None:
 
                 hello = await _hello(values, setup, url, has_key)
                 await _load_embedder(setup)
-                _rest_garbage_collection()
+                rest_garbage_collection()
                 sys.setswitchinterval(THREAD_SWITCH_SECONDS)
                 await listen(app, listener, values.drain, lambda: show(hello))
 
@@ -216,7 +216,7 @@ def _check_keys(values: Settings, url: str, *, has_key: bool, is_local: bool) ->
         )
 
 
-def _rest_garbage_collection() -> None:
+def rest_garbage_collection() -> None:
     """Leave out of garbage collection what the service has imported, and collect
     rarely.
     """
@@ -264,6 +264,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                     if browser:
                         webbrowser.open(url)
 
+                rest_garbage_collection()
                 await listen(app, listener, drain=PAGES_DRAIN_SECONDS, ready=ready)
 
 

@@ -168,6 +168,8 @@ def snippet(text: str, place: int, size: int) -> str:
     if before:
         words = words.partition(" ")[2]
     after = " …" if end < len(text) else ""
+    if after and " " in words[-MAX_HIT_TAIL_CHARS // 2 :]:
+        words = words.rpartition(" ")[0]
     return f"{before}{words.strip()}{after}"
 
 

@@ -40,7 +40,7 @@ from heedful.store.connection import MAX_ROWS, Db, Row, bulk, key_of, token
 from heedful.store.loop_texts import LoopMatches
 from heedful.store.loops import MAX_LISTING_BYTES, MAX_REPLAY_BYTES
 from heedful.web.steps import first_failure, steps_of
-from heedful.web.weeks import count_weeks
+from heedful.web.weeks import compare_weeks, count_weeks
 
 
 class Period(NamedTuple):
@@ -157,11 +157,16 @@ def home(db: Db, scope: Scope) -> Plain:
     if limited:
         # Others of the day of the oldest loop were not read.
         first_day = ceil(loops[-1]["created"] / FIGURE_DAY_SECONDS)
+    days = {day: _total(group) for day, group in by_day.items()}
+    unread = [loop for loop in loops if loop["unread"]]
+    first_read = first_day
+    if unread:
+        first_read = int(unread[0]["created"] // FIGURE_DAY_SECONDS) + 1
 
     return {
         "loops": total["loops"],
         "more": limited,
-        "unread": sum(loop["unread"] for loop in loops),
+        "unread": len(unread),
         "calls": total["calls"],
         "tokens": total["tokens"],
         "cost": total["cost"],
@@ -172,9 +177,8 @@ def home(db: Db, scope: Scope) -> Plain:
         "passed": Share(total["ended"] - total["stopped"], total["ended"]).plain,
         "since": loops[-1]["created"] if loops else 0.0,
         **_course(loops),
-        "weeks": count_weeks(
-            {day: _total(group) for day, group in by_day.items()}, first_day, today
-        ),
+        "weeks": count_weeks(days, first_day, today),
+        "spending": compare_weeks(days, first_read, today),
         "whole_days": 0,
         "uncounted": 0,
     }

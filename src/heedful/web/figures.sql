@@ -309,6 +309,12 @@ with fitting as (
 select id, record, state, trust, lesson, at, (select count(*) from fitting) as number from example
 where id in (select id from fitting) order by at desc, id desc limit :limit;
 
+-- name: fixes_of
+-- What the newest example of each lesson says to do about its error.
+select lesson_id, /*sqlite json_extract(record, '$.fix') *//*postgres record::json ->> 'fix' */ as fix from example
+where scope = :token and id in (
+  select (select max(id) from example where scope = :token and lesson_id = cast(lesson.value as bigint)) from json_each(:ids) as lesson);
+
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
 select e.id, e.trust, e.at, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen,

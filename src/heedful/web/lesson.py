@@ -17,7 +17,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.lessons import measure
+from heedful.web.lessons import measure, with_instructions
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5
@@ -33,6 +33,7 @@ RETIRED_STATES = ("retired", "superseded")
 async def lesson(visit: Visit, n: int) -> Document:
     """Show a lesson: whether it helps, its versions, examples, origins and links."""
     record = lesson_from_wire(await visit.get(f"/v1/reflections/{n}"))
+    (record,) = await with_instructions(visit, [record])
     name = f"{record['kind']}/{record['signature']}"
     # The parameters of the statements of this page; each uses some of them.
     values = {

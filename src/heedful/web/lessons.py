@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
@@ -31,7 +33,7 @@ from heedful.service import review
 from heedful.service.wire import split_page
 from heedful.store import editions
 from heedful.store import links as link_store
-from heedful.store.connection import Row
+from heedful.store.connection import Row, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
 from heedful.web.days import read_home
@@ -58,23 +60,33 @@ LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+MAX_SAVED_PROOFS = 8  # of models, in a project
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_ROW_LINKS = 3  # of each lesson in a list
 
 
+class ReadProof(NamedTuple):
+    """What the proof said at a time, when `ruling` was the newest on a lesson."""
+
+    read_at: float
+    ruling: int
+    answer: Document
+
+
 class Measures(NamedTuple):
-    """What is measured of lessons, by name, when `ended` loops had ended.
+    """What is measured of lessons, by name, with a proof.
 
     `effects` are what the proof says; `loops` is how many were shown the present words.
     """
 
-    read_at: float
-    ended: int
+    proof: ReadProof
     effects: Mapping[str, Document]
     loops: Mapping[str, int]
 
 
 _measures = WeakKeyDictionary[Memory, Measures]()
+# The proofs that were read last of all loops, and of those of models, by model.
+_proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
 
 
 async def lessons(visit: Visit) -> Document:
@@ -108,7 +120,7 @@ async def lessons(visit: Visit) -> Document:
         # What no loop was shown has no figures to look at.
         rows = sorted(rows, key=lambda row: not row["last_shown"])
 
-    lessons = await _with_links(visit, rows)
+    lessons = await with_instructions(visit, await _with_links(visit, rows))
     measures = await measure(visit)
     effects = measures.effects
     for lesson in lessons:
@@ -203,30 +215,58 @@ def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
 
 
 async def measure(visit: Visit) -> Measures:
-    """Return what is measured of the lessons; the effects are those of the page Proof.
-
-    In a project with many loops they are up to `MAX_SAVED_AGE_SECONDS` old.
-    """
+    """Return what is measured of the lessons; it is as old as the proof of its page."""
     memory = visit.caller.memory
+    proof = await read_proof(visit)
     measures = _measures.get(memory)
-    if measures is not None:
-        is_fresh = time.monotonic() - measures.read_at < MAX_SAVED_AGE_SECONDS
-        if is_fresh and measures.ended >= MIN_CACHED_LOOPS:
-            return measures
+    if measures is not None and measures.proof is proof:
+        return measures
 
-    proof = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS)
     counts = await visit.caller.read(figures.rows, "shown_counts")
     measures = Measures(
-        read_at=time.monotonic(),
-        ended=proof["ended"],
+        proof=proof,
         effects={
             effect["lesson"]: {**effect, **words_of(effect)}
-            for effect in proof["lessons"]
+            for effect in proof.answer["lessons"]
         },
         loops={row["lesson"]: row["loops"] for row in counts},
     )
     _measures[memory] = measures
     return measures
+
+
+async def with_instructions(
+    visit: Visit, lessons: Sequence[Mapping[str, Any]]
+) -> list[Document]:
+    """Return lessons, each with the parts of its text.
+
+    The `instruction` says what to do, and the `mistake` what was wrong before; a text
+    that states no mistake is all instruction.
+    """
+    fixes = await visit.caller.read(
+        figures.rows,
+        "fixes_of",
+        token=token(visit.caller.scope),
+        ids=json.dumps([lesson["id"] for lesson in lessons]),
+    )
+    fix_of = {row["lesson_id"]: row["fix"] for row in fixes}
+    return [
+        {**lesson, **split_text(lesson["text"], fix_of.get(lesson["id"]) or "")}
+        for lesson in lessons
+    ]
+
+
+def split_text(text: str, fix: str) -> Document:
+    """Return the instruction in a lesson's text, which begins with `fix`, and the
+    mistake before it.
+
+    >>> split_text("no currency. write EUR after it", "write EUR after it")
+    {'instruction': 'write EUR after it', 'mistake': 'no currency'}
+    """
+    mistake, is_found, rest = text.partition(f". {fix}")
+    if not fix or not is_found:
+        return {"instruction": text, "mistake": ""}
+    return {"instruction": fix + rest, "mistake": mistake}
 
 
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:
@@ -264,15 +304,43 @@ async def rows_of_matches(
     ]
 
 
+async def read_proof(visit: Visit, model: str = "") -> ReadProof:
+    """Return what the API says memory has proven, of all loops or those of a model.
+
+    To count 300,000 exposures takes seconds. So in a project with many loops it is up
+    to `MAX_SAVED_AGE_SECONDS` old, unless somebody has ruled on a lesson since.
+    """
+    latest = await visit.caller.read(figures.latest)
+    ruling = latest[-1]
+    proofs = _proofs.setdefault(visit.caller.memory, {})
+    proof = proofs.get(model)
+    if proof is not None and proof.ruling == ruling:
+        is_fresh = time.time() - proof.read_at < MAX_SAVED_AGE_SECONDS
+        if is_fresh and proof.answer["ended"] >= MIN_CACHED_LOOPS:
+            return proof
+
+    answer = await visit.get("/v1/proof", limit=MAX_PROVEN_LESSONS, model=model)
+    proofs[model] = ReadProof(read_at=time.time(), ruling=ruling, answer=answer)
+    # Names of models are words of an address: only a few are kept.
+    for name in list(proofs)[:-MAX_SAVED_PROOFS]:
+        del proofs[name]
+    return proofs[model]
+
+
 async def proof(visit: Visit) -> Document:
     """Show whether memory helps: in all, for each lesson, and as it grows."""
     model = visit.query.get("model", "")
     limit = min(visit.most(MAX_PAGE_LESSONS), MAX_PROVEN_LESSONS)
-    answer = await visit.get("/v1/proof", limit=limit, model=model)
+    proof = await read_proof(visit, model)
+    answer = deepcopy(proof.answer)
+    answer["lessons"] = answer["lessons"][:limit]
     names = [comparison["lesson"] for comparison in answer["lessons"]]
     texts = await visit.caller.read(figures.named, names)
+    named = await with_instructions(visit, list(texts.values()))
+    lesson_of = dict(zip(texts, named, strict=True))
+    gone = {"id": 0, "text": "", "instruction": "", "mistake": ""}
     for comparison in answer["lessons"]:
-        comparison |= texts.get(comparison["lesson"], {"id": 0, "text": ""})
+        comparison |= lesson_of.get(comparison["lesson"], gone)
 
     comparisons = [answer["pooled"], *answer["lessons"], *answer["models"].values()]
     for comparison in comparisons:
@@ -291,6 +359,7 @@ async def proof(visit: Visit) -> Document:
         "first_loops": FIRST_LOOPS_WITHOUT_HOLDOUT,
         "harm": HARMFUL_MEMORY.reason.capitalize(),
         "compared": compared,
+        "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
 
 
@@ -346,6 +415,7 @@ LESSON_TABLE = Table(
     columns={
         "id": "id",
         "lesson": "text",
+        "instruction": "instruction",
         "kind": "kind",
         "type of error": "error_type",
         "state": "state",

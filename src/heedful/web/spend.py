@@ -18,9 +18,10 @@ from heedful.lessons.ranking import DAY_SECONDS
 from heedful.loop.share import Share
 from heedful.web.days import CountedDays, counted_days
 from heedful.web.facets import WITHOUT, allowed_sorts, name_keys, unknown_filters
-from heedful.web.figures import Period
+from heedful.web.figures import ALL_TIME, Period
 from heedful.web.loops import recent_loops, sort_links
 from heedful.web.periods import day_text, period_of
+from heedful.web.projects import read_project
 from heedful.web.recent import Recent, RecentLoop, count_loops
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.table import Table
@@ -90,6 +91,11 @@ async def spend(visit: Visit) -> Document:
     if days is not None:
         rows = _day_rows(days, period)
 
+    spending = None
+    if loops and period == ALL_TIME and not visit.is_table:
+        home = await read_project(visit.caller.setup.store, visit.caller.scope)
+        spending = home["spending"]
+
     names = name_keys([row["value"] for row in rows])
     total = _total(rows)
     measure = _measure(total)
@@ -107,6 +113,7 @@ async def spend(visit: Visit) -> Document:
         "groups": len(rows),
         "total": total,
         "measure": measure,
+        "spending": spending,
         "largest": max(rows, key=itemgetter("part")) if len(rows) > 1 else None,
         "course": _course(rows, measure) if by == "day" else [],
         "since": min((loop.created for loop in loops), default=0.0),

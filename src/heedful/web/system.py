@@ -338,6 +338,7 @@ async def projects(visit: Visit) -> Document:
         scope = Scope(visit.caller.scope.tenant, row["project"])
         home = await read_project(visit.caller.setup.store, scope)
         row["right"] = home["right"]
+        row["spending"] = home["spending"]
     return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
 
 

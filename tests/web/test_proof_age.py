@@ -1,0 +1,74 @@
+"""In a project with many loops, proof is counted once in a while, or after a ruling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heedful.web.loops import MIN_CACHED_LOOPS
+from tests.engines import change_rows
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, words_of
+
+pytestmark = pytest.mark.both
+NUMBERS = (
+    "with recursive x (i) as (select {begin} union all select i + 1 from x "
+    "where i < {end}) "
+)
+OUTCOMES = """
+insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
+select 'acme', 'main', 'loop ' || i, i, i % 3 <> 0, 1, '[]', {now} from x
+"""
+EXPOSURES = """
+insert into exposure (tenant, project, loop, kind, signature, shown, share, among, at)
+select 'acme', 'main', 'loop ' || i, 'error', 's', i % 10 <> 0, 0.1, 1, {now} from x
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "heedful.db"
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def end_loops(file: Path, begin: int, end: int) -> None:
+    """Store loops that were shown a lesson, or not, and have ended."""
+    for statement in (OUTCOMES, EXPOSURES):
+        numbers = NUMBERS.format(begin=begin, end=end)
+        change_rows(file, numbers + statement.format(now=time.time()))
+
+
+def test_proof_of_many_loops_is_kept_until_a_ruling_and_says_its_age(browser, file):
+    lesson = {"error_type": "E", "text": "write EUR", "lesson": "write EUR"}
+    id = read_data(browser.api.post("/v1/reflections", json=lesson), 201)["id"]
+    end_loops(file, 1, MIN_CACHED_LOOPS)
+    data = browser.data("/proof?project=main")
+    wire = read_data(browser.api.get("/v1/proof"))
+    assert data["pooled"] | wire["pooled"] == data["pooled"]
+    assert data["balance"] == wire["balance"]
+    assert "Counted " in words_of(browser.get("/proof").text)
+
+    end_loops(file, MIN_CACHED_LOOPS + 1, MIN_CACHED_LOOPS + 10)
+    assert browser.data("/proof?project=main")["ended"] == MIN_CACHED_LOOPS
+
+    path = f"/v1/reflections/{id}"
+    edition = browser.api.get(path).headers["etag"]
+    body = {"pinned": True, "why": "it is needed"}
+    read_data(browser.api.patch(path, json=body, headers={"if-match": edition}))
+    assert browser.data("/proof?project=main")["ended"] == MIN_CACHED_LOOPS + 10
+
+
+def test_proof_of_a_few_loops_is_counted_for_each_page(browser, file):
+    end_loops(file, 1, 20)
+    assert browser.data("/proof?project=main")["ended"] == 20
+    end_loops(file, 21, 30)
+    assert browser.data("/proof?project=main")["ended"] == 30
+    assert "Counted" not in words_of(browser.get("/proof").text)

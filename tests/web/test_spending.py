@@ -1,0 +1,115 @@
+"""What the last seven whole days used stands beside the seven days before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.web.weeks import MIN_COMPARED_LOOPS, compare_weeks
+from tests.engines import change_rows
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, words_of
+
+DAY = 86_400
+TODAY = 40
+DAY_OF_LOOPS = {
+    "loops": 10,
+    "calls": 20,
+    "tokens": 900,
+    "cost": 0.5,
+    "with_tokens": 10,
+    "with_cost": 10,
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "heedful.db"
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def changes_of(days: dict[int, Any], first: int = 0) -> dict[str, str]:
+    """Return the change of each figure that is compared."""
+    compared = compare_weeks(days, first=first, today=TODAY)
+    return {row["name"]: row["change"] for row in compared["changes"]}
+
+
+def test_each_figure_is_compared_with_the_week_before():
+    days: dict[int, Any] = dict.fromkeys(range(26, 40), DAY_OF_LOOPS)
+    days[39] = {**DAY_OF_LOOPS, "calls": 34, "cost": 0.15}
+    changes = changes_of(days)
+    assert changes["loops"] == "→ the same"
+    assert changes["calls"] == "↑ up 10 %"
+    assert changes["cost"] == "↓ down 10 %"
+
+
+def test_today_is_not_over_and_counts_for_neither_week():
+    days = dict.fromkeys(range(26, 40), DAY_OF_LOOPS)
+    assert changes_of({**days, TODAY: DAY_OF_LOOPS}) == changes_of(days)
+
+
+@pytest.mark.parametrize(
+    ("name", "reports"),
+    [
+        pytest.param("cost", {"with_cost": 9}, id="too few loops reported a cost"),
+        pytest.param("tokens", {"tokens": 0}, id="no loop reported tokens"),
+    ],
+)
+def test_what_most_loops_did_not_report_is_not_compared(name, reports):
+    partly_reported = DAY_OF_LOOPS | reports
+    days = dict.fromkeys(range(26, 33), partly_reported)
+    days |= dict.fromkeys(range(33, 40), DAY_OF_LOOPS)
+    assert changes_of(days).keys() == {"loops", "calls", "tokens", "cost"} - {name}
+    assert compare_weeks(days, first=0, today=TODAY)["unknown"] == [name]
+
+
+def test_a_week_that_was_not_counted_as_a_whole_is_not_compared():
+    days = dict.fromkeys(range(27, 40), DAY_OF_LOOPS)
+    assert changes_of(days, first=27) == {}
+
+
+def store_loops(browser: Browser, file: Path, number: int, *, days_ago: int) -> None:
+    """Store loops with a call each that began some days ago."""
+    for place in range(number):
+        path = f"/v1/loops/{days_ago} {place}"
+        read_data(browser.api.put(path, json={"task": "t"}), 201)
+        body = {"output": "x", "evaluation": {}, "usage": {"calls": days_ago}}
+        read_data(browser.api.put(f"{path}/attempts/1", json=body))
+    created = time.time() - days_ago * DAY
+    change_rows(
+        file, f"update loop set created = {created} where id like '{days_ago} %'"
+    )
+
+
+@pytest.mark.both
+def test_spend_and_projects_say_what_changed(browser, file):
+    store_loops(browser, file, MIN_COMPARED_LOOPS, days_ago=8)
+    store_loops(browser, file, MIN_COMPARED_LOOPS, days_ago=2)
+    spending = browser.data("/spend?project=main")["spending"]
+    changes = {row["name"]: row["change"] for row in spending["changes"]}
+    assert changes == {"loops": "→ the same", "calls": "↓ down 75 %"}
+    page = words_of(browser.get("/spend").text)
+    assert "calls 40 160 ↓ down 75 %" in page
+    assert "Not compared: tokens and cost, which too few loops reported." in page
+    assert "calls ↓ down 75 %" in words_of(browser.get("/projects").text)
+
+
+def test_of_a_few_loops_no_change_is_said(browser, file):
+    store_loops(browser, file, 2, days_ago=2)
+    silence = "too few to say: 2 loops, and 0 in the week before"
+    assert silence in words_of(browser.get("/spend").text).lower()
+    assert silence in words_of(browser.get("/projects").text)
+
+
+def test_days_that_were_asked_for_have_no_comparison(browser, file):
+    store_loops(browser, file, 2, days_ago=2)
+    assert browser.data("/spend?from=2026-01-01&project=main")["spending"] is None
