@@ -46,6 +46,7 @@ from heedful.validation import (
     check_sequence,
     check_share,
     check_texts,
+    refuses_unknown_options,
     require,
 )
 
@@ -95,6 +96,7 @@ def log_failure(event: str, error: Exception) -> None:
     _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
 
 
+@refuses_unknown_options
 class Memory:
     """A memory of lessons for one scope.
 
