@@ -705,7 +705,8 @@ class StageRunner:
         try:
             return await run.step()
         except errors.GenerateFailed as error:
-            raise self._failed_error(error.__cause__ or error) from error
+            cause = error.__cause__ or error
+            raise self._failed_error(cause) from cause
         except errors.ModelTimeout as error:
             timeout = self._stage.timeout
             if timeout is None:
