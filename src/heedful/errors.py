@@ -489,7 +489,10 @@ class Refused(RemoteError):
 
 def _describe(cause: BaseException) -> str:
     """Return the type and the shortened text of an exception."""
-    return f"{type(cause).__name__}: {_shorten(str(cause))}"
+    text: object = str(cause)
+    if isinstance(cause, KeyError) and cause.args:
+        text = cause.args[0]  # the text of a KeyError has quotes already
+    return f"{type(cause).__name__}: {_shorten(text)}"
 
 
 def _place(cause: BaseException) -> str:

@@ -184,6 +184,8 @@ MISSPELT_OPTIONS: list[tuple[Any, str, str]] = [
     (heedful.Guardrails, "max_stage_retry", "max_stage_retries"),
     (heedful.MaxAttempts, "limt", "limit"),
     (heedful.Memory, "holdot", "holdout"),
+    (heedful.Memory.recall, "limt", "limit"),
+    (heedful.Memory.remember, "lessn", "lesson"),
     (heedful.Pipeline, "memry", "memory"),
     (heedful.Policy, "ruls", "rules"),
     (heedful.Rung, "prce", "price"),
