@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from heedful.redact import redact, redact_start
@@ -56,7 +57,8 @@ class UserCode:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, self.kinds) and not isinstance(error, HeedfulError):
-            raise self.failed(error) from error
+            failure = self.failed(error)
+            raise failure from error.with_traceback(_user_trace(error))
 
 
 class UsageError(HeedfulError):
@@ -487,7 +489,10 @@ class Refused(RemoteError):
 
 def _describe(cause: BaseException) -> str:
     """Return the type and the shortened text of an exception."""
-    return f"{type(cause).__name__}: {_shorten(str(cause))}"
+    text: object = str(cause)
+    if isinstance(cause, KeyError) and cause.args:
+        text = cause.args[0]  # the text of a KeyError has quotes already
+    return f"{type(cause).__name__}: {_shorten(text)}"
 
 
 def _place(cause: BaseException) -> str:
@@ -498,12 +503,28 @@ def _place(cause: BaseException) -> str:
     place = ""
     trace = cause.__traceback__
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file:
-            name = re.split(r"[\\/]", file)[-1]
+        if _is_of_user(trace):
+            name = re.split(r"[\\/]", trace.tb_frame.f_code.co_filename)[-1]
             place = f" ({name}:{trace.tb_lineno})"
         trace = trace.tb_next
     return place
+
+
+def _user_trace(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error from the first line of the user's code.
+
+    Without such a line, it is the whole traceback.
+    """
+    trace = error.__traceback__
+    while trace is not None and not _is_of_user(trace):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def _is_of_user(trace: TracebackType) -> bool:
+    """Return True if a line is in the user's code, not in a library or in heedful."""
+    file = trace.tb_frame.f_code.co_filename
+    return not file.startswith(_FOREIGN_FOLDERS) and "site-packages" not in file
 
 
 _MAX_REDACTED_CHARS = 10_000  # of a value that a message shows

@@ -8,10 +8,9 @@ such as the goals of a loop, are in the room of that record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from functools import wraps
 from numbers import Integral, Number
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from heedful.errors import InvalidInput, UnknownName
 from heedful.redact import redact
@@ -31,6 +30,8 @@ ATTEMPT_LIMIT_CURES = {
         "the first one included"
     ),
 }
+# inspect.CO_VARKEYWORDS: a function takes any option; that module is slow to import.
+ANY_OPTION_FLAG = 0x08
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 # The largest score or threshold: up to it, two floats can differ by a thousandth.
 MAX_SCORE = 1e12
@@ -134,20 +135,29 @@ def check_options(owner: str, options: Iterable[str], known: Sequence[str]) -> N
             raise UnknownName(f"option of {owner}", name, known, cure)
 
 
-def refuses_unknown_options(record: type[T]) -> type[T]:
-    """Return a dataclass, which now raises UnknownName for an option it does not have.
+def refuses_unknown_options(target: T) -> T:
+    """Return a class or a plain function, which now raises UnknownName for an option it
+    does not have.
 
     Python's own TypeError does not say which options there are.
     """
-    dataclass: Any = record
-    init = dataclass.__init__
-    names = [field.name for field in fields(dataclass) if field.init]
+    public: Any = target
+    is_class = isinstance(target, type)
+    function = public.__init__ if is_class else public
+    code = function.__code__
+    if code.co_flags & ANY_OPTION_FLAG:
+        return target
 
-    @wraps(init)
-    def checked_init(self: Any, *arguments: Any, **options: Any) -> None:
-        """Make the record. Raises UnknownName."""
-        check_options(record.__name__, options, names)
-        init(self, *arguments, **options)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = [name for name in names if name != "self"]
 
-    dataclass.__init__ = checked_init
-    return record
+    @wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        """Call the function. Raises UnknownName."""
+        check_options(public.__name__, options, known)
+        return function(*arguments, **options)
+
+    if not is_class:
+        return cast("T", checked)
+    public.__init__ = checked
+    return target

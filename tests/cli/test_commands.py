@@ -165,7 +165,7 @@ BAD = {
         "policy is called 'show'; there are: check",
     ),
     "loops --limit x": (2, "--limit is 'x'; it must be an integer"),
-    "loops --limit 0": (2, "--limit is '0'; it must be at least 1"),
+    "loops --limit 0": (2, "--limit is 0; it must be at least 1"),
     "db copy heedful.db nowhere/x.db": (
         4,
         "nowhere/x.db: No such file or directory; check the path",

@@ -171,6 +171,30 @@ def once(**options: Any) -> Any:
     return run_sync(heedful.run("t", generate=lambda *_: "x", store=None, **options))
 
 
+# A name that is public, an option as it is misspelt, and as it is called.
+MISSPELT_OPTIONS: list[tuple[Any, str, str]] = [
+    (heedful.AttemptReport, "ouput", "output"),
+    (heedful.Budget, "tokns", "tokens"),
+    (heedful.Client, "projct", "project"),
+    (heedful.Episode, "outcom", "outcome"),
+    (heedful.Evaluation, "scors", "scores"),
+    (heedful.Event, "argments", "arguments"),
+    (heedful.Finding, "fixx", "fix"),
+    (heedful.Goal, "treshold", "threshold"),
+    (heedful.Guardrails, "max_stage_retry", "max_stage_retries"),
+    (heedful.MaxAttempts, "limt", "limit"),
+    (heedful.Memory, "holdot", "holdout"),
+    (heedful.Memory.recall, "limt", "limit"),
+    (heedful.Memory.remember, "lessn", "lesson"),
+    (heedful.Pipeline, "memry", "memory"),
+    (heedful.Policy, "ruls", "rules"),
+    (heedful.Rung, "prce", "price"),
+    (heedful.Scope, "tennant", "tenant"),
+    (heedful.checks.critic, "modl", "model"),
+    (heedful.checks.predictions, "predictd", "predicted"),
+    (heedful.checks.regex, "fixx", "fix"),
+    (heedful.open_model, "cach", "cache"),
+]
 EMBEDDER = r"heedful\.models\.open_embedder\(\)"
 REFUSED: list[tuple[Any, type[Exception], str]] = [
     *(
@@ -241,6 +265,14 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         lambda: heedful.Pipeline("p", store=None).stage(retry=3),
         errors.UnknownName,
         "option of a stage is .*retries=2 makes 3 attempts at most",
+    ),
+    *(
+        (
+            lambda target=target, name=name: target(**{name: 1}),
+            errors.UnknownName,
+            f"option of {target.__name__} is called '{name}' .did you mean '{meant}'",
+        )
+        for target, name, meant in MISSPELT_OPTIONS
     ),
     (
         lambda: cast("Any", heedful.Run)("t", generate=lower, max_retries=3),
@@ -337,6 +369,7 @@ REFUSED_NAMES = [
     "max_attempts for open_loop in the place of a policy",
     "max_attempts for a stage in the place of retries",
     "retry for a stage in the place of retries",
+    *(f"a misspelt option of {target.__name__}" for target, _, _ in MISSPELT_OPTIONS),
     "max_retries for Run in the place of max_attempts",
     "check for checks of run",
     "a misspelt policy",

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import traceback
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from heedful import policies
 from heedful.checks.evaluate import Context
+from heedful.drive.portal import run_sync
 from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding, Goal
@@ -208,6 +210,21 @@ def test_a_stage_that_misses_a_key_says_what_the_state_has() -> None:
         run_pipeline(pipeline, {"row": 1})
     with pytest.raises(StageFailed, match=r"the state has \['row'"):
         run_pipeline(pipeline, {"row": 1})
+
+
+def test_a_traceback_has_the_lines_of_the_stage_and_of_the_call() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="first")(lambda state: state["raw"])
+
+    with pytest.raises(StageFailed) as caught:
+        run_sync(pipeline.run({"row": 1}))
+
+    cause = caught.value.__cause__
+    assert isinstance(cause, KeyError)
+    assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == [
+        "<lambda>"
+    ]
+    assert len(traceback.extract_tb(caught.tb)) <= 3
 
 
 def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -> None:

@@ -27,7 +27,13 @@ from heedful.models.contract import Model
 from heedful.models.function import Function
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.validation import check_integer, check_number, check_share, require
+from heedful.validation import (
+    check_integer,
+    check_number,
+    check_share,
+    refuses_unknown_options,
+    require,
+)
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -493,6 +499,7 @@ class Critic:
         return combine([task.result() for task in tasks])
 
 
+@refuses_unknown_options
 def critic(
     role: str | Role | Mapping[str, Any],
     model: Model | str | Callable[..., Any] | None = None,

@@ -23,7 +23,7 @@ from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.validation import as_float
+from heedful.validation import as_float, refuses_unknown_options
 
 P = ParamSpec("P")
 R = TypeVar("R", bound="RemadeCheck")
@@ -204,6 +204,7 @@ def remade(factory: Callable[P, R]) -> Callable[P, R]:
 
     They judge with a function inside the factory, which cannot be pickled.
     """
+    factory = refuses_unknown_options(factory)
 
     @wraps(factory)
     def make(*arguments: P.args, **options: P.kwargs) -> R:

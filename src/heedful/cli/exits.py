@@ -36,6 +36,11 @@ class Interrupted(Exception):
 USAGE_EXIT_CODE = 2
 # Typer's message about arguments after the last one of a command.
 EXTRA_ARGUMENTS_PATTERN = re.compile(r"unexpected extra arguments?.*? \((.*)\)$")
+# Typer's messages about a number: of another form, or out of range.
+WRONG_NUMBER_PATTERN = re.compile(
+    r"(.*) is not (?:a valid (int|float)|in the range )", re.DOTALL
+)
+NUMBER_FORMS = {"int": "an integer", "float": "a number"}
 INTERRUPTED_EXIT_CODE = 130
 # An error has the code of the first of these classes that it is an instance of, else 1.
 EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -158,21 +163,8 @@ def message_of(error: Any) -> str:
 
 
 def _message_of_command_line(error: Any) -> str:
-    """Return what is wrong with a command line: the option, its value, what to write.
-
-    Typer checks values with pydantic, whose words are for those who write Python.
-    """
-    find_faults = getattr(error.__cause__, "errors", None)
+    """Return which option or value of a command line is wrong, and what to write."""
     options = getattr(error, "possibilities", None)
-    if find_faults is not None:
-        from heedful.faults import allowed_value  # slow to import
-
-        fault = find_faults()[0]
-        name = error.param.opts[0]
-        allowed = allowed_value(fault)
-        if fault["type"] == "value_error":  # of Typer itself, about a choice
-            return f"{name}: {allowed.rstrip('.')}"
-        return str(errors.InvalidInput(name, fault["input"], allowed))
     if options is not None:
         return _unknown_option(error)
 
@@ -200,10 +192,31 @@ def _own_words(error: Any, message: str) -> str:
             return f"{name} has a value; write {name} alone"
         return f"{name} has no value; write {name} VALUE"
 
+    if kind == "BadParameter":
+        return _wrong_value(error)
+
     extra = EXTRA_ARGUMENTS_PATTERN.search(message)
     if extra is not None:
         return f"no argument takes {extra[1]!r}; put a text with blanks into quotes"
     return message
+
+
+def _wrong_value(error: Any) -> str:
+    """Return which option has a wrong value, and what is allowed instead."""
+    name = error.param.opts[0]
+    wrong = WRONG_NUMBER_PATTERN.match(error.message)
+    if wrong is None:
+        return f"{name}: {error.message.rstrip('.')}"
+
+    value, kind = wrong.groups()
+    number_type = error.param.type
+    if kind is not None:
+        allowed = NUMBER_FORMS[kind]
+    elif float(value) < number_type.min:
+        allowed = f"at least {number_type.min}"
+    else:
+        allowed = f"at most {number_type.max}"
+    return f"{name} is {value}; it must be {allowed}"
 
 
 def _unknown_option(error: Any) -> str:

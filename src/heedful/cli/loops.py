@@ -161,7 +161,7 @@ def _mask_note(text: str) -> str:
 
 def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
     """Print a summary of a run, its `full` report, or that of the stage named."""
-    from heedful.pages import markdown, questions  # slow to import
+    from heedful.pages import questions  # slow to import
 
     then = following("ask", report.run)
     if not stage_name:
@@ -169,14 +169,31 @@ def _explain_run(report: Report, stage_name: str | None, *, full: bool) -> int:
         if not full:
             then = following("why", report.run, full=True)
             return answer(report.plain(), lines, then)
-        text = f"{lines[0]}\n\n{markdown(report, escape=False)}"
-        return answer(report.plain(), text, _mask_note(text), then)
+        text = page("run", report=report, only="")
+        table = _stage_table(report)
+        return answer(report.plain(), lines[0], table, text, _mask_note(text), then)
 
     stage = questions.find_stage(report, stage_name)
     summary = questions.describe_stage(report, stage)
-    text = f"{summary}\n\n{markdown(report, escape=False, stage=stage.name)}"
+    text = page("run", report=report, only=stage.name)
     document = {"pipeline": report.pipeline, "run": report.run, **stage.plain()}
-    return answer(document, text, _mask_note(text), then)
+    return answer(document, summary, text, _mask_note(text), then)
+
+
+def _stage_table(report: Report) -> TextTable:
+    """Return the stages of a run with how they ended, one a row."""
+    from heedful.pages import report as pages
+
+    rows = []
+    for number, stage in enumerate(report.stages, start=1):
+        status = f"{pages.STATUS_SIGNS[stage.status]} {stage.status.replace('_', ' ')}"
+        time = pages.lasted(pages.worked(stage)) if stage.attempts else ""
+        failed = ", ".join(pages.failures(stage))
+        attempts = len(stage.attempts)
+        happened = pages.happened(stage)
+        rows.append((number, stage.name, status, attempts, time, failed, happened))
+    heads = pages.STAGE_TABLE_HEADS
+    return TextTable(heads, rows, text_columns=len(heads))
 
 
 def _shorten_value(value: Any) -> str:

@@ -15,8 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter
-
 from heedful.cli.databases import ask_store, db_exists
 from heedful.cli.output import fetched
 from heedful.cli.settings import (
@@ -243,6 +241,8 @@ def judge_results(values: Settings) -> tuple[Path, dict[str, tuple[int, int]]]:
     It maps each judge to the number of pairs that it ranked right, and of all its
     pairs; {} if the file is missing or damaged.
     """
+    from pydantic import TypeAdapter  # slow to import
+
     from heedful.models import weights
 
     path = (values.cache or weights.default_cache()) / "judges.json"

@@ -11,31 +11,36 @@ import os
 import re
 import time
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Json,
-    TypeAdapter,
-    ValidationError,
-)
 from typer import Option
 
 from heedful.cli.output import current_command, say
 from heedful.errors import InvalidInput, UnknownName, UsageError
-from heedful.faults import fault_text
-from heedful.lessons.scope import Scope, Trust
-from heedful.loop.ladder import MAX_RUNGS
+from heedful.lessons.scope import Scope
 from heedful.store import DEFAULT_DATABASE_FILE, shown
 from heedful.store.workspace import find_repository, folder_db, read_table
-from heedful.validation import MAX_SCORE
+
+if TYPE_CHECKING:  # `_valid_settings` imports them, if a setting is stated
+    from pydantic import Field
+
+    from heedful.cli.setting_values import (
+        ANY_CASE,
+        BytesLimit,
+        CheckTable,
+        JudgeName,
+        ModelNames,
+        Name,
+        PinTable,
+        PracticeTable,
+        Prices,
+        Table,
+        TrustTable,
+        Written,
+    )
 
 VARIABLE_PREFIX = "HEEDFUL_"
 # Variables of an earlier system.
@@ -53,14 +58,7 @@ VARIABLES_WITHOUT_SETTING = (
     "password",
 )
 
-MAX_POLICY_CHARS = 1000
-POLICY_SETTING_FORMS = (
-    f"it must be a policy as text of 1 to {MAX_POLICY_CHARS} characters, or a table"
-)
 SETTINGS_MIB_BYTES = 1024 * 1024
-# The variable that pydantic reads before it looks for plugins.
-PLUGIN_SWITCH = "PYDANTIC_DISABLE_PLUGINS"
-MAX_WRONG_VALUE_CHARS = 120
 NO_MODEL = "none"  # as the name of a model: there is none
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -87,72 +85,6 @@ EndedFor = Annotated[
 DryRun = Annotated[
     bool, Option("--dry-run", help="Only show what would be done, and why.")
 ]
-
-# Values of settings: a name, and a longer text.
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-ANY_CASE = BeforeValidator(lambda text: text.lower() if isinstance(text, str) else text)
-Written = Annotated[str, Field(min_length=1, max_length=MAX_POLICY_CHARS)]
-BytesLimit = Annotated[int, Field(ge=1024, le=1024 * SETTINGS_MIB_BYTES)]
-
-
-def _check_models(text: str) -> str:
-    """Raise ValueError unless each part of the text can name another model."""
-    from heedful.models.contract import MAX_MODEL_NAME_CHARS  # slow to import
-
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise ValueError("it must have a name on each side of a comma")
-    if max(map(len, names)) > MAX_MODEL_NAME_CHARS:
-        longest = f"it must have at most {MAX_MODEL_NAME_CHARS} characters a name"
-        raise ValueError(longest)
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            model = shown_model(name)
-            message = f"it names {model} twice; the same model fails again"
-            raise ValueError(message)
-    if NO_MODEL in names and len(names) > 1:
-        raise ValueError(f"{NO_MODEL} is no model; remove it or the others")
-    if len(names) > MAX_RUNGS:
-        raise ValueError(f"it must be at most {MAX_RUNGS} models")
-    return text
-
-
-def _check_prices(text: str | None) -> str | None:
-    """Raise ValueError unless each part of the text is a price."""
-    for part in (text or "0").split(","):
-        try:
-            is_price = 0 <= float(part) <= MAX_SCORE
-        except ValueError:
-            is_price = False
-        if not is_price:
-            allowed = "the cost of a token for each model, such as 0,0.00001"
-            raise ValueError(f"{part.strip()!r} must be {allowed}")
-    return text
-
-
-def _check_judge(name: str) -> str:
-    """Raise ValueError if the judge is a list of models."""
-    first, comma, _ = name.partition(",")
-    if comma:
-        raise ValueError(f"one model judges; name it, for instance {first}")
-    return name
-
-
-@dataclass(frozen=True, kw_only=True)
-class PracticeSettings:
-    """What workers practise: functions, as module:function, and what that may cost.
-
-    They do it once in each period `every`, a time such as 1d.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    functions: Annotated[list[Name], Field(min_length=1)]
-    calls: Annotated[int, Field(ge=1)] = 200
-    tokens: Annotated[int | None, Field(ge=1)] = None
-    cost: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
-    next_rung: bool = False
-    every: Name = "1d"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,9 +115,9 @@ class Settings:
     `reflection_mode` "lite" they dream only on request.
     """
 
-    model: Annotated[Written, AfterValidator(_check_models)] = "embedded"
-    prices: Annotated[Written | None, AfterValidator(_check_prices)] = None
-    judge: Annotated[Name, AfterValidator(_check_judge)] = NO_MODEL
+    model: ModelNames = "embedded"
+    prices: Prices = None
+    judge: JudgeName = NO_MODEL
     embedder: Literal["auto", "minilm", "none"] = "auto"
     db: Written = DEFAULT_DATABASE_FILE
     cache: Path | None = None
@@ -204,16 +136,11 @@ class Settings:
     forget: Written | None = None
     forget_loops: Written | None = None
 
-    # A table is JSON in a variable of the environment.
-    trust: dict[Name, Trust] | Json[dict[Name, Trust]] = field(default_factory=dict)
-    hook: dict[str, Any] | Json[dict[str, Any]] = field(default_factory=dict)
-    practice: PracticeSettings | Json[PracticeSettings] | None = None
-    checks: dict[Name, dict[str, Any]] | Json[dict[Name, dict[str, Any]]] = field(
-        default_factory=dict
-    )
-    pins: dict[Name, list[Name]] | Json[dict[Name, list[Name]]] = field(
-        default_factory=dict
-    )
+    trust: TrustTable = field(default_factory=dict)
+    hook: Table = field(default_factory=dict)
+    practice: PracticeTable | None = None
+    checks: CheckTable = field(default_factory=dict)
+    pins: PinTable = field(default_factory=dict)
 
     host: Name = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8765
@@ -303,23 +230,17 @@ def approved_settings(folder: Path, **options: Any) -> Settings:
 
 
 def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
-    """Return the settings of these origins. Raises UsageError.
-
-    pydantic checks the values that are stated: a model of all settings would take 40 ms
-    to build.
-    """
+    """Return the settings of these origins. Raises UsageError."""
     # A ChainMap returns the value of the first mapping that has a name.
     stated = ChainMap(*reversed(origins.values()))
-    types = get_type_hints(Settings, include_extras=True)
-    values: dict[str, Any] = {}
-    problems: dict[str, str] = {}
-    with _without_plugins():
-        for name in filter(stated.__contains__, types):
-            try:
-                values[name] = TypeAdapter(types[name]).validate_python(stated[name])
-            except ValidationError as error:
-                problems[name] = _describe_problem(name, error.errors()[0])
+    if not stated:
+        return Settings()
 
+    from heedful.cli import setting_values  # slow to import
+
+    names = {**globals(), **vars(setting_values)}
+    types = get_type_hints(Settings, globalns=names, include_extras=True)
+    values, problems = setting_values.check_settings(stated, types)
     for name in stated:
         if name not in types:
             problems[name] = f": {UnknownName('setting', name, list(types))}"
@@ -328,30 +249,6 @@ def _valid_settings(origins: dict[str, dict[str, Any]]) -> Settings:
         texts = [f"{places[name]}{problem}" for name, problem in problems.items()]
         raise UsageError("; ".join(texts))
     return Settings(**values)
-
-
-@contextmanager
-def _without_plugins() -> Iterator[None]:
-    """Let no plugin of pydantic see what is checked: settings may have secrets.
-
-    To look for plugins, pydantic would read the files of every installed package.
-    """
-    before = os.environ.get(PLUGIN_SWITCH)
-    os.environ[PLUGIN_SWITCH] = "__all__"
-    try:
-        yield
-    finally:
-        del os.environ[PLUGIN_SWITCH]
-        if before is not None:
-            os.environ[PLUGIN_SWITCH] = before
-
-
-def _describe_problem(name: str, detail: Any) -> str:
-    """Return the first problem of a wrong setting in words, to follow its place."""
-    # The first part of the place is pydantic's name of a type, not a key.
-    keys_inside = "".join(f": {key!r}" for key in detail["loc"][1:])
-    allowed = POLICY_SETTING_FORMS if name == "policy" else ""
-    return f"{keys_inside} is {wrong_value(detail, allowed)}"
 
 
 def _place_of(name: str, origins: Mapping[str, Mapping[str, Any]]) -> str:
@@ -426,22 +323,6 @@ def warn_of_unknown_variables() -> None:
         if variable.startswith(VARIABLE_PREFIX) and name not in names:
             error = UnknownName("setting", name, sorted(names), cure="remove it")
             say(f"{variable} in the environment has no effect: {error}")
-
-
-def wrong_value(error: Any, allowed: str = "") -> str:
-    """Return the wrong value of an error of pydantic, and what is allowed instead.
-
-    Without `allowed`, the kind of the error says it.
-    """
-    value = error["input"]
-    if isinstance(value, str):
-        value = shown(value)  # a URL without its password
-
-    value_text = repr(value)
-    if len(value_text) > MAX_WRONG_VALUE_CHARS:
-        value_text = f"{value_text[: MAX_WRONG_VALUE_CHARS - 1]}…"
-
-    return f"{value_text}; {allowed or fault_text(error)}"
 
 
 def seconds(option: str, text: str) -> float:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.settings import wrong_value
+from heedful.cli.setting_values import wrong_value
 from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy

@@ -49,6 +49,7 @@ from heedful.validation import (
     check_integer,
     check_name,
     check_number,
+    refuses_unknown_options,
     require,
 )
 
@@ -140,6 +141,7 @@ def _request_parts(context: Context) -> list[str]:
     return parts
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Rung:
     """One of the generators of a loop, its price, and the most that it may spend a day.

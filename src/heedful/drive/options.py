@@ -74,7 +74,7 @@ def validate_options(
 def _validate_checks(checks: Sequence[Check]) -> None:
     """Raise InvalidInput unless all `checks` can be called with a candidate."""
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        allowed = "a list of callables (candidate, context)"
+        allowed = "a list of callables (candidate, context), as in checks=[in_metres]"
         raise errors.InvalidInput("checks", checks, allowed)
 
     for check in checks:

@@ -43,7 +43,13 @@ from heedful.store import (
 from heedful.store.offload import MAX_INLINE_CHARS, offload
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
-from heedful.validation import check_integer, check_name, check_options, require
+from heedful.validation import (
+    check_integer,
+    check_name,
+    check_options,
+    refuses_unknown_options,
+    require,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,6 +60,7 @@ REPORT_JUDGE = "report"
 MIN_FINDING_CHARS = 100  # of the JSON of a finding without a message
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
     """An attempt as an orchestrator reports it: output or digest, evaluation, cost.

@@ -44,6 +44,7 @@ from heedful.validation import (
     check_sequence,
     check_share,
     check_texts,
+    refuses_unknown_options,
     require,
 )
 
@@ -301,6 +302,7 @@ def state_from_older(state: OlderState) -> State:
     return "unverified" if state == "candidate" else state
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Filter:
     """The lessons that a search may return; the default of a field allows all lessons.

@@ -15,7 +15,7 @@ from typing import Literal
 
 from heedful.errors import InvalidInput
 from heedful.redact import redact
-from heedful.validation import require
+from heedful.validation import refuses_unknown_options, require
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["unverified", "verified", "quarantined", "retired", "superseded"]
@@ -29,6 +29,7 @@ PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Scope:
     """A tenant and one of its projects; memory and loops belong to one scope."""

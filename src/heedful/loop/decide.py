@@ -27,9 +27,10 @@ from heedful.loop.stop import (
     rule_name,
 )
 from heedful.sanitize import clean
-from heedful.validation import MAX_SCORE, require
+from heedful.validation import MAX_SCORE, refuses_unknown_options, require
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The stop rules of a loop, what counts as improvement, and default goals.

@@ -25,6 +25,7 @@ from heedful.validation import (
     as_float,
     check_number,
     check_share,
+    refuses_unknown_options,
     require,
 )
 
@@ -68,6 +69,7 @@ def format_score(value: float) -> str:
     return f"{round(value * 1000) / 1000:.15g}"
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Usage:
     """The cost of some work; every field is at least 0, and `+` adds two usages.
@@ -125,6 +127,7 @@ FINDING_LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 DEFAULT_SEVERITY = 0.5
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fault in a candidate: the check that found it, what is wrong, and how to fix
@@ -159,6 +162,7 @@ class Finding:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Goal:
     """A threshold for the score named `score`; a score exactly at the threshold meets
@@ -214,6 +218,7 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
                 raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
 
 
+@refuses_unknown_options
 @dataclass(frozen=True)
 class Evaluation:
     """The findings and scores of one candidate. A missing score never counts as 0.
@@ -465,6 +470,7 @@ class Override:
         return self.used < self.decisions and (self.until is None or at < self.until)
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Improvement:
     """What counts as an improvement over the best attempt so far or over the previous

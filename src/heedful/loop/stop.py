@@ -20,7 +20,13 @@ from heedful.errors import InvalidInput
 from heedful.loop import record
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.sanitize import clean
-from heedful.validation import MAX_SCORE, check_integer, check_number, require
+from heedful.validation import (
+    MAX_SCORE,
+    check_integer,
+    check_number,
+    refuses_unknown_options,
+    require,
+)
 
 StopRule = Callable[[Loop], "str | None"]
 # The order of the rules in a verdict; all other rules follow in the order of the
@@ -83,6 +89,7 @@ def judge_names(
     return check_names((*checks, evaluate))
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
     """Stop after `limit` attempts, including the first.
@@ -115,6 +122,7 @@ class MaxAttempts:
         return f"{count} of {limit} attempts made"
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Stop when the loop's tokens, cost, seconds or model calls reach a limit.
@@ -156,6 +164,7 @@ class Budget:
         return f"{', '.join(reached)} spent" if reached else None
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Fatigue:
     """Stop when fatigue, a number in 0..`most`, reaches `limit`.
@@ -199,6 +208,7 @@ class Fatigue:
         return f"fatigue {level:.2f} has reached {self.limit:.2f}"
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Echo:
     """Stop when a finding of the last attempt is in `times` attempts.
@@ -240,6 +250,7 @@ class Echo:
         return f"the same finding again: {'; '.join(texts[:3])}" if texts else None
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Repeat:
     """Stop at the `times`-th repeated candidate since the last improvement.
@@ -275,6 +286,7 @@ class Repeat:
         return f"{detail}, the {ordinal(count)} repeat of at most {times}"
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Plateau:
     """Stop when further attempts are not worth their cost, by either of two conditions.

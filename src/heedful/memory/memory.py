@@ -46,6 +46,7 @@ from heedful.validation import (
     check_sequence,
     check_share,
     check_texts,
+    refuses_unknown_options,
     require,
 )
 
@@ -95,6 +96,7 @@ def log_failure(event: str, error: Exception) -> None:
     _log.warning(event, extra={"error": type(error).__name__, "traceback": frames})
 
 
+@refuses_unknown_options
 class Memory:
     """A memory of lessons for one scope.
 
@@ -162,6 +164,7 @@ class Memory:
             embedder = installed_embedder()
         return cls(memory, scope, embedder)
 
+    @refuses_unknown_options
     async def remember(
         self,
         error_type: str,
@@ -306,6 +309,7 @@ class Memory:
             waiting=other_trust,
         )
 
+    @refuses_unknown_options
     async def seen(self, error_type: str, text: str = "") -> Seen:
         """Return how often an error was seen, and its lessons, with what fixed it.
 
@@ -328,6 +332,7 @@ class Memory:
             self.scope, pattern_store.find_with_findings, pattern, lines, text
         )
 
+    @refuses_unknown_options
     async def before(
         self, tool: str, arguments: Mapping[str, Any] | str, *, folder: str = ""
     ) -> ActionHistory:
@@ -383,6 +388,7 @@ class Memory:
         )
 
     @telemetry.search
+    @refuses_unknown_options
     async def recall(
         self,
         task: str,
@@ -441,6 +447,7 @@ class Memory:
         return Matches(silence=explain_silence(task, matches, hidden, only=only))
 
     @telemetry.search
+    @refuses_unknown_options
     async def query(
         self,
         text: str = "",
@@ -507,6 +514,7 @@ class Memory:
         )
         return Matches(silence=silence)
 
+    @refuses_unknown_options
     def render(
         self, found: Sequence[Match], budget: int = PROMPT_BUDGET_TOKENS
     ) -> tuple[Message, ...]:
@@ -540,6 +548,7 @@ class Memory:
         return ranking.as_text(ranking.as_messages(chosen), seed, chosen)
 
     @telemetry.search
+    @refuses_unknown_options
     async def brief(
         self,
         task: str,
@@ -784,6 +793,7 @@ class Memory:
         lessons = await self.store.read(self.scope, link_store.read_words)
         return await asyncio.to_thread(links.cluster, lessons, limit)
 
+    @refuses_unknown_options
     async def pin(
         self, id: int, *, by: str, why: str = "", pinned: bool = True
     ) -> None:
@@ -799,6 +809,7 @@ class Memory:
             self.scope, lesson_store.pin, id, pinned=pinned, by=by, why=why
         )
 
+    @refuses_unknown_options
     async def edit(self, id: int, text: str, *, by: str, why: str = "") -> int:
         """Give a lesson new words with the trust of an operator.
 
@@ -824,6 +835,7 @@ class Memory:
             vector=vector,
         )
 
+    @refuses_unknown_options
     async def prune(
         self,
         *,

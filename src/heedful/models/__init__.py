@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heedful.errors import UnknownName
 from heedful.models.contract import Embedder, Model, Progress
+from heedful.validation import refuses_unknown_options
 
 __all__ = ["FORMS", "open_embedder", "open_model"]
 
@@ -26,6 +27,7 @@ FORMS = (
 DEFAULT_NETWORK_TIMEOUT_SECONDS = 120.0
 
 
+@refuses_unknown_options
 def open_model(
     name: str,
     *,
@@ -73,6 +75,7 @@ def open_model(
     raise UnknownName("model", name, FORMS)
 
 
+@refuses_unknown_options
 def open_embedder(
     name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
 ) -> Embedder:

@@ -47,7 +47,7 @@ def _template() -> Any:
         "say_gain": say_gain,
         "say_missing": say_missing,
     }
-    return environment(True).get_template("cell.html.j2", globals=names)
+    return environment().get_template("cell.html.j2", globals=names)
 
 
 @cache

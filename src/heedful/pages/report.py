@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import unified_diff
-from functools import cache, partial
+from functools import cache
 from itertools import count, pairwise
 from math import ceil, floor, log10
 from pathlib import Path
@@ -90,19 +90,14 @@ def html(report: Report) -> str:
     return render("report.html.j2", report=report)
 
 
-def markdown(report: Report, escape: bool = True, stage: str = "") -> str:
-    """Return the report as Markdown, or only the part about the `stage` with this name.
-
-    Without `escape` it is for a terminal: names stay, and no file is named.
-    """
-    template = environment(escape).get_template("report.md.j2")
-    text = template.render(report=report, has_files=escape, only=stage)
-    return text.lstrip() if stage else text
+def markdown(report: Report) -> str:
+    """Return the report as Markdown."""
+    return render("report.md.j2", report=report)
 
 
 def render(template: str, **values: object) -> str:
     """Render a template of this room; escape HTML and show hidden characters."""
-    return environment(True).get_template(template).render(**values)
+    return environment().get_template(template).render(**values)
 
 
 def write_html(report: Report, folder: str | os.PathLike[str]) -> Path:
@@ -270,8 +265,8 @@ def changes(
 
 
 @cache
-def environment(escape: bool) -> Environment:
-    """Return the environment of templates; `escape` also escapes names in Markdown."""
+def environment() -> Environment:
+    """Return the environment of templates."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -327,7 +322,7 @@ def environment(escape: bool) -> Environment:
         text,
     )
     environment.filters |= {function.__name__: function for function in filters}
-    environment.filters |= {"fence": _fence, "line": partial(_line, escape=escape)}
+    environment.filters |= {"fence": _fence, "line": _line}
     environment.tests["quiet"] = is_quiet
     return environment
 
@@ -348,11 +343,9 @@ def is_quiet(check: CheckResult) -> bool:
     return check == CheckResult(check.check_name)
 
 
-def _line(text: str, escape: bool) -> str:
-    """Return the text as one line; `escape` makes it safe in Markdown and tables."""
+def _line(text: str) -> str:
+    """Return the text as one line that is safe in Markdown and tables."""
     line = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
-    if not escape:
-        return line
     return _MARKUP_PATTERN.sub(lambda special: f"\\{special[0]}", line)
 
 

@@ -58,6 +58,7 @@ from heedful.validation import (
     check_integer,
     check_number,
     check_options,
+    refuses_unknown_options,
     require,
 )
 
@@ -124,6 +125,7 @@ def _number_setting(name: str, value: Any, kind: type) -> Any:
         raise errors.InvalidInput(name, value, allowed) from error
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Guardrails:
     """Limits on attempts of stages and checks, and thresholds for predictions.
@@ -169,6 +171,7 @@ class Guardrails:
         }
 
 
+@refuses_unknown_options
 class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
@@ -702,7 +705,8 @@ class StageRunner:
         try:
             return await run.step()
         except errors.GenerateFailed as error:
-            raise self._failed_error(error.__cause__ or error) from error
+            cause = error.__cause__ or error
+            raise self._failed_error(cause) from cause
         except errors.ModelTimeout as error:
             timeout = self._stage.timeout
             if timeout is None:

@@ -36,7 +36,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact_start
 from heedful.service.wire import ERROR_RESPONSES, lesson_from_wire
 from heedful.traces.episode import Episode
-from heedful.validation import require
+from heedful.validation import refuses_unknown_options, require
 
 if TYPE_CHECKING:
     import httpx
@@ -60,6 +60,7 @@ T = TypeVar("T")
 Plain = Mapping[str, Any]
 
 
+@refuses_unknown_options
 class Client(AbstractAsyncContextManager["Client"]):
     """A client of the service at `url`, in a project of `key`; by default in its first.
 

@@ -313,9 +313,11 @@ async def prune(tools: Tools, scope: Scope) -> None:
     """
     memory = tools.memory(scope)
     unused_for = tools.unused_for
-    if unused_for is not None and (doubt := await memory.doubt_age(unused_for)):
-        log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
-        unused_for = None
+    if unused_for is not None:
+        doubt = await memory.doubt_age(unused_for)
+        if doubt:
+            log.warning("prune_refused", extra={"scope": str(scope), "reason": doubt})
+            unused_for = None
 
     if unused_for is not None or tools.keep is not None:
         await memory.prune(by=WORKER_ACTOR, unused_for=unused_for, keep=tools.keep)

@@ -123,11 +123,11 @@ async def remove(
         return await store.read(scope, count, before)
 
     removed = 0
-    while loops := await store.write(
-        scope, remove_some, before=before, by=by, began=began
-    ):
+    while True:
+        loops = await store.write(scope, remove_some, before=before, by=by, began=began)
+        if not loops:
+            return removed
         removed += loops
-    return removed
 
 
 async def doubt(store: Store, scope: Scope, ended_for: float) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.redact import redact, redact_data
 from heedful.sanitize import redact_ends
-from heedful.validation import check_integer, require
+from heedful.validation import check_integer, refuses_unknown_options, require
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 EPISODE_OUTCOMES: tuple[Ended, ...] = (
@@ -52,6 +52,7 @@ TIMEOUT_CODE_PATTERN: re.Pattern[str] = re.compile(
 )
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened while an agent worked.
@@ -82,6 +83,7 @@ class Event:
     origin: Origin = ""
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Fault:
     """The error that ended a run; the category is a word such as `timeout_error`."""
@@ -91,6 +93,7 @@ class Fault:
     context: str = ""
 
 
+@refuses_unknown_options
 @dataclass(frozen=True, slots=True)
 class Episode:
     """One finished run of any agent: its task, its events in order, and its end.

@@ -52,7 +52,7 @@ def _pages() -> Environment:
     packages = ("heedful.web", "heedful.pages")
     templates = ChoiceLoader([PackageLoader(package) for package in packages])
     # API answers omit fields that have their default value.
-    pages = environment(True).overlay(undefined=Undefined, loader=templates)
+    pages = environment().overlay(undefined=Undefined, loader=templates)
     pages.filters = {
         **pages.filters,
         "ago": ago,
