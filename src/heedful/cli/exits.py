@@ -163,8 +163,22 @@ def message_of(error: Any) -> str:
 
 
 def _message_of_command_line(error: Any) -> str:
-    """Return which option or value of a command line is wrong, and what to write."""
+    """Return which option or value of a command line is wrong, and what to write.
+
+    From 0.29 on, Typer checks values with pydantic, whose words are for those who write
+    Python.
+    """
+    find_faults = getattr(error.__cause__, "errors", None)
     options = getattr(error, "possibilities", None)
+    if find_faults is not None:
+        from heedful.faults import allowed_value  # slow to import
+
+        fault = find_faults()[0]
+        name = error.param.opts[0]
+        allowed = allowed_value(fault)
+        if fault["type"] == "value_error":  # of Typer itself, about a choice
+            return f"{name}: {allowed.rstrip('.')}"
+        return str(errors.InvalidInput(name, fault["input"], allowed))
     if options is not None:
         return _unknown_option(error)
 
