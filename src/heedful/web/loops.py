@@ -484,7 +484,7 @@ async def _compared_attempts(visit: Visit, id: str, attempts: int) -> Document:
     other = attempts if against < attempts else max(1, attempts - 1)
     compared: Document = {"made": [], "decided": {}}
     for number in (against, visit.number("attempt", other, most=attempts, least=1)):
-        facts = await visit.caller.read(figures.window, id, number, 1)
+        facts = await visit.caller.read(figures.window, id, number, limit=1)
         compared["made"] += facts["made"][-1:]
         compared["decided"] |= facts["decided"]
     return compared

@@ -60,8 +60,8 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
     """Return the lessons in use that fit a text best, or why none does: `silence`."""
     matches = await visit.caller.memory.query(text, MAX_COUNTED_ROWS, waiting=False)
     rows: list[Any] = await rows_of_matches(visit, matches, "")
-    shown = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
-    return {"rows": shown, "number": len(rows), "silence": matches.silence}
+    lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
+    return {"rows": lessons, "number": len(rows), "silence": matches.silence}
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:
@@ -72,8 +72,8 @@ async def _find_traces(visit: Visit, text: str) -> Document:
     rows = episode_rows[:MAX_FOUND_ROWS]
     digests = [row["digest"] for row in rows]
     episodes = await visit.caller.read(figures.episodes, digests)
-    shown = [{**row, **episodes.get(row["digest"], {})} for row in rows]
-    return {"rows": shown, "number": len(episode_rows)}
+    traces = [{**row, **episodes.get(row["digest"], {})} for row in rows]
+    return {"rows": traces, "number": len(episode_rows)}
 
 
 PAGES = (
