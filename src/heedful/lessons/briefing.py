@@ -65,9 +65,9 @@ SAME_RULE_REASON = "another rule says the same"
 WAITING_REASON = "it waits in quarantine"
 # A rule without a fix may say only that an answer was wrong, and accepted answers show
 # what is right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions
-# right at once, with the answers alone 25. Words that fixed two loops, and most of those
-# that broke the rule, say what to do; after one such loop they are too early (29 of 90
-# unlike tasks right at once, with the answers alone 31).
+# right at once, with the answers alone 25. Words that fixed two loops, and most of the
+# loops that broke the rule, say what to do. One such loop is too few: 29 of 90 unlike
+# tasks were right at once, with the answers alone 31.
 ANSWERS_REASON = (
     "no fix is known, too few loops fixed it, and the accepted answers of its key show "
     "what is right"
