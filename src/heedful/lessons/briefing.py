@@ -63,11 +63,14 @@ DISTANCE_REASON = "it is about another task"
 NO_ROOM_REASON = "others come first, or it does not fit into the prompt"
 SAME_RULE_REASON = "another rule says the same"
 WAITING_REASON = "it waits in quarantine"
-# A rule without a fix says that an answer was wrong, and accepted answers show what is
-# right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions right
-# at once, with the answers alone 25.
+# A rule without a fix may say only that an answer was wrong, and accepted answers show
+# what is right. With both in a prompt, Qwen2.5-Coder-0.5B had 20 of 60 Spider questions
+# right at once, with the answers alone 25. Words that fixed two loops, and most of the
+# loops that broke the rule, say what to do. One such loop is too few: 29 of 90 unlike
+# tasks were right at once, with the answers alone 31.
 ANSWERS_REASON = (
-    "no fix is known, and the accepted answers of its key show what is right"
+    "no fix is known, too few loops fixed it, and the accepted answers of its key show "
+    "what is right"
 )
 PARTICULARS_REASON = "its findings have only particulars of their tasks"
 Outcomes = Literal["told", "withheld", "missed", "closest"]
@@ -438,8 +441,8 @@ def choose_for_loop(
     correction by a user. `tell` leaves out one of the two forms. A lesson from a check
     without an accepted output is shown as a rule only, because advice for one function
     is wrong for another. Other lessons of the kind "reflection", and lessons of a run
-    without evidence, are never shown. A rule without a fix makes way for three accepted
-    answers of its key. The limits are those of `choose`. `before` are
+    without evidence, are never shown. A rule that does not say what to do makes way for
+    three accepted answers of its key. The limits are those of `choose`. `before` are
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
@@ -516,14 +519,15 @@ def _set_vague_apart(
 ) -> tuple[list[Match], list[Match]]:
     """Return the rules for a prompt, and those that its accepted answers stand for.
 
-    The latter are rules without a fix, unless an operator wrote them or a proof says
-    that they help. They stand aside if the prompt is full of answers of the loop's key.
+    The latter are rules that do not say what to do, unless an operator wrote them or a
+    proof says that they help. They stand aside if the prompt is full of answers of the
+    loop's key.
     """
     vague_rules: list[Match] = []
     clear_rules: list[Match] = []
     for rule in rules:
-        has_fix = rule.cause is not None and rule.cause.fix
-        is_vague = not has_fix and rule.trust != "operator" and rule.useful <= 1
+        says_fix = rule.cause is not None and rule.cause.says_fix
+        is_vague = not says_fix and rule.trust != "operator" and rule.useful <= 1
         group = vague_rules if is_vague else clear_rules
         group.append(rule)
     if not vague_rules:

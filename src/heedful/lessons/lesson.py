@@ -194,6 +194,15 @@ class Cause:
     mended: int = 0
     quiet: int = 0
 
+    @property
+    def says_fix(self) -> bool:
+        """Whether its words say what to do.
+
+        They have a fix, or as feedback they fixed at least two loops, and most of those
+        that broke the rule.
+        """
+        return self.fix > 0 or (self.mended >= 2 and self.mended * 2 > self.loops)
+
     def rests(self, task: str, checks: Sequence[str], verified: bool) -> str:
         """Return why a loop with these checks is not shown the rule; "" if it may be.
 
