@@ -392,12 +392,16 @@ REFUSED_NAMES = [
 ]
 
 
+def _finish(answer: Any) -> None:
+    """Await what was called, if it waits: methods of Memory are refused only then."""
+    if inspect.isawaitable(answer):
+        run_sync(answer)
+
+
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=REFUSED_NAMES)
 def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
     with pytest.raises(error, match=message):
-        answer = call()
-        if inspect.isawaitable(answer):  # a method of Memory is refused when awaited
-            run_sync(answer)
+        _finish(call())
 
 
 def test_a_pattern_is_shown_as_written():
