@@ -78,7 +78,7 @@ def page(measured: Measured) -> str:
         [lesson.get(key, "") for key in LESSON_FIELDS.values()]
         for lesson in measured.lessons
     ]
-    shared = environment(True)
+    shared = environment()
     loaders: list[BaseLoader] = [FileSystemLoader(Path(__file__).parent)]
     if shared.loader is not None:
         loaders.append(shared.loader)
