@@ -208,7 +208,7 @@ def test_projects_say_what_is_in_them(browser: Browser):
     (row,) = data["rows"]
     assert row["loops"] == 3
     assert row["waiting"] == 1
-    assert "You look at main, the only project that your key may see." in page
+    assert "You look at main, the only project that you may see." in page
 
 
 @pytest.mark.parametrize(
