@@ -99,7 +99,10 @@ def test_spend_and_projects_say_what_changed(browser, file):
     assert changes == {"loops": "→ the same", "calls": "↓ down 75 %"}
     page = words_of(browser.get("/spend").text)
     assert "calls 40 160 ↓ down 75 %" in page
-    assert "Not compared: tokens and cost, which some loops of these weeks did not report." in page
+    assert (
+        "Not compared: tokens and cost, which some loops of these weeks did not report."
+        in page
+    )
     assert "calls ↓ down 75 %" in words_of(browser.get("/projects").text)
 
 
