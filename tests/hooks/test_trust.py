@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,6 +195,61 @@ def test_instructions_of_a_clone_are_learnt_only_if_trusted(
         status = run_command(home, "hook status")
         assert "nobody vouches for AGENTS.md, which came with the project" in status
         assert "next: heedful quarantine list" in status
+
+
+def session_file(folder: Path) -> str:
+    """Return a session of Claude Code in a folder: a command, and what put it right."""
+    calls = [
+        (FAILED, FAILED["error"], True),
+        (WORKED, WORKED["tool_response"]["stdout"], False),
+    ]
+    parts: list[tuple[str, Any]] = [
+        ("user", {"type": "text", "text": "Run the tests."})
+    ]
+    for number, (call, text, is_error) in enumerate(calls):
+        use = {
+            "type": "tool_use",
+            "id": str(number),
+            "name": call["tool_name"],
+            "input": call["tool_input"],
+        }
+        result = {
+            "type": "tool_result",
+            "tool_use_id": str(number),
+            "content": text,
+            "is_error": is_error,
+        }
+        parts += [("assistant", use), ("user", result)]
+
+    lines = []
+    for role, part in parts:
+        line = {
+            "type": role,
+            "sessionId": "monday",
+            "cwd": str(folder),
+            "message": {"role": role, "content": [part]},
+        }
+        lines.append(json.dumps(line))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_told"),
+    [
+        pytest.param("n", False, id="a remedy in refused words waits"),
+        pytest.param("y", True, id="a remedy in approved words is told"),
+    ],
+)
+def test_the_file_of_a_session_is_learnt_with_the_instructions_of_its_clone(
+    answer: str, is_told: bool, home: Home
+) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "n", answer]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    file = home.home / "monday.jsonl"
+    file.write_text(session_file(home.clone))
+    assert "1 session" in run_command(home, f"learn-sessions {file}")
+    assert (REMEDY in fail_again(home)) == is_told
 
 
 HOSTILE_FILES = [
