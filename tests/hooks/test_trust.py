@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from heedful.integrations.clone import foreign_instructions
 from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
 from heedful.lessons.waiting import explain_wait
 from tests.hooks.hostile import ERROR, Home, run_command
@@ -314,6 +315,17 @@ def test_instructions_are_not_trusted_wherever_they_are(
     home.commit()
     home.take()
     assert f"not trusted: {home.clone / name} " in run_command(home, "hook status")
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", ".claude/rules/evil.md"])
+def test_the_instructions_of_each_folder_up_to_the_root_are_read(
+    name: str, home: Home
+) -> None:
+    home.commit(f"packages/{name}", EVIL)
+    home.take()
+    folder = home.clone / "packages" / "pads"
+    folder.mkdir()
+    assert foreign_instructions(folder) == {f"file:packages/{name}": EVIL}
 
 
 def test_a_remedy_waits_for_instructions_that_nobody_can_read(home: Home) -> None:
