@@ -300,6 +300,26 @@ CARRIED = [
         "docs/a.md",
         id="an import of an import",
     ),
+    pytest.param(
+        {"docs/a+b.md": EVIL, "CLAUDE.md": "@docs/a+b.md\n"},
+        "docs/a+b.md",
+        id="an import with a plus",
+    ),
+    pytest.param(
+        {"docs/[a].md": EVIL, "CLAUDE.md": "@docs/[a].md\n"},
+        "docs/[a].md",
+        id="an import with brackets",
+    ),
+    pytest.param(
+        {"docs/@a.md": EVIL, "CLAUDE.md": "@docs/@a.md\n"},
+        "docs/@a.md",
+        id="an import with an at sign",
+    ),
+    pytest.param(
+        {"docs/a b.md": EVIL, "CLAUDE.md": "@docs/a\\ b.md\n"},
+        "docs/a b.md",
+        id="an import with an escaped blank",
+    ),
     pytest.param({"AGENTS.override.md": EVIL}, "AGENTS.override.md", id="an override"),
     pytest.param({".clinerules": EVIL}, ".clinerules", id="the rules of Cline"),
     pytest.param({".clinerules/a.md": EVIL}, ".clinerules/a.md", id="its folder"),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,8 +53,12 @@ INSTRUCTION_FOLDERS = (
     ".github/instructions",
     ".windsurf/rules",
 )
-# The path of another file whose text an agent reads in the place of this one.
-_IMPORT_PATTERN = re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])")
+# The path of another file whose text an agent reads in the place of this one: without
+# the marks of a sentence behind it, and as all up to a blank that is not escaped.
+_IMPORT_PATTERNS = (
+    re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])"),
+    re.compile(r"(?<!\S)@((?:\\.|[^\s\\])+)"),
+)
 # More servers, files of a folder, and imported files are not asked for, and so not
 # trusted.
 MAX_CLONE_ITEMS = 20
@@ -195,8 +199,9 @@ def _files_below(root: Path, folder: str) -> Iterator[str]:
 
 def _imports(root: Path, name: str, text: str) -> Iterator[str]:
     """Yield the files that a text imports by a path relative to its own file."""
-    for path in _IMPORT_PATTERN.findall(text):
-        imported = os.path.normpath(root / name / ".." / path)
+    for path in chain.from_iterable(found.findall(text) for found in _IMPORT_PATTERNS):
+        unescaped = re.sub(r"\\(.)", r"\1", path)
+        imported = os.path.normpath(root / name / ".." / unescaped)
         if os.path.isfile(imported):
             yield Path(os.path.relpath(imported, root)).as_posix()
 
