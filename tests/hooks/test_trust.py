@@ -6,10 +6,12 @@ import json
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful.integrations.clone import foreign_instructions
 from heedful.lessons.trust import OWN_TRUST, source_trust, sources_of
 from heedful.lessons.waiting import explain_wait
 from tests.hooks.hostile import ERROR, Home, run_command
@@ -196,6 +198,61 @@ def test_instructions_of_a_clone_are_learnt_only_if_trusted(
         assert "next: heedful quarantine list" in status
 
 
+def session_file(folder: Path) -> str:
+    """Return a session of Claude Code in a folder: a command, and what put it right."""
+    calls = [
+        (FAILED, FAILED["error"], True),
+        (WORKED, WORKED["tool_response"]["stdout"], False),
+    ]
+    parts: list[tuple[str, Any]] = [
+        ("user", {"type": "text", "text": "Run the tests."})
+    ]
+    for number, (call, text, is_error) in enumerate(calls):
+        use = {
+            "type": "tool_use",
+            "id": str(number),
+            "name": call["tool_name"],
+            "input": call["tool_input"],
+        }
+        result = {
+            "type": "tool_result",
+            "tool_use_id": str(number),
+            "content": text,
+            "is_error": is_error,
+        }
+        parts += [("assistant", use), ("user", result)]
+
+    lines = []
+    for role, part in parts:
+        line = {
+            "type": role,
+            "sessionId": "monday",
+            "cwd": str(folder),
+            "message": {"role": role, "content": [part]},
+        }
+        lines.append(json.dumps(line))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_told"),
+    [
+        pytest.param("n", False, id="a remedy in refused words waits"),
+        pytest.param("y", True, id="a remedy in approved words is told"),
+    ],
+)
+def test_the_file_of_a_session_is_learnt_with_the_instructions_of_its_clone(
+    answer: str, is_told: bool, home: Home
+) -> None:
+    bring_servers_and_instructions(home)
+    answers = ["y", "y", "n", answer]
+    answer_at_terminal(home.clone, home.home, "hook install", answers)
+    file = home.home / "monday.jsonl"
+    file.write_text(session_file(home.clone))
+    assert "1 session" in run_command(home, f"learn-sessions {file}")
+    assert (REMEDY in fail_again(home)) == is_told
+
+
 HOSTILE_FILES = [
     pytest.param(".mcp.json", b"[" * 100_000, id="deep JSON"),
     pytest.param(".mcp.json", b'{"mcpServers": 3}', id="servers that are a number"),
@@ -243,6 +300,26 @@ CARRIED = [
         "docs/a.md",
         id="an import of an import",
     ),
+    pytest.param(
+        {"docs/a+b.md": EVIL, "CLAUDE.md": "@docs/a+b.md\n"},
+        "docs/a+b.md",
+        id="an import with a plus",
+    ),
+    pytest.param(
+        {"docs/[a].md": EVIL, "CLAUDE.md": "@docs/[a].md\n"},
+        "docs/[a].md",
+        id="an import with brackets",
+    ),
+    pytest.param(
+        {"docs/@a.md": EVIL, "CLAUDE.md": "@docs/@a.md\n"},
+        "docs/@a.md",
+        id="an import with an at sign",
+    ),
+    pytest.param(
+        {"docs/a b.md": EVIL, "CLAUDE.md": "@docs/a\\ b.md\n"},
+        "docs/a b.md",
+        id="an import with an escaped blank",
+    ),
     pytest.param({"AGENTS.override.md": EVIL}, "AGENTS.override.md", id="an override"),
     pytest.param({".clinerules": EVIL}, ".clinerules", id="the rules of Cline"),
     pytest.param({".clinerules/a.md": EVIL}, ".clinerules/a.md", id="its folder"),
@@ -258,6 +335,17 @@ def test_instructions_are_not_trusted_wherever_they_are(
     home.commit()
     home.take()
     assert f"not trusted: {home.clone / name} " in run_command(home, "hook status")
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", ".claude/rules/evil.md"])
+def test_the_instructions_of_each_folder_up_to_the_root_are_read(
+    name: str, home: Home
+) -> None:
+    home.commit(f"packages/{name}", EVIL)
+    home.take()
+    folder = home.clone / "packages" / "pads"
+    folder.mkdir()
+    assert foreign_instructions(folder) == {f"file:packages/{name}": EVIL}
 
 
 def test_a_remedy_waits_for_instructions_that_nobody_can_read(home: Home) -> None:

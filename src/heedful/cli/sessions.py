@@ -43,6 +43,7 @@ from heedful.cli.settings import (
     settings,
 )
 from heedful.errors import TraceFileError, UsageError
+from heedful.integrations.clone import foreign_instructions
 from heedful.integrations.hook import read_settings
 from heedful.lessons.lesson import Remembered, Trust
 from heedful.lessons.signature import signature
@@ -59,7 +60,7 @@ from heedful.sanitize import clean
 from heedful.store import episodes, open_store
 from heedful.store.ownership import home_folder, prepare_database
 from heedful.store.store import Store
-from heedful.store.workspace import find_repository
+from heedful.store.workspace import find_repository, project_top
 from heedful.traces import read
 from heedful.traces.change_files import (
     ChangeFormat,
@@ -474,15 +475,22 @@ def _settings_of(file: Path) -> Settings:
     have written its files. Outside of repositories they are the user's own. Raises
     OSError, UsageError.
     """
+    return approved_settings(_repository_folder(file) or home_folder())
+
+
+def _repository_folder(file: Path) -> Path | None:
+    """Return the folder in which a session worked; None outside of repositories.
+
+    Raises OSError.
+    """
     with file.open("rb") as opened:
         match = SESSION_FOLDER_PATTERN.search(opened.read(SESSION_HEAD_BYTES))
 
-    folder = home_folder()
     if match:
-        session_folder = Path(match[1].decode("utf-8", "replace"))
-        if find_repository(session_folder) is not None:
-            folder = session_folder
-    return approved_settings(folder)
+        folder = Path(match[1].decode("utf-8", "replace"))
+        if find_repository(folder) is not None:
+            return folder
+    return None
 
 
 async def _learn_file(
@@ -513,7 +521,16 @@ async def _learn_file(
     except TraceFileError as error:  # what comes before the damage is learnt
         survey.problems.append(str(error))
 
+    folder = _repository_folder(file)
+    root = ""
+    foreign: Mapping[str, str | None] = {}
+    if folder is not None:
+        root = str(project_top(folder))
+        foreign = foreign_instructions(folder)
+
     for place, session in enumerate(sessions, 1):
         digest = file_digest if place == len(sessions) else ""
-        learned = await learn_session(session, memory=memory, digest=digest)
+        learned = await learn_session(
+            session, memory=memory, digest=digest, root=root, foreign=foreign
+        )
         survey.add(db, learned)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,8 +53,12 @@ INSTRUCTION_FOLDERS = (
     ".github/instructions",
     ".windsurf/rules",
 )
-# The path of another file whose text an agent reads in the place of this one.
-_IMPORT_PATTERN = re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])")
+# The path of another file whose text an agent reads in the place of this one: without
+# the marks of a sentence behind it, and as all up to a blank that is not escaped.
+_IMPORT_PATTERNS = (
+    re.compile(r"(?<!\S)@([\w.-][\w./-]*[\w-])"),
+    re.compile(r"(?<!\S)@((?:\\.|[^\s\\])+)"),
+)
 # More servers, files of a folder, and imported files are not asked for, and so not
 # trusted.
 MAX_CLONE_ITEMS = 20
@@ -105,8 +109,9 @@ def clone_items(folder: Path) -> list[CloneItem]:
 
     A file with servers that cannot be read is left out: they are not trusted.
     """
-    root = project_top(folder.resolve())
-    items = [*_servers(root), *_instructions(root)]
+    folder = folder.resolve()
+    root = project_top(folder)
+    items = [*_servers(root), *_instructions(root, folder)]
     approved = approvals()
     return [item if item.is_unread else _with_answer(item, approved) for item in items]
 
@@ -146,17 +151,25 @@ def foreign_instructions(folder: Path) -> dict[str, str | None]:
     }
 
 
-def _instructions(root: Path) -> Iterator[CloneItem]:
+def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
     """Yield the files of instructions at known places, and what they import.
 
-    A folder with more files than are read is yielded as unread.
+    An agent reads those of its folder and of each folder above it, up to the root. A
+    folder with more files than are read is yielded as unread.
     """
-    names = [name for name in INSTRUCTION_FILES if not os.path.isdir(root / name)]
-    for folder in INSTRUCTION_FOLDERS:
-        files = list(islice(_files_below(root, folder), MAX_CLONE_ITEMS + 1))
+    places = [folder, *folder.parents]
+    inside = [place.relative_to(root) for place in places if place.is_relative_to(root)]
+    names: list[str] = []
+    for place in reversed(inside):
+        files = [(place / name).as_posix() for name in INSTRUCTION_FILES]
+        names += [name for name in files if not os.path.isdir(root / name)]
+
+    for place, known_folder in product(reversed(inside), INSTRUCTION_FOLDERS):
+        rules = (place / known_folder).as_posix()
+        files = list(islice(_files_below(root, rules), MAX_CLONE_ITEMS + 1))
         names += files[:MAX_CLONE_ITEMS]
         if len(files) > MAX_CLONE_ITEMS:
-            yield _instructions_item(root, folder, text=None)
+            yield _instructions_item(root, rules, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
     for name in names:
@@ -186,8 +199,9 @@ def _files_below(root: Path, folder: str) -> Iterator[str]:
 
 def _imports(root: Path, name: str, text: str) -> Iterator[str]:
     """Yield the files that a text imports by a path relative to its own file."""
-    for path in _IMPORT_PATTERN.findall(text):
-        imported = os.path.normpath(root / name / ".." / path)
+    for path in chain.from_iterable(found.findall(text) for found in _IMPORT_PATTERNS):
+        unescaped = re.sub(r"\\(.)", r"\1", path)
+        imported = os.path.normpath(root / name / ".." / unescaped)
         if os.path.isfile(imported):
             yield Path(os.path.relpath(imported, root)).as_posix()
 

@@ -382,7 +382,7 @@ def _advice_text(match: Match) -> str:
 
 def provenance(match: Match) -> str:
     """Return a line about a match's lesson: its origin, state and sightings."""
-    error_type = " ".join(re.findall(r"\w+", match.error_type))[:60]
+    error_type = error_type_words(match.error_type)
     if match.cause is not None:
         origin = f"failed check {error_type} in {count_loops(match.cause.loops)}"
     elif match.kind == "check":
@@ -397,6 +397,11 @@ def provenance(match: Match) -> str:
     state = "verified" if match.verified else "unverified"
     times = "once" if match.seen == 1 else f"{match.seen} times"
     return f"lesson {match.lesson_id}, {state}, seen {times}, {origin}"
+
+
+def error_type_words(error_type: str) -> str:
+    """Return the words of an error type that a prompt shows."""
+    return " ".join(re.findall(r"\w+", error_type))[:60]
 
 
 def count_loops(count: int) -> str:

@@ -57,7 +57,8 @@ EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
 class InboxRow:
     """Texts in quarantine of which a prompt would say the same; `id` is the newest.
 
-    `lesson` is what they say, "" if it is only their error. `missed` counts how often
+    `lesson` is what they say, "" if it is only their error. `error_type` is in the
+    words that a prompt shows of it. `missed` counts how often
     their errors came back while they waited. `patterns` are those errors. `trust` is
     the lowest of theirs. `example` has the texts of the example that they all have.
     `error_signs` are the kinds of signs that only their errors have, which no prompt
@@ -110,7 +111,7 @@ def groups(
         limit=MAX_ORDERED_TEXTS,
         missed=MAX_MISSED,
     )
-    members: dict[tuple[str, str, str], list[Row]] = {}
+    members: dict[tuple[str, str, str, str], list[Row]] = {}
     free_chars = MAX_ORDERED_CHARS
     read = 0
     for row in rows:
@@ -118,7 +119,9 @@ def groups(
         if read and free_chars < 0:
             break
         read += 1
-        words = row["kind"], row["lesson"] or row["pattern"], row["record"]
+        error_type = ranking.error_type_words(row["error_type"])
+        text = row["lesson"] or row["pattern"]
+        words = row["kind"], error_type, text, row["record"]
         members.setdefault(words, []).append(row)
 
     ordered = sorted(map(_group, members.values()), key=lambda group: group.rank)
@@ -134,17 +137,20 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     record = json.loads(newest["record"])
     texts = {name: str(record[name]) for name in EXAMPLE_TEXTS if record.get(name)}
     lesson = newest["lesson"]
-    signs = find_signs(dict.fromkeys([lesson, *patterns, *texts.values()]))
-    # A prompt shows the error only if there is no lesson, and only a whole example.
+    error_type = ranking.error_type_words(newest["error_type"])
+    all_texts = [lesson, error_type, *patterns, *texts.values()]
+    signs = find_signs(dict.fromkeys(all_texts))
+    # A prompt shows the error type, the rest of the error only if there is no lesson,
+    # and only a whole example.
     example = texts if record.get("accepted") else {}
-    shown_texts = [lesson or patterns[0], *example.values()]
+    shown_texts = [lesson or patterns[0], error_type, *example.values()]
     shown_kinds = {sign.kind for sign in find_signs(shown_texts)}
     return InboxRow(
         id=newest["id"],
         ids=tuple(row["id"] for row in rows),
         lesson=lesson,
         kind=newest["kind"],
-        error_type=newest["error_type"],
+        error_type=error_type,
         patterns=patterns,
         trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
