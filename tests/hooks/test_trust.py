@@ -81,6 +81,18 @@ def test_what_is_fixed_today_is_told_tomorrow_after_one_answer(home: Home) -> No
     assert REMEDY in fail_again(home)
 
 
+def test_a_resumed_session_teaches_nothing_unseen(home: Home) -> None:
+    """What the agent read before, perhaps on a hostile page, is not known any more."""
+    home.take()
+    (home.clone / "heedful.toml").write_text("holdout = 0.0\n")
+    answer_at_terminal(home.clone, home.home, "hook install", ["y", "y", "y"])
+    home.event("SessionStart", session_id="monday", source="resume")
+
+    fail_and_mend(home)
+
+    assert REMEDY not in fail_again(home)
+
+
 def test_without_an_answer_the_lesson_waits_and_each_face_says_why(home: Home) -> None:
     home.take()
     screen = run_command(home, "hook install --yes")

@@ -577,6 +577,11 @@ class HostRun:
         if not events:
             return Learned()
 
+        foreign = dict(self.host.foreign)
+        # What the agent read before the session was resumed may be gone.
+        if any(_is_resumption(event) for event in events):
+            foreign["earlier:turns"] = None
+
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
@@ -585,7 +590,7 @@ class HostRun:
             memory=memory,
             sources=keys,
             root=self.host.root,
-            foreign=self.host.foreign,
+            foreign=foreign,
         )
 
     async def course(self, tool: str, arguments: Any, call: str) -> tuple[bool, bool]:
@@ -879,6 +884,11 @@ def _record_events(
         share=share,
         at=time.time(),
     )
+
+
+def _is_resumption(event: Mapping[str, Any]) -> bool:
+    """Return True for the event by which an agent goes on with an earlier session."""
+    return event.get("type") == "system_event" and event.get("code") == "resume"
 
 
 def _plain_data(value: Any) -> Any:
