@@ -394,7 +394,7 @@ REFUSED_NAMES = [
 
 def _finish(answer: Any) -> None:
     """Await what was called, if it waits: methods of Memory are refused only then."""
-    if inspect.isawaitable(answer):
+    if inspect.iscoroutine(answer):
         run_sync(answer)
 
 
