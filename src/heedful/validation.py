@@ -30,10 +30,8 @@ ATTEMPT_LIMIT_CURES = {
         "the first one included"
     ),
 }
-# inspect.CO_VARKEYWORDS and CO_COROUTINE: a function takes any option, or is awaited;
-# that module is slow to import.
+# inspect.CO_VARKEYWORDS: a function takes any option; that module is slow to import.
 ANY_OPTION_FLAG = 0x08
-AWAITED_FLAG = 0x80
 MAX_INTEGER = 2**63 - 1  # the largest integer that a database stores
 # The largest score or threshold: up to it, two floats can differ by a thousandth.
 MAX_SCORE = 1e12
@@ -159,13 +157,7 @@ def refuses_unknown_options(target: T) -> T:
         check_options(public.__name__, options, known)
         return function(*arguments, **options)
 
-    @wraps(function)
-    async def awaited(*arguments: Any, **options: Any) -> Any:
-        """Await the function, as those see who ask for it. Raises UnknownName."""
-        check_options(public.__name__, options, known)
-        return await function(*arguments, **options)
-
-    if is_class:
-        public.__init__ = checked
-        return target
-    return cast("T", awaited if code.co_flags & AWAITED_FLAG else checked)
+    if not is_class:
+        return cast("T", checked)
+    public.__init__ = checked
+    return target

@@ -4,7 +4,6 @@ policies.
 
 import asyncio
 import functools
-import inspect
 from pathlib import Path
 from typing import Any, cast
 
@@ -392,16 +391,10 @@ REFUSED_NAMES = [
 ]
 
 
-def _finish(answer: Any) -> None:
-    """Await what was called, if it waits: methods of Memory are refused only then."""
-    if inspect.iscoroutine(answer):
-        run_sync(answer)
-
-
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=REFUSED_NAMES)
 def test_a_wrong_value_is_refused_with_what_to_give(call, error, message):
     with pytest.raises(error, match=message):
-        _finish(call())
+        call()
 
 
 def test_a_pattern_is_shown_as_written():

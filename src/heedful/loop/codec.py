@@ -14,7 +14,7 @@ from functools import cache, partial
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
@@ -186,7 +186,7 @@ def rule_from(document: Mapping[str, Any]) -> StopRule:
     except InvalidInput as error:
         field = f"{name}.{error.field.removeprefix(name).strip()}".rstrip(".")
         raise InvalidInput(field, error.value, error.allowed) from error
-    except TypeError as error:
+    except (TypeError, UnknownName) as error:
         raise InvalidInput(
             f"rule {name}", settings, f"settings of this rule ({error})"
         ) from error

@@ -121,7 +121,7 @@ def goal(value: Any) -> Goal:
 
     try:
         return Goal(**{**fields, "threshold": float(threshold)})
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, UnknownName) as error:
         raise InvalidInput("a goal", value, allowed) from error
 
 
