@@ -184,10 +184,10 @@ class _LastLinked:
 
 
 # Each answer links all lessons of a scope, and few have changed since the one before.
-# There is room for those of several scopes, and for an older lesson that is asked for:
-# with too little, the links of all lessons would be read anew each time. A lesson that
-# is seen again replaces what was known of it: its words have all its tasks, and a copy
-# for each sighting would fill the memory of a service.
+# There is room for those of several scopes, and for an older lesson that is asked for;
+# with less, each answer would read the links of all lessons. A lesson that is seen
+# again replaces what was kept of it: its words include all its tasks, and a copy for
+# each sighting would fill the memory of a service.
 @lru_cache(4 * MAX_LINKED_LESSONS)
 def _last_linked(id: int, text: str) -> _LastLinked:
     """Return the place for the links of the lesson with this id and text."""

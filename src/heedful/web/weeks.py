@@ -115,7 +115,7 @@ def say_change(new: float, old: float) -> str:
 def _sum_days(days: Mapping[int, Plain], begin: int, end: int) -> Plain:
     """Return what loops used on the days before `end`.
 
-    How many reported their tokens and cost is None if the days do not say it.
+    Counts of loops that reported tokens and cost are None where days have none.
     """
     period = [days[day] for day in range(begin, end) if day in days]
     sums: Plain = {}
