@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import heedful
 from bench.core import generate, short
@@ -98,7 +99,8 @@ def _in_file(path: str) -> Growing:
 
 
 def _in_server(server: Server, url: str) -> Growing:
-    database = url.rpartition("/")[2].partition("?")[0]
+    # The query of the URL may hold a path of its own, that of the server's socket.
+    database = urlsplit(url).path.removeprefix("/")
 
     def size() -> int:
         (row,) = server.run("select pg_database_size(current_database())", database)
