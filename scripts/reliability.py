@@ -25,22 +25,23 @@ KILL = "kill -9"
 TITLE = "# Reliability: what was broken on purpose"
 INTRODUCTION = """\
 For operators who want to know what heedful loses when processes are killed, servers
-restart, disks are cut off and models fail. A program writes this page: each row is a
-test that breaks something on purpose, at random moments, and then compares what was
-acknowledged with what is stored. Begin with the four counts; each must be 0."""
+restart, disks fill up and models fail. Each row of the last table is a test. The test
+breaks something on purpose, at random moments. Then it compares what heedful
+acknowledged with what is stored. A program writes this page from the results. Begin
+with the next line, which adds up the rows: each of its four counts must be 0."""
 COLUMNS = """\
-- **times**: how often it was broken. **at work**: at how many of these times something
-  was in flight: a call, a transaction or a request had begun and had not ended.
+- **times**: how often the test broke something. **at work**: at how many of these times
+  heedful was at work: a call, a transaction or a request had begun and had not ended.
 - **lost**: records that heedful acknowledged and that are gone or incomplete.
 - **doubled**: records, calls or units of usage that are counted twice, or made again
   although their result was stored.
 - **exceeded**: units above a limit: attempts, calls, tokens, seconds of waiting.
-- **leaked**: records that somebody saw who must not: another tenant or project, or a
-  prompt before somebody released the text.
-- **–**: this test does not count it. **also**: what else the run counted.
-- **again**: the command that repeats the test, with the same seed. `SOAK` is how much
-  longer than in `make test` it runs, by default 100. The moments at which processes are
-  killed also depend on the machine."""
+- **leaked**: records that were shown to another tenant or project, or in a prompt
+  before a person had released them.
+- **–**: this test does not count it. **also**: other results of the test.
+- **again**: the command that repeats the test with the same random numbers (**seed**).
+  `SOAK=20` runs the test 20 times as long as in `make test`; without `SOAK`, 100 times.
+  The moments at which processes are killed also depend on the machine."""
 SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",
@@ -239,8 +240,9 @@ def render(results: Results) -> str:
     found = ", ".join(f"{count} {number:,}" for count, number in sums.items())
     summary = (
         f"**{found.capitalize()}**, in all {len(rows)} rows. `kill -9` was sent "
-        f"{sum(row.times for row in kills):,} times. Where the tests looked, something "
-        f"was in flight at {kills_at_work:,} of {counted_kills:,} kills."
+        f"{sum(row.times for row in kills):,} times. For {counted_kills:,} of these "
+        f"kills, the tests noted whether heedful was at work: it was at "
+        f"{kills_at_work:,}."
     )
     wrong = [row for row in rows if row.wrong]
 

@@ -24,7 +24,7 @@ PAGE = HERE.parent.parent / "docs" / "failures.md"
 # What follows this line in the page is generated.
 MARK = "<!-- From here on written by `make quality ONLY=failures`. -->\n"
 HEADER = (
-    "| failure | what happened | the lesson | true | would help | why "
+    "| tool, kind | what happened | the lesson | true | would help | reader's reason "
     "|\n|---|---|---|---|---|---|"
 )
 SHOWN = ("id", "type", "tool", "arguments", "content", "error", "code")
@@ -162,9 +162,9 @@ def render_page(before: str, cases: Sequence[Case], verdicts: Iterable[Verdict])
     total = count_verdicts(read)
     share = f"{total['both'] / len(cases):.0%}"
     figures = (
-        f"Of {len(cases)} lessons, {total['read']} were read as they are now: "
-        f"{total['true']} are "
-        f"true, {total['helps']} would help, {total['both']} are both ({share} of all)."
+        f"The reader judged {total['read']} of the {len(cases)} lessons in their "
+        f"present wording: {total['true']} are true, {total['helps']} would help, and "
+        f"{total['both']} ({share} of all) are true and would help."
     )
     lines = [
         "## The verdicts",
