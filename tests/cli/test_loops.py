@@ -290,6 +290,25 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
     )
 
 
+def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
+    pipeline: heedful.Pipeline = heedful.Pipeline(
+        "prices",
+        memory=heedful.Memory(str(desk.folder / DEFAULT_DATABASE_FILE), holdout=0),
+        progress=False,
+    )
+
+    @pipeline.stage(checks=[heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")])
+    def triage(state: object, feedback: str | None = None) -> str:
+        return "P1" if feedback else "high"
+
+    asyncio.run(pipeline.run({}, id="first"))
+    asyncio.run(pipeline.run({}, id="second"))
+    session(
+        ("why first", 0, "!memory showed"),
+        ("why last", 0, "memory showed lesson 1 (…", ") to stage 1 (triage)\n"),
+    )
+
+
 def test_ask(session_of_runs):
     session_of_runs(
         (
