@@ -90,6 +90,13 @@ def _last_use(lesson: Mapping[str, Any]) -> float:
     return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
 
 
+def _lesson_texts(lessons: Sequence[Mapping[str, Any]]) -> str:
+    """Return lessons as text, each with how the loops ended that were shown it."""
+    from heedful.lessons.sentence import say_shown  # slow to import
+
+    return page("lessons", found=lessons, say_shown=say_shown)
+
+
 REMOVED_LESSON_COLUMNS = columns(
     "lesson state why id seen last_of_use", lesson="text", last_of_use=_last_use
 )
@@ -133,7 +140,7 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
+    return answer({"lessons": top_lessons}, _lesson_texts(top_lessons), then)
 
 
 def _show_related(lesson: int, limit: int) -> int:
@@ -171,7 +178,7 @@ def show_lesson(lesson: LessonId) -> int:
     then = following("lessons", related=lesson)
     if not record["text"]:
         then = following("quarantine", "list")
-    return answer(record, page("lessons", found=[record]), then)
+    return answer(record, _lesson_texts([record]), then)
 
 
 @lessons.command("edit")
@@ -255,7 +262,7 @@ def seen(
         document,
         f"seen: {result.count}",
         [f"  {line}" for line in lines],
-        page("lessons", found=lessons_with_text),
+        _lesson_texts(lessons_with_text),
         [*notes, _origin(db)],
     )
     return 0 if result else 1

@@ -87,17 +87,20 @@ class Obstacle(NamedTuple):
     command: str = ""
 
 
+PROOF_COMMAND = "heedful proof"
 NO_ROOM = Obstacle(NO_ROOM_REASON)
 HOLDOUT = Obstacle(HOLDOUT_REASON)
 HARMFUL_MEMORY = Obstacle(
     "memory is proven to hurt in this project, so it is shown to one loop in 40",
-    "heedful proof",
+    PROOF_COMMAND,
 )
 # Without vectors, only tasks with the same words are similar.
 EMBEDDER_CURE = (
     "to compare meanings, install heedful[embedded] and run heedful model fetch minilm"
 )
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
+# What a command is for that does not release, restore or edit the lesson.
+COMMAND_PURPOSES = {PROOF_COMMAND: "see why", EMBED_COMMAND: "compare meanings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +215,7 @@ class Choice:
         """What to do about the obstacle, after a semicolon; "" without a command."""
         if not self.command:
             return ""
-        purpose = "change that"
-        if self.command == EMBED_COMMAND:
-            purpose = "compare meanings"
+        purpose = COMMAND_PURPOSES.get(self.command, "change that")
         return f"; to {purpose}: {self.command}"
 
 
