@@ -382,8 +382,8 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
             0,
             "!answer with P0 to P3",
             "nothing to show: ",
-            "\nwith --key bugs.triage: 1 lesson\n"
-            "Next: heedful recall 'A typo' --key bugs.triage\n",
+            "\nwith --key bugs.triage: 1 lesson\n",
+            "\nNext: heedful recall 'A typo' --key bugs.triage\n",
         ),
         ("recall 'A typo' --json", 0, '"bugs.triage": 1'),
         (
@@ -425,15 +425,16 @@ def test_recall_says_that_a_task_is_empty(session):
 def test_commands_about_what_waits_name_the_database(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
     release = "heedful quarantine release 2 --by NAME --db r.db"
+    waits = f"external; to change that: {release}"
     done = session(("reflect kettle.jsonl --db r.db --json", 0))
     [episode] = done.json["episodes"]
     assert "trust set tool:price measured --waiting --db r.db;" in episode["hint"]
     assert "trust set user operator --waiting --db r.db" in episode["hint"]
     assert episode["release"] == "heedful quarantine release 1 2 --by NAME --db r.db"
     session(
-        (f"recall '{KETTLE_TASK}' --db r.db", 0, f"external; to change that: {release}"),
-        (f"recall '{KETTLE_TASK}' --db r.db --json", 0, f"external; to change that: {release}"),
-        (f"recall --why '{KETTLE_TASK}' --db r.db", 0, f"external; to change that: {release}"),
+        (f"recall '{KETTLE_TASK}' --db r.db", 0, waits),
+        (f"recall '{KETTLE_TASK}' --db r.db --json", 0, waits),
+        (f"recall --why '{KETTLE_TASK}' --db r.db", 0, waits),
         (
             "seen price 'Error: no such item' --db r.db",
             0,

@@ -526,24 +526,26 @@ def recall(
     ]
     document["silence"] = silences[0][1]
     lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
-    key_lines: list[str] = []
-    for db, recalled in answers:
-        key_lines += _key_lines(task_word, recalled.keys, db)
+    key_lines = _key_lines(task_word, answers)
     return answer(document, lines, key_lines or KEY_NOTICE, notices)
 
 
-def _key_lines(task: str, keys: Mapping[str, int], db: str | None) -> list[str]:
-    """Return the keys whose loops would be shown lessons, with a command for one."""
-    if not keys:
-        return []
-
-    lines = [
-        f"with --key {clean(key, MAX_LINE_TEXT_CHARS)}: {counted(lessons, 'lesson')}"
-        for key, lessons in keys.items()
-    ]
+def _key_lines(task: str, answers: Sequence[tuple[str, Recalled]]) -> list[str]:
+    """Return the keys whose loops would be shown lessons, with a command for one of
+    each database.
+    """
     if len(task) > MAX_LINE_TEXT_CHARS or not task.isprintable():
         task = "TASK"
-    return [*lines, following("recall", task, key=next(iter(keys)), db=db)]
+
+    lines: list[str] = []
+    for db, recalled in answers:
+        for key, lessons in recalled.keys.items():
+            count = counted(lessons, "lesson")
+            lines.append(f"with --key {clean(key, MAX_LINE_TEXT_CHARS)}: {count}")
+        if recalled.keys:
+            first_key = next(iter(recalled.keys))
+            lines.append(following("recall", task, key=first_key, db=db))
+    return lines
 
 
 async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -503,11 +504,12 @@ def choose_for_loop(
     near_hidden.sort(key=_distance)
     unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
     unlisted.sort(key=_distance)
-    for match in unlisted:
-        if match.id not in listed:
-            is_of_stage = match.memory_key in stage_keys
-            obstacle = _obstacle_of(match, tell, model, memory_key, is_of_stage)
-            others.append((match, obstacle))
+    find = partial(_obstacle_of, tell=tell, model=model, memory_key=memory_key)
+    others += [
+        (match, find(match, is_of_stage=match.memory_key in stage_keys))
+        for match in unlisted
+        if match.id not in listed
+    ]
     return Selection(chosen, others)
 
 
