@@ -295,7 +295,7 @@ def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
     rows = both_arms(by_group(measured))
-    columns = COLUMNS
+    columns: Sequence[str] = COLUMNS
     if sys.stdout.isatty() and get_terminal_size().columns < MIN_WIDE_COLUMNS:
         columns = NARROW_COLUMNS
         rows = [_narrow_row(row) for row in rows]
