@@ -4,10 +4,13 @@ on them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import log1p, sqrt
-from typing import Any
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Any, TextIO
 
 from heedful.cli.output import TextTable, show
 from heedful.cli.run import TaskResult
@@ -36,6 +39,10 @@ COLUMNS = (
     "tokens",
     "seconds",
 )
+
+# A terminal of 80 columns shows these, with shorter words; the report has all.
+NARROW_COLUMNS = ("family", "arm", "first try", "second half", "solved", "calls")
+MIN_WIDE_COLUMNS = 118  # of a terminal that shows the whole table
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
 
@@ -287,9 +294,44 @@ class Measured:
 def print_summary(measured: Measured) -> None:
     """Print the table and what its intervals say."""
     show(f"{measured.settings['model']}: shares in % with their 95 % intervals")
-    show(TextTable(COLUMNS, both_arms(by_group(measured)), text_columns=2))
+    rows = both_arms(by_group(measured))
+    columns: Sequence[str] = COLUMNS
+    if sys.stdout.isatty() and get_terminal_size().columns < MIN_WIDE_COLUMNS:
+        columns = NARROW_COLUMNS
+        rows = [_narrow_row(row) for row in rows]
+    show(TextTable(columns, rows, text_columns=2))
+
     for head, lines in sentences(measured):
-        show("\n".join([head, *(f"  {line}" for line in lines)]))
+        show(head)
+        for line in lines:
+            show(folded(line, sys.stdout, indent="  "))
+
+
+def _narrow_row(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the cells of a row that a narrow terminal shows."""
+    cells = dict(zip(COLUMNS, row, strict=True))
+    return (
+        cells["family"],
+        RUNS[cells["arm"]],
+        cells["first try right"],
+        cells["second half"],
+        cells["solved"],
+        cells["calls"],
+    )
+
+
+def folded(line: str, stream: TextIO, indent: str = "") -> str:
+    """Return a line with an indent; for a terminal, folded between words."""
+    if not stream.isatty():
+        return f"{indent}{line}"
+    return fill(
+        line,
+        get_terminal_size().columns,
+        initial_indent=indent,
+        subsequent_indent=2 * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:

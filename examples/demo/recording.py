@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import time
 import zipfile
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from heedful.cli.settings import Settings
 from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
-from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons
+from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, folded
 from .lab import SCOPES, TOP, Ended, Ledger, next_commands
 from .stories import LEGEND, Screen, story
 
@@ -114,7 +115,8 @@ async def replay(values: Settings, out: Path, again: str) -> Measured:
     recording = unpack(out)
     db = str(out / DATABASE)
     ids = tuple(row.id for row in recording.rows[MEMORY])
-    say(f"{recording}\n{LEGEND}\n")
+    say(folded(str(recording), sys.stderr))
+    say(f"{LEGEND}\n")
 
     values = replace(values, db=db)
     async with opened_store(values) as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -219,6 +220,8 @@ def draw(arms: Mapping[str, Sequence[TaskResult]], finding: str, title: str) -> 
 
     Raises NoPictures if matplotlib is missing.
     """
+    # What it logs about its fonts and its cache is no part of the results.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure

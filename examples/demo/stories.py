@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 from rich.text import Text
 
-from heedful.cli.output import counted
+from heedful.cli.output import PIPE_WIDTH_COLUMNS, counted
 from heedful.cli.progress import Progress
 from heedful.cli.run import TaskResult
 from heedful.lessons.lesson import Scope
@@ -32,7 +33,7 @@ HEADS = {
     ),
     "stopped": "Not solved: it was stopped before it could spend more.",
 }
-WIDE = 88
+STORY_INDENT_COLUMNS = 17  # of "   │ feedback    "
 COLOURS = {"✓": "green", "✗": "red", "■": "yellow"}
 SHOWN = """
 select json_extract(e.record, '$.task'), json_extract(e.record, '$.accepted')
@@ -131,9 +132,14 @@ def kinds(without: Story, memory: Story) -> Iterator[tuple[str, Story, Story]]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the beginning of a text on one line without control characters."""
+    """Return the first words of a text on one line without control characters."""
     line = clean(text, 4 * most)
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    if len(line) <= most:
+        return line
+
+    beginning = line[:most]
+    words, blank, _ = beginning.rpartition(" ")
+    return f"{words if blank else beginning[:-1]}…"
 
 
 class Screen(Progress):
@@ -142,6 +148,9 @@ class Screen(Progress):
     def __init__(self, total: int) -> None:
         super().__init__()
         self.total = total
+        self.columns = PIPE_WIDTH_COLUMNS
+        if self.live:
+            self.columns = get_terminal_size().columns
 
     def arm(self, arm: str, rows: list[TaskResult], now: str = "") -> None:
         """Move the bar of an arm; `now` is the id of the task that runs."""
@@ -166,8 +175,8 @@ class Screen(Progress):
         if memory.shown:
             words = f"saw {counted(len(memory.shown), 'earlier answer')}"
         if not memory.at_once:
-            words = cut(f"feedback: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
-        line.append(f" {words}")
+            words = f"feedback: {' '.join(memory.tries[0].wrong[:1])}"
+        line.append(f" {cut(words, self.columns - len(line) - 1)}")
         self.say(line)
 
     def tell(self, head: str, telling: Story, other: Story) -> None:
@@ -175,22 +184,24 @@ class Screen(Progress):
         other arm.
         """
         self.say(Text(f"   ┌ {head}", "bold"))
-        for line in _lines(telling, other):
+        for line in _lines(telling, other, self.columns - STORY_INDENT_COLUMNS):
             self.say(f"   │ {line}")
         self.say(Text(f"   └ loop {telling.loop}", "dim"))
 
 
-def _lines(telling: Story, other: Story) -> Iterator[str]:
+def _lines(telling: Story, other: Story, most: int) -> Iterator[str]:
+    """Yield the lines of a story, which quote at most `most` characters."""
     if telling.at_once:
         for task, accepted in telling.shown:
-            yield f"recalled  {cut(task, WIDE // 2)} → {cut(accepted, WIDE // 3)}"
-    yield f"asked     {cut(telling.task, WIDE)}"
+            answer = cut(accepted, most // 3)
+            yield f"recalled  {cut(task, most - len(answer) - 1)} → {answer}"
+    yield f"asked     {cut(telling.task, most)}"
     for attempt in telling.tries:
         mark = "✗" if attempt.wrong else "✓"
-        yield f"answered  {mark} {cut(attempt.answer, WIDE) or '(nothing)'}"
+        yield f"answered  {mark} {cut(attempt.answer, most) or '(nothing)'}"
         for wrong in attempt.wrong[:1]:
-            yield f"feedback    {cut(wrong, WIDE)}"
+            yield f"feedback    {cut(wrong, most)}"
     if telling.stopped:
-        yield f"stopped   {cut(telling.stopped, WIDE)}"
+        yield f"stopped   {cut(telling.stopped, most)}"
     if telling.at_once:
         yield f"without memory the same task went {other.marks}"

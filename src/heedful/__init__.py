@@ -8,6 +8,8 @@ is the only list of public names; `scripts/stub.py` makes `__init__.pyi` from it
 type checkers.
 """
 
+import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -92,6 +94,20 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 # A notebook shows records as HTML, which only `pages` makes: imported when it does.
 display.make_html_with(lambda record: import_module("heedful.pages.cell").html(record))
+
+
+def _finish_imports() -> None:
+    """Wait until no other thread is in the middle of importing a module of heedful.
+
+    A forked child has no such thread, and would wait for the module for ever.
+    """
+    for name in list(sys.modules):
+        if name.startswith("heedful."):
+            import_module(name)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_imports)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """Every command on one database: in words, as one JSON document, and with bad input."""
 
+import os
 import re
 import subprocess
 import sys
@@ -91,6 +92,60 @@ def test_words_or_one_json_document(heedful_, line, desk, history):
     assert done.code == 0, done
     assert done.err == spoken.err
     assert set(keys.split()) <= done.json.keys()
+
+
+# What a command that reads the store must not wait for.
+HEAVY_PACKAGES = {
+    "fastapi",
+    "httpx",
+    "jsonschema",
+    "matplotlib",
+    "numpy",
+    "onnxruntime",
+    "openai",
+    "opentelemetry",
+    "psycopg",
+    "pydantic",
+    "starlette",
+    "tokenizers",
+    "uvicorn",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "also"),
+    [
+        pytest.param("loops", {"jinja2"}, id="a table needs no templates"),
+        pytest.param("log", {"jinja2"}, id="so does the log"),
+        pytest.param("why last", {"rich"}, id="a text needs no tables"),
+        pytest.param("lessons", {"rich"}, id="so do lessons"),
+        pytest.param("--help", {"rich", "jinja2", "sqlite3"}, id="help needs no store"),
+    ],
+)
+def test_a_command_imports_only_what_it_shows(desk, history, line, also):
+    desk.write("heedful.db", history)
+    # Where a setting is stated, pydantic checks it.
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HEEDFUL_")
+    }
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "heedful", *line.split()],
+        cwd=desk.folder,
+        env=inherited,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # A line is `import time: 10 | 20 | package.module`.
+    imported = {
+        row.rpartition("|")[2].strip().partition(".")[0]
+        for row in done.stderr.splitlines()
+        if row.startswith("import time:")
+    }
+    assert "heedful" in imported
+    assert imported & (HEAVY_PACKAGES | also) == set()
 
 
 NO_ID = "0" * 16

@@ -4,12 +4,16 @@ statistics.
 
 import asyncio
 import json
+import os
+import pty
 import re
 import shlex
 import signal
+import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -283,6 +287,50 @@ def shown_again(tmp_path_factory):
     done = desk.heedful("demo --recorded --model none")
     assert done.code == 0, done.err
     return desk, done
+
+
+@pytest.fixture(scope="module")
+def lines_at_a_terminal(tmp_path_factory):
+    """The lines that a terminal of 80 columns shows of the recorded run.
+
+    matplotlib can write no cache, of which it warns.
+    """
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "heedful", "demo", "--recorded", "--no-browser"],
+        cwd=tmp_path_factory.mktemp("terminal"),
+        env={**os.environ, "COLUMNS": "80", "MPLCONFIGDIR": "/dev/null/none"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        screen = bytearray()
+        # The end of a terminal is an error when its other side is closed.
+        with suppress(OSError):
+            while part := os.read(ours, 65_536):
+                screen.extend(part)
+    os.close(ours)
+    assert process.returncode == 0
+
+    text = re.sub(r"\x1b\[[0-9;]*m", "", screen.decode("utf-8"))
+    return re.split(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n", text)
+
+
+def test_a_narrow_terminal_shows_whole_words(lines_at_a_terminal):
+    results, _, commands = "\n".join(lines_at_a_terminal).partition("\nNext:\n")
+    lines = results.splitlines()
+    assert commands
+    assert max(map(len, lines)) <= 80
+    assert any(re.match(r" weight +without +0 % ", line) for line in lines)
+    assert any(re.match(r" +with +86 % ", line) for line in lines)
+    # Where a text is cut, a whole word stands before the dots.
+    cut_words = {line.split()[-1] for line in lines if line.endswith("…")}
+    assert cut_words <= {"Put…", "wrong.…", "Example:…"}
+
+
+def test_what_draws_the_picture_writes_nothing_among_the_results(lines_at_a_terminal):
+    assert not [line for line in lines_at_a_terminal if "atplotlib" in line]
 
 
 def test_a_recording_says_what_it_is_of(shown_again):

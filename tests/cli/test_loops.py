@@ -290,6 +290,45 @@ def test_why_a_run_or_one_of_its_stages(session_of_runs, monkeypatch):
     )
 
 
+def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
+    pipeline: heedful.Pipeline = heedful.Pipeline(
+        "prices",
+        memory=heedful.Memory(str(desk.folder / DEFAULT_DATABASE_FILE), holdout=0),
+        progress=False,
+    )
+
+    @pipeline.stage(checks=[heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")])
+    def triage(state: object, feedback: str | None = None) -> str:
+        return "P1" if feedback else "high"
+
+    asyncio.run(pipeline.run({}, id="first"))
+    asyncio.run(pipeline.run({}, id="second"))
+    session(
+        ("why first", 0, "!memory showed"),
+        ("why last", 0, "memory showed lesson 1 (…", ") to stage 1 (triage)\n"),
+    )
+
+
+def test_a_lesson_says_how_loops_ended_and_not_that_it_was_the_cause(desk, session):
+    memory = heedful.Memory(str(desk.folder / DEFAULT_DATABASE_FILE), holdout=0)
+
+    async def triage(task: str, hint: str) -> str:
+        return "P1" if hint else "high"
+
+    levels = heedful.checks.regex("P[0-3]", fix="answer with P0 to P3")
+    for task in ("Checkout answers 500", "The footer has a typo"):
+        work = heedful.run(task, generate=triage, checks=[levels], memory=memory)
+        asyncio.run(work)
+    session(
+        (
+            "lessons",
+            0,
+            "seen 1; loops shown it: 1 right at the first try\n",
+            "!helped",
+        ),
+    )
+
+
 def test_ask(session_of_runs):
     session_of_runs(
         (

@@ -588,7 +588,11 @@ def test_memory_that_hurts_steps_aside_and_says_so(desk, session):
     desk.tasks([task("new", task=TEXTS["bad"])])
     session(
         ("run tasks.jsonl --model toy:answer", 1),
-        ("why tasks-1/new", 0, "so it is shown to one loop in 40; heedful proof"),
+        (
+            "why tasks-1/new",
+            0,
+            "so it is shown to one loop in 40; to see why: heedful proof",
+        ),
     )
 
     assert "  hurts: shown " in pooled

@@ -230,7 +230,8 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(desk, sessio
         "When price `kettle` fails with “Error: no such item”, call price `red kettle`"
     )
     back = (
-        "it waits in quarantine with the trust external: heedful quarantine release 2"
+        "it waits in quarantine with the trust external; to change that: "
+        "heedful quarantine release 2"
     )
     done = session(("reflect kettle.jsonl --json", 0))
     [episode] = done.json["episodes"]
@@ -380,8 +381,11 @@ def test_recall_with_a_key_shows_the_prompt_of_its_function(desk, session):
             "recall 'A typo'",
             0,
             "!answer with P0 to P3",
-            "a function or a stage is shown: heedful recall TASK --key KEY",
+            "nothing to show: ",
+            "\nwith --key bugs.triage: 1 lesson\n",
+            "\nNext: heedful recall 'A typo' --key bugs.triage\n",
         ),
+        ("recall 'A typo' --json", 0, '"bugs.triage": 1'),
         (
             "recall 'A typo' --key bugs.triage",
             0,
@@ -421,15 +425,16 @@ def test_recall_says_that_a_task_is_empty(session):
 def test_commands_about_what_waits_name_the_database(desk, session):
     desk.write("kettle.jsonl", b"".join(traces.write([KETTLE_RUN])))
     release = "heedful quarantine release 2 --by NAME --db r.db"
+    waits = f"external; to change that: {release}"
     done = session(("reflect kettle.jsonl --db r.db --json", 0))
     [episode] = done.json["episodes"]
     assert "trust set tool:price measured --waiting --db r.db;" in episode["hint"]
     assert "trust set user operator --waiting --db r.db" in episode["hint"]
     assert episode["release"] == "heedful quarantine release 1 2 --by NAME --db r.db"
     session(
-        (f"recall '{KETTLE_TASK}' --db r.db", 0, f"external: {release}"),
-        (f"recall '{KETTLE_TASK}' --db r.db --json", 0, f"external: {release}"),
-        (f"recall --why '{KETTLE_TASK}' --db r.db", 0, f"external: {release}"),
+        (f"recall '{KETTLE_TASK}' --db r.db", 0, waits),
+        (f"recall '{KETTLE_TASK}' --db r.db --json", 0, waits),
+        (f"recall --why '{KETTLE_TASK}' --db r.db", 0, waits),
         (
             "seen price 'Error: no such item' --db r.db",
             0,

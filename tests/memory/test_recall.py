@@ -148,8 +148,13 @@ BARE = replace(WRONG, fix="")
     [
         pytest.param(
             [("a", (WRONG,)), ("b", ())],
-            ["n is 1. use 2 Accepted: a -> b"],
+            ["n is 1. use 2. Accepted: a -> b"],
             id="the fix and the change",
+        ),
+        pytest.param(
+            [("a", (replace(WRONG, fix="Use 2."),)), ("b", ())],
+            ["n is 1. Use 2. Accepted: a -> b"],
+            id="a fix with a full stop",
         ),
         pytest.param(
             [("a", (BARE,)), ("b", ())],

@@ -207,16 +207,19 @@ async def test_a_retired_lesson_is_named_with_what_brings_it_back(memory):
     retire = partial(editions.amend, edition=row["edition"], by="ada", why="old")
     await memory.store.write(memory.scope, retire, lesson.id, retired=True)
     command = f"heedful proof --restore {lesson.id} --by NAME"
-    assert f"it was retired: {command}" in (await memory.recall(TASK)).silence
-    assert f"it was retired: {command}" in (await memory.brief(TASK, "l")).silence
+    reason = f"it was retired; to change that: {command}"
+    assert reason in (await memory.recall(TASK)).silence
+    assert reason in (await memory.brief(TASK, "l")).silence
 
 
 async def test_a_lesson_about_another_task_is_named_with_what_is_missing(memory):
     await reflect(MENDED, memory=memory)
     task = "Paint one big wooden kettle of a friend blue"
     silence = (await memory.brief(task, "loop")).silence
-    assert "it is about another task" in silence
-    assert "HEEDFUL_EMBEDDER=minilm heedful reembed" in silence
+    assert (
+        "it is about another task; to compare meanings: "
+        "HEEDFUL_EMBEDDER=minilm heedful reembed"
+    ) in silence
 
 
 async def test_a_lesson_that_the_coin_withholds_is_named(store):

@@ -229,6 +229,36 @@ def test_ask_and_why_and_the_report_know_what_memory_told(
     assert all("n is …, too small. use at least 2" in page for page in pages)
 
 
+def test_no_stage_is_advised_to_share_the_memory_key_of_another(path: str) -> None:
+    """Both are about similar tasks, but they are two functions."""
+    memory = Memory(path, holdout=0)
+    pipeline = Pipeline("weekly sales report", memory=memory, progress=False)
+
+    @pipeline.stage(checks=[check_size], memory_key="sales.load")
+    def load(state: Any, feedback: str | None = None) -> int:
+        return 2 if feedback else 1
+
+    def check_total(output: Any, context: Context) -> Sequence[Finding]:
+        return [] if output >= 2 else [Finding("total", "a row is missing")]
+
+    @pipeline.stage(checks=[check_total], memory_key="sales.sum")
+    def total(state: Any, feedback: str | None = None) -> int:
+        return 2 if feedback else 1
+
+    run_pipeline(pipeline, id="mon")
+    report = run_pipeline(pipeline, id="tue")
+    for stage in report.stages:
+        assert stage.briefing is not None
+        notes = "\n".join(stage.briefing.lines)
+        assert "another stage of the pipeline" in notes
+        assert "pass the same memory_key" not in notes
+
+    renamed = asyncio.run(
+        memory.brief("weekly sales report: load", "loop", memory_key="sales.read")
+    )
+    assert "if they are one function, pass the same memory_key" in str(renamed)
+
+
 @pytest.mark.parametrize("key", ["", "sum: wrong"], ids=["own key", "shared key"])
 def test_a_run_is_shown_no_value_of_another_run(path: str, key: str) -> None:
     """A stage that believes the first sum it reads is right in each run."""

@@ -68,6 +68,7 @@ MAX_WHOLE_FILE_BYTES = 10_000
 MAX_FILE_NAME_CHARS = 1_000
 MAX_RECALLED_ERROR_CHARS = 2_000  # of an error that was not seen
 MAX_NEAR_KEYS = 5  # that are named if nothing has the key that is asked for
+MAX_ASKED_KEYS = 20  # for which recall is tried if it finds nothing without a key
 MAX_TASK_INPUT_BYTES = 1_000_000  # on standard input
 STANDARD_INPUT = "-"
 SEEN_USAGE = "make 2>&1 | heedful seen"
@@ -87,6 +88,13 @@ LessonId = Annotated[
 def _last_use(lesson: Mapping[str, Any]) -> float:
     """Return when a lesson was last seen or shown, in seconds since 1970."""
     return max(float(lesson["last_seen"]), float(lesson["last_shown"]))
+
+
+def _lesson_texts(lessons: Sequence[Mapping[str, Any]]) -> str:
+    """Return lessons as text, each with how the loops ended that were shown it."""
+    from heedful.lessons.sentence import say_shown  # slow to import
+
+    return page("lessons", found=lessons, say_shown=say_shown)
 
 
 REMOVED_LESSON_COLUMNS = columns(
@@ -132,7 +140,7 @@ def list_lessons(
     then = ""
     if not all(lesson["text"] for lesson in top_lessons):
         then = following("quarantine", "list")
-    return answer({"lessons": top_lessons}, page("lessons", found=top_lessons), then)
+    return answer({"lessons": top_lessons}, _lesson_texts(top_lessons), then)
 
 
 def _show_related(lesson: int, limit: int) -> int:
@@ -170,7 +178,7 @@ def show_lesson(lesson: LessonId) -> int:
     then = following("lessons", related=lesson)
     if not record["text"]:
         then = following("quarantine", "list")
-    return answer(record, page("lessons", found=[record]), then)
+    return answer(record, _lesson_texts([record]), then)
 
 
 @lessons.command("edit")
@@ -254,7 +262,7 @@ def seen(
         document,
         f"seen: {result.count}",
         [f"  {line}" for line in lines],
-        page("lessons", found=lessons_with_text),
+        _lesson_texts(lessons_with_text),
         [*notes, _origin(db)],
     )
     return 0 if result else 1
@@ -447,12 +455,14 @@ class Recalled(NamedTuple):
     """What one memory recalls for a task.
 
     `waiting` says whether texts wait in quarantine. `spaces` is None if recall compares
-    only words.
+    only words. If nothing is recalled, `keys` counts the lessons that loops of a memory
+    key would be shown.
     """
 
     matches: Matches
     waiting: bool
     spaces: Spaces | None
+    keys: Mapping[str, int]
 
 
 def recall(
@@ -475,6 +485,7 @@ def recall(
     A function or a stage is shown rules, too: those that it broke itself, which its
     memory key finds.
     """
+    task_word = task  # as it is named in a command
     if task == STANDARD_INPUT:
         stdin = sys.stdin.buffer.read(MAX_TASK_INPUT_BYTES)
         task = stdin.decode("utf-8", "replace")
@@ -501,7 +512,12 @@ def recall(
     matches = matches[:limit]
 
     _, first = answers[0]
-    document = {"examples": matches, "spaces": first.spaces, "silence": ""}
+    document = {
+        "examples": matches,
+        "spaces": first.spaces,
+        "silence": "",
+        "keys": first.keys,
+    }
     if matches:
         return answer(document, page("recall", found=matches), KEY_NOTICE)
 
@@ -510,7 +526,26 @@ def recall(
     ]
     document["silence"] = silences[0][1]
     lines = [f"nothing to show: {silence}{_origin(db)}" for db, silence in silences]
-    return answer(document, lines, KEY_NOTICE, notices)
+    key_lines = _key_lines(task_word, answers)
+    return answer(document, lines, key_lines or KEY_NOTICE, notices)
+
+
+def _key_lines(task: str, answers: Sequence[tuple[str, Recalled]]) -> list[str]:
+    """Return the keys whose loops would be shown lessons, with a command for one of
+    each database.
+    """
+    if len(task) > MAX_LINE_TEXT_CHARS or not task.isprintable():
+        task = "TASK"
+
+    lines: list[str] = []
+    for db, recalled in answers:
+        for key, lessons in recalled.keys.items():
+            count = counted(lessons, "lesson")
+            lines.append(f"with --key {clean(key, MAX_LINE_TEXT_CHARS)}: {count}")
+        if recalled.keys:
+            first_key = next(iter(recalled.keys))
+            lines.append(following("recall", task, key=first_key, db=db))
+    return lines
 
 
 async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
@@ -523,7 +558,23 @@ async def _recall_task(memory: Memory, task: str, limit: int) -> Recalled:
         examples = counted(spaces.behind, "example")
         say(f"recall compares {examples} by words only ({spaces})")
         say(following("reembed"))
-    return Recalled(matches, waiting=bool(waiting), spaces=spaces)
+    keys = {} if matches else await _count_by_key(memory, task)
+    return Recalled(matches, waiting=bool(waiting), spaces=spaces, keys=keys)
+
+
+async def _count_by_key(memory: Memory, task: str) -> dict[str, int]:
+    """Return how many lessons loops of a memory key would be shown, if there are any.
+
+    Only the first `MAX_ASKED_KEYS` keys in the order of the alphabet are asked for.
+    """
+    keys = await memory.store.read(memory.scope, memory_keys)
+    counts = {}
+    for key in sorted(keys)[:MAX_ASKED_KEYS]:
+        briefing = await _brief(memory, task=task, key=key)
+        lessons = {match.lesson_id for match in briefing.found}
+        if lessons:
+            counts[key] = len(lessons)
+    return counts
 
 
 def _check_key(key: str) -> None:

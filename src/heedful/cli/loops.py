@@ -73,7 +73,7 @@ def why(
     """Explain why a loop, or a run of a pipeline, continued and why it stopped.
 
     It shows the attempts, what was wrong, the feedback, and what would have changed the
-    result. Of a run it says in five lines how it ended; --full or a stage shows more.
+    result. Of a run it says in a few lines how it ended; --full or a stage shows more.
     """
 
     practices: list[str] = []

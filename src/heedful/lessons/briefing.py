@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -87,17 +88,20 @@ class Obstacle(NamedTuple):
     command: str = ""
 
 
+PROOF_COMMAND = "heedful proof"
 NO_ROOM = Obstacle(NO_ROOM_REASON)
 HOLDOUT = Obstacle(HOLDOUT_REASON)
 HARMFUL_MEMORY = Obstacle(
     "memory is proven to hurt in this project, so it is shown to one loop in 40",
-    "heedful proof",
+    PROOF_COMMAND,
 )
 # Without vectors, only tasks with the same words are similar.
 EMBEDDER_CURE = (
     "to compare meanings, install heedful[embedded] and run heedful model fetch minilm"
 )
 EMBED_COMMAND = "HEEDFUL_EMBEDDER=minilm heedful reembed"
+# What a command is for that does not release, restore or edit the lesson.
+COMMAND_PURPOSES = {PROOF_COMMAND: "see why", EMBED_COMMAND: "compare meanings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +197,7 @@ class Choice:
         """Return the choice as a line, for a loop of this model."""
         text = f": {self.text}" if self.text else ""
         outcome = "shown" if self.outcome == "told" else self.outcome
-        command = f"; {self.command}" if self.command else ""
-        return f"{outcome}: {self.name}{self.mark(model)}{command}{text}"
+        return f"{outcome}: {self.name}{self.mark(model)}{text}{self._cure}"
 
     def mark(self, model: str) -> str:
         """Return from which models it was learnt, if they are others than `model`."""
@@ -206,8 +209,15 @@ class Choice:
     @property
     def remedy(self) -> str:
         """What keeps the lesson back, and the command that changes it."""
-        command = f": {self.command}" if self.command else ""
-        return f"lesson {self.lesson} is not shown: {self.obstacle}{command}"
+        return f"lesson {self.lesson} is not shown: {self.obstacle}{self._cure}"
+
+    @property
+    def _cure(self) -> str:
+        """What to do about the obstacle, after a semicolon; "" without a command."""
+        if not self.command:
+            return ""
+        purpose = COMMAND_PURPOSES.get(self.command, "change that")
+        return f"; to {purpose}: {self.command}"
 
 
 def _words_of(match: Match, outcome: Outcomes) -> str:
@@ -433,6 +443,7 @@ def choose_for_loop(
     hidden: Sequence[Match] = (),
     model: str = "",
     memory_key: str = "",
+    stage_keys: frozenset[str] = frozenset(),
 ) -> Selection:
     """Select what a loop is shown before its task.
 
@@ -446,7 +457,7 @@ def choose_for_loop(
     the examples that a resumed loop was shown: it is shown them again. The `hidden`
     lessons may not be recalled: near ones are listed among the others, with the reason.
     What a proof says hurts loops of the `model` is not shown. The `memory_key` is that
-    of the loop.
+    of the loop, and the `stage_keys` are those of other stages of its pipeline.
     """
     matches = list(found)
     if before is not None:
@@ -493,8 +504,9 @@ def choose_for_loop(
     near_hidden.sort(key=_distance)
     unlisted = [*similar, *barred, *near_hidden[:MAX_HIDDEN_CHOICES]]
     unlisted.sort(key=_distance)
+    find = partial(_obstacle_of, tell=tell, model=model, memory_key=memory_key)
     others += [
-        (match, _obstacle_of(match, tell, model, memory_key))
+        (match, find(match, is_of_stage=match.memory_key in stage_keys))
         for match in unlisted
         if match.id not in listed
     ]
@@ -540,17 +552,22 @@ def _set_vague_apart(
 
 
 def _obstacle_of(
-    match: Match, tell: Tell, model: str = "", memory_key: str = ""
+    match: Match,
+    tell: Tell,
+    model: str = "",
+    memory_key: str = "",
+    is_of_stage: bool = False,
 ) -> Obstacle:
     """Return why a lesson was not chosen for a loop.
 
     A task that is not similar enough is always the reason: no release would change it.
+    `is_of_stage` is true for a lesson of another stage of the loop's pipeline.
     """
     if not Likeness.of(match).nearness:
         return _distance_obstacle(match)
     return (
         _form_obstacle(match, tell)
-        or find_obstacle(match, memory_key)
+        or find_obstacle(match, memory_key, is_of_stage)
         or _model_obstacle(match, model)
         or NO_ROOM
     )
@@ -596,11 +613,14 @@ def _distance_obstacle(match: Match) -> Obstacle:
     return Obstacle(DISTANCE_REASON, command)
 
 
-def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
+def find_obstacle(
+    match: Match, memory_key: str = "", is_of_stage: bool = False
+) -> Obstacle | None:
     """Return what keeps a lesson from the prompts for similar tasks; None if nothing.
 
     If there are several, it is the one that stays when the others are gone. The
-    `memory_key` is that of the loop, if it has one.
+    `memory_key` is that of the loop, if it has one. `is_of_stage` is true for a lesson
+    of another stage of the loop's pipeline.
     """
     if match.kind == "reflection" and not is_correction(match):
         reason = (
@@ -611,16 +631,18 @@ def find_obstacle(match: Match, memory_key: str = "") -> Obstacle | None:
     if match.kind == "check" and not match.example.accepted:
         if match.own:
             return Obstacle("it has no accepted answer")
-        return _key_obstacle(match, memory_key)
+        return _key_obstacle(match, memory_key, is_of_stage)
     return find_recall_obstacle(match)
 
 
-def _key_obstacle(match: Match, memory_key: str) -> Obstacle:
+def _key_obstacle(match: Match, memory_key: str, is_of_stage: bool) -> Obstacle:
     """Return the obstacle of a rule that is not one of a loop with this key."""
     if match.memory_key in ("", memory_key):
         return Obstacle("it is no rule of the loop's memory key")
 
     lesson_key = f"it is a rule of the memory key {match.memory_key!r}"
+    if is_of_stage:
+        return Obstacle(f"{lesson_key}, another stage of the pipeline")
     if memory_key:
         return Obstacle(
             f"{lesson_key}, and the loop has {memory_key!r}: if they are one function, "

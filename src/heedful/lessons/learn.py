@@ -46,6 +46,7 @@ from heedful.redact import redact
 # Characters of a change that a lesson's text quotes: a change as short as this is never
 # cut.
 MAX_QUOTED_CHANGE_CHARS = 100
+SENTENCE_ENDS = (".", "!", "?", ":", "…")
 # A finding may quote an output of this length without quotation marks; a shorter one is
 # in every text.
 MIN_QUOTED_OUTPUT_CHARS = 3
@@ -245,7 +246,8 @@ class _Correction:
         message = self.finding.message.rstrip(". ")
         text = clip(f"{message}. {self.finding.fix or change}".strip())
         if quotes_change and change not in text:
-            return f"{text} {change}"
+            end = "" if text.endswith(SENTENCE_ENDS) else "."
+            return f"{text}{end} {change}"
         return text
 
     def cause(self, memory_key: str, checks: tuple[str, ...]) -> Cause | None:

@@ -621,6 +621,7 @@ class Memory:
             before=shown_before,
             model=past.model,
             memory_key=past.memory_key,
+            stage_keys=past.stage_keys,
         )
         selection = choose()
         if every or not selection.chosen:

@@ -22,6 +22,7 @@ MAX_STAGE_NAME_CHARS = 200  # also of the name of a run, a pipeline or a check
 MAX_SUMMARY_STAGES = 3
 TROUBLED_ACTIONS = ("continued", "best", "stopped", "halted", "open")
 MAX_SUMMARY_LINE_CHARS = 300
+MAX_SUMMARY_LESSON_CHARS = 80
 # Numbers as words: the place of a word is its number.
 CARDINAL_WORDS = "zero one two three four five six seven eight nine ten".split()
 ORDINAL_WORDS = (
@@ -184,9 +185,10 @@ def describe_run(report: Report) -> str:
 
 
 def summarize_run(report: Report) -> list[str]:
-    """Return at most five lines on a run: how it ended, and which stages had trouble.
+    """Return at most six lines on a run: how it ended, and which stages had trouble.
 
-    Stages that did not pass come first, then those that passed after a retry.
+    Stages that did not pass come first, then those that passed after a retry. The last
+    line names the lessons that stages were shown.
     """
     troubled = [stage for stage in report.stages if stage.action in TROUBLED_ACTIONS]
     troubled += [stage for stage in report.stages if stage.recovered]
@@ -198,7 +200,26 @@ def summarize_run(report: Report) -> list[str]:
         if wrong:
             line += f"; {wrong[-1].check_name}: {wrong[-1].message}"
         lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))
+
+    lessons = _shown_lessons(report)
+    if lessons:
+        line = f"memory showed {', '.join(lessons)}"
+        lines.append(clean(line, MAX_SUMMARY_LINE_CHARS))
     return lines
+
+
+def _shown_lessons(report: Report) -> list[str]:
+    """Return each lesson that a stage was shown, with its words and the stage."""
+    lessons: list[str] = []
+    for stage in report.stages:
+        choices = stage.briefing.choices if stage.briefing else ()
+        lessons += [
+            f"lesson {choice.lesson} ({clean(choice.text, MAX_SUMMARY_LESSON_CHARS)}) "
+            f"to {_place(report, stage)}"
+            for choice in choices
+            if choice.outcome == "told"
+        ]
+    return list(dict.fromkeys(lessons))
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:

@@ -718,6 +718,15 @@ def keys_of_rule(db: Db, scope: Scope, lesson: Mapping[str, Any]) -> list[str]:
     return sorted(row["memory_key"] for row in rows)
 
 
+def keys_of_stages(
+    db: Db, scope: Scope, memory_key: str, others: Iterable[str]
+) -> frozenset[str]:
+    """Return the `others` whose stages ran in one run with a stage of `memory_key`."""
+    values = {"memory_key": memory_key, "others": json.dumps(sorted(others))}
+    rows = db.all("keys_of_stages", scope, **values)
+    return frozenset(row["memory_key"] for row in rows)
+
+
 def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
     """Return the rules that loops of this memory key broke: at most 50, worst first.
 
