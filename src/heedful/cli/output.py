@@ -36,6 +36,8 @@ MAX_CELL_CHARS = 200
 # How a word at the start of a state is printed, on a terminal without NO_COLOR.
 STATE_STYLES = {"passed": "green", "stopped": "red", "halted": "red"}
 MIN_CUT_COLUMNS = 12  # characters of the column that is cut to fit a terminal
+# A narrower column of words breaks most of its words: then each row is a block.
+MIN_FOLDED_COLUMNS = 12
 PIPE_WIDTH_COLUMNS = 120  # characters of a line that is not printed to a terminal
 # The heads of columns that contain times, as seconds since 1970.
 TIME_COLUMNS = {
@@ -185,8 +187,9 @@ class TextTable:
     """A table as text.
 
     The first `text_columns` contain words, the other columns numbers, which are aligned
-    right. A narrow terminal folds words, never numbers. If `columns` is a mapping, each
-    row is a record, and each column shows a field of the record or the result of a
+    right. A narrow terminal folds words, never numbers; if it is too narrow for that,
+    each row is a block with a line for each column. If `columns` is a mapping, each row
+    is a record, and each column shows a field of the record or the result of a
     function; otherwise a row is a sequence of cells.
 
     With a `cut_column`, each row is one line: this column contains words, too, and ends
@@ -216,8 +219,17 @@ class TextTable:
         free = console.width - sum(widths) - 3 * len(widths)
         if self.cut_column:
             place = list(self.columns).index(self.cut_column)
-            widths[place] = max(MIN_CUT_COLUMNS, widths[place] + min(0, free))
-        is_narrow = free < 0 and not self.cut_column
+            free += widths[place]
+            widths[place] = min(widths[place], max(MIN_CUT_COLUMNS, free))
+            free -= widths[place]
+        is_narrow = free < 0
+        if is_narrow and not self.cut_column:
+            words = widths[: self.text_columns]
+            folded = sum(min(width, MIN_FOLDED_COLUMNS) for width in words)
+            needed = folded + sum(widths[self.text_columns :]) + 2 * len(widths)
+            if needed > console.width:
+                return self._blocks(lines)
+
         left_padding = 0 if is_narrow else 1
         table = RichTable(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, left_padding)
@@ -240,7 +252,19 @@ class TextTable:
 
         with console.capture() as captured:
             console.print(table, crop=False)
-        return captured.get().removesuffix("\n")
+        # A blank beyond the last column of a terminal would make an empty line.
+        return "\n".join(map(str.rstrip, captured.get().splitlines()))
+
+    def _blocks(self, lines: Sequence[Sequence[str]]) -> str:
+        """Return each row as lines: the name of a column, and its cell if it has one."""
+        heads = list(self.columns)
+        width = max(map(len, heads))
+        blocks = []
+        for cells in lines:
+            pairs = zip(heads, cells, strict=True)
+            filled = [f"{head:{width}}  {cell}" for head, cell in pairs if cell]
+            blocks.append("\n".join(filled))
+        return "\n\n".join(blocks)
 
     def _lines(self) -> list[list[str]]:
         """Return the cells of each row as texts of one line."""
