@@ -222,14 +222,10 @@ class TextTable:
             free += widths[place]
             widths[place] = min(widths[place], max(MIN_CUT_COLUMNS, free))
             free -= widths[place]
-        is_narrow = free < 0
-        if is_narrow and not self.cut_column:
-            words = widths[: self.text_columns]
-            folded = sum(min(width, MIN_FOLDED_COLUMNS) for width in words)
-            needed = folded + sum(widths[self.text_columns :]) + 2 * len(widths)
-            if needed > console.width:
-                return self._blocks(lines)
+        elif self._folded_width(widths) > console.width:
+            return self._blocks(lines)
 
+        is_narrow = free < 0
         left_padding = 0 if is_narrow else 1
         table = RichTable(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, left_padding)
@@ -255,8 +251,15 @@ class TextTable:
         # A blank beyond the last column of a terminal would make an empty line.
         return "\n".join(map(str.rstrip, captured.get().splitlines()))
 
+    def _folded_width(self, widths: Sequence[int]) -> int:
+        """Return the columns of a terminal that the table needs at least."""
+        words = widths[: self.text_columns]
+        numbers = widths[self.text_columns :]
+        folded = [min(width, MIN_FOLDED_COLUMNS) for width in words]
+        return sum(folded) + sum(numbers) + 2 * len(widths)
+
     def _blocks(self, lines: Sequence[Sequence[str]]) -> str:
-        """Return each row as lines: the name of a column, and its cell if it has one."""
+        """Return each row as lines: a column's name and its cell, if it has one."""
         heads = list(self.columns)
         width = max(map(len, heads))
         blocks = []
