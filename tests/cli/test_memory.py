@@ -576,7 +576,7 @@ def test_proof_says_how_many_loops_are_missing(desk, session):
 
     assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
     assert "until memory as a whole has a conclusion or 200 loops have ended" in text
-    missing = f"about {balance['missing']} more loops in the comparison"
+    missing = f"about {balance['missing']} more loops"
     assert f"missing for a verdict: {missing}" in text
 
 

@@ -93,9 +93,7 @@ class Quarantine:
         NotFound for a lesson that nobody decided about, InvalidInput.
         """
         check_sequence("ids", ids, int, _IDS_FORM)
-        await self._store.write(
-            self._scope, quarantine_store.undo, ids, by=by, why=why
-        )
+        await self._store.write(self._scope, quarantine_store.undo, ids, by=by, why=why)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False

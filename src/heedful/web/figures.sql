@@ -265,6 +265,12 @@ from (select n, state from loop where tenant = :tenant and project = :project an
       order by n desc limit :limit) as loop
 where state = 'stopped';
 
+-- name: newest_briefings
+-- What memory decided for the newest loops; long records are left out.
+select briefing from (
+  select briefing from loop where tenant = :tenant and project = :project and briefing <> '' order by n desc limit :limit
+) as newest where length(briefing) <= :chars;
+
 -- name: lesson_order
 -- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
 select id, kind, signature, seen, helped, hurt, last_shown from lesson

@@ -52,15 +52,15 @@ MAX_SOURCE_PREVIEWS = 5
 NO_SIGN = "none"
 # The texts of an example.
 EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
-_NUMBER_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
     """What equal texts of a group say; `ids` are those of the texts, newest first.
 
-    `patterns` are the errors that they are about. `numbers` are those of the numbers in
-    it that other wordings of the group do not have.
+    `patterns` are the errors that they are about. `numbers` are those in the words by
+    which they differ from the other wordings of the group, or else in the error type.
     """
 
     ids: tuple[int, ...]
@@ -74,13 +74,13 @@ class Wording:
 class InboxRow:
     """Texts in quarantine of which a prompt would say the same; `id` is the newest.
 
-    If they differ by numbers, each of them is one of the `wordings`. `lesson` is what they say, "" if it is only their error. `error_type` is in the
-    words that a prompt shows of it. `missed` counts how often
-    their errors came back while they waited; these were seen `seen` times, first at
-    `first_seen` and last `at`. `patterns` are those errors. `trust` is
-    the lowest of theirs. `example` has the texts of the example that they all have.
-    `error_signs` are the kinds of signs that only their errors have, which no prompt
-    shows.
+    If they differ by numbers, each of them is one of the `wordings`. `lesson` is what
+    the newest says, "" if it is only its error. `error_type` is in the words that a
+    prompt shows of it. `missed` counts how often their errors came back while they
+    waited; these were seen `seen` times, first at `first_seen` and last `at`.
+    `patterns` are those errors. `trust` is the lowest of theirs. `example` has the
+    texts of the example that they all have. `error_signs` are the kinds of signs that
+    only their errors have, which no prompt shows.
     """
 
     id: int
@@ -152,7 +152,7 @@ def _alike(row: Row) -> tuple[str, ...]:
     show is in it as it is.
     """
     words = (row["kind"], *_words_of(row), row["record"])
-    unnumbered = [_NUMBER_PATTERN.sub("0", part) for part in words]
+    unnumbered = [_NUMERAL_PATTERN.sub("0", part) for part in words]
     if json.loads(row["record"]).get("accepted"):
         unnumbered.append(row["record"])
     return tuple(unnumbered)
@@ -169,7 +169,10 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
     for row in rows:
         rows_of.setdefault(_words_of(row), []).append(row)
 
-    numbers_of = [_NUMBER_PATTERN.findall(" ".join(words)) for words in rows_of]
+    differing = [words for words, _ in rows_of]
+    if len(set(differing)) < len(differing):
+        differing = [" ".join(words) for words in rows_of]
+    numbers_of = list(map(_NUMERAL_PATTERN.findall, differing))
     columns = list(zip(*numbers_of, strict=True))
     wordings = []
     for (words, equal_rows), numbers in zip(rows_of.items(), numbers_of, strict=True):
@@ -198,7 +201,9 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     records = dict.fromkeys(row["record"] for row in rows)
     examples = [_texts_of(json.loads(record)) for record in records]
     wordings = _wordings(rows)
-    said = [text for wording in wordings for text in (wording.words, wording.error_type)]
+    said = [
+        text for wording in wordings for text in (wording.words, wording.error_type)
+    ]
     example_texts = chain.from_iterable(example.values() for example in examples)
     all_texts = [*said, *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(all_texts))
@@ -357,7 +362,9 @@ async def held(visit: Visit, n: int) -> Document:
     if group_of_text is not None and not numbered:
         signs = list(group_of_text.signs)
     origin = entry["provenance"]
-    said_by = [*origin["sources"], *(group_of_text.sources if group_of_text else ())]
+    said_by = list(origin["sources"])
+    if group_of_text is not None and not numbered:
+        said_by += group_of_text.sources
     said_by += [sighting.get("source") for sighting in origin.get("sightings", ())]
     sources = list(dict.fromkeys(filter(None, said_by)))
     return {
@@ -376,7 +383,8 @@ async def held(visit: Visit, n: int) -> Document:
         "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
         "would": await _preview_revocations(visit, sources),
         "following": visit.link(following, **filters),
-        "others": len(others),
+        "others": sum(len(group.ids) for group in others)
+        + sum(len(wording.ids) for wording in numbered),
         "filters": filters,
     }
 
