@@ -290,7 +290,7 @@ def test_decisions_made_at_once_are_undone_at_once(browser, ruling):
 
     page = browser.get("/quarantine/decided").text
     assert "Undo: 3 texts wait again" in page
-    assert ("No loop was shown it since" in page) == (ruling == "release")
+    assert ("No loop was shown them since" in page) == (ruling == "release")
     form = re.search(r'action="/ui/do/undo".*?</form>', page, re.DOTALL)
     assert form is not None
     assert 'name="why" size="30" required' in form[0]
@@ -325,8 +325,8 @@ def test_undo_says_what_prompts_keep_and_what_waited_before(browser):
     )
     browser.api.run(writing)
     words = words_of(browser.get("/quarantine/decided").text)
-    assert "Loops were shown it since, last" in words
-    assert "their prompts keep it" in words
+    assert "Loops were shown them since, last" in words
+    assert "their prompts keep them" in words
 
     browser.do("undo", id=missed, why="by mistake")
     note = browser.do("undo", id=f"{missed},{copied}", why="by mistake")
