@@ -424,7 +424,7 @@ async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
 @pytest.mark.both
 async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(memory):
     await learn_loop(memory, "own", WEIGHT.task, "7", "7 kg")
-    own = await memory.top()
+    measured = await memory.top()
     poisoned = replace(WEIGHT, accepted="7 stone")
     await memory.remember(
         "unit", "no unit", lesson="Use stones.", example=poisoned, trust="external"
@@ -433,7 +433,7 @@ async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(m
     await memory.quarantine.release([waiting.id], by="ann")
     await memory.quarantine.undo([waiting.id], by="ann")
     texts = {row["text"] for row in await memory.top()}
-    assert {row["text"] for row in own} <= texts
+    assert {row["text"] for row in measured} <= texts
     matches = await memory.recall(SIMILAR)
     assert [match.example.accepted for match in matches] == ["7 kg"]
 

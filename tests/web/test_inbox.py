@@ -390,14 +390,14 @@ def test_the_page_of_a_text_decides_about_its_own_number(browser):
     remember_steps(browser)
     rows = data_of(browser, "?trust=tool")["waiting"]
     (group,) = [row for row in rows if len(row["ids"]) == 4]
-    own, other = group["wordings"][1:]
-    page = browser.get(f"/quarantine/{own['ids'][0]}?trust=tool").text
+    wording, other = group["wordings"][1:]
+    page = browser.get(f"/quarantine/{wording['ids'][0]}?trust=tool").text
     assert "2 texts that differ from it by a number" in page
     assert other["words"] in page
-    ids = ",".join(map(str, own["ids"]))
-    assert len(own["ids"]) == 2
+    ids = ",".join(map(str, wording["ids"]))
+    assert len(wording["ids"]) == 2
     assert f'name="id" value="{ids}"' in page
-    following = data_of(browser, f"/{own['ids'][0]}?trust=tool")["following"]
+    following = data_of(browser, f"/{wording['ids'][0]}?trust=tool")["following"]
     assert f"/quarantine/{group['wordings'][0]['ids'][0]}?" in following
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import sqlite3
 import time
@@ -769,43 +768,3 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []
     browser.open(browser.api.key("recall"))
     assert browser.get("/traces?text=build").status_code == 403
-
-
-@both
-def test_lessons_that_were_never_shown_are_listed_with_the_reason(browser):
-    texts = ("Write the unit.", "Close the file.", "Name the author.")
-    for number, text in enumerate(texts):
-        lesson = {"error_type": f"Hint{number}", "text": text, "lesson": text}
-        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
-    ids = {row["text"]: row["id"] for row in read(browser, "/lessons")["lessons"]}
-    path = browser.api.setup.store.url
-    change_rows(path, f"update lesson set last_shown = 1 where id = {ids[texts[2]]}")
-    choice = {
-        "outcome": "closest",
-        "lesson": ids[texts[0]],
-        "form": "rule",
-        "leg": "likeness",
-        "score": 0.1,
-        "why": "share of words 0.10 of 0.40 needed",
-        "obstacle": "it is about another task",
-    }
-    plain = {"memory_key": "", "space": "", "model": "", "waiting": 0}
-    briefing = json.dumps({**plain, "choices": [choice]})
-    change_rows(
-        path, f"update loop set briefing = '{briefing}' where id in ('sql-1', 'sql-2')"
-    )
-
-    page = read(browser, "/lessons", "?shown=never")
-    # Only two loops have a record of what memory decided.
-    reasons = {row["text"]: row["unshown"] for row in page["lessons"]}
-    about_none = "memory considered it for none of the newest 2 loops"
-    assert reasons[texts[0]] == "it is about another task (2 of the newest 2 loops)"
-    assert reasons[texts[1]] == about_none
-    assert texts[2] not in reasons, "it was shown"
-    found = read(browser, "/lessons", "?shown=never&text=file")["lessons"]
-    assert [row["text"] for row in found] == [texts[1]]
-
-    html = browser.get("/lessons").text
-    assert re.search(r'href="/ui/lessons\?[^"]*shown=never[^"]*">\d never shown', html)
-    assert reasons[texts[0]] in words_of(browser.get("/lessons?shown=never").text)
-    assert browser.get("/lessons.json?shown=often").status_code == 422

@@ -201,17 +201,16 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     records = dict.fromkeys(row["record"] for row in rows)
     examples = [_texts_of(json.loads(record)) for record in records]
     wordings = _wordings(rows)
-    said = [
-        text for wording in wordings for text in (wording.words, wording.error_type)
-    ]
+    prompt_texts = [wording.words for wording in wordings]
+    prompt_texts += [wording.error_type for wording in wordings]
     example_texts = chain.from_iterable(example.values() for example in examples)
-    all_texts = [*said, *patterns, *example_texts]
+    all_texts = [*prompt_texts, *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(all_texts))
     # A prompt shows the error type, the rest of the error only if there is no lesson,
     # which is then the wording, and only a whole example.
     example = examples[0] if "accepted" in examples[0] else {}
-    shown_texts = [*said, *example.values()]
-    shown_kinds = {sign.kind for sign in find_signs(shown_texts)}
+    prompt_texts += example.values()
+    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
     return InboxRow(
         id=newest["id"],
         ids=tuple(row["id"] for row in rows),
@@ -349,9 +348,12 @@ async def held(visit: Visit, n: int) -> Document:
         following = f"/quarantine/{(behind or others)[0].id}"
 
     wordings = group_of_text.wordings if group_of_text else ()
-    own = [wording for wording in wordings if n in wording.ids]
-    ids = own[0].ids if own else (n,)
-    patterns = own[0].patterns if own else (entry["pattern"],)
+    ids: tuple[int, ...] = (n,)
+    patterns: tuple[str, ...] = (entry["pattern"],)
+    for wording in wordings:
+        if n in wording.ids:
+            ids = wording.ids
+            patterns = wording.patterns
     numbered = [wording for wording in wordings if n not in wording.ids]
     if numbered:
         following = f"/quarantine/{numbered[0].ids[0]}"

@@ -228,7 +228,7 @@ def _say_lack(lesson: Document) -> str:
         return ""
     if lesson["judged_from"] and not lesson["loops"]:
         return f"{NEEDS} loops: none since it was judged anew"
-    return f"{NEEDS} {say_missing(0, 0, None)}"
+    return f"{NEEDS} {say_missing(shown=0, withheld=0, missing=None)}"
 
 
 def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:

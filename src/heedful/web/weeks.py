@@ -61,9 +61,9 @@ def _count(days: Mapping[int, Plain], begin: int, end: int) -> Plain:
 def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
     """Return what the last seven whole days used, against the seven days before.
 
-    Today is not over, so it is in neither. `changes` has, the cost first, a row for each figure that is
-    known of both weeks, and `unknown` the names of the others. `silence` says why no
-    figure is compared. All days from `first` on were counted.
+    Today is not over, so it is in neither. `changes` has a row for each figure that is
+    known of both weeks, the cost first, and `unknown` the names of the others.
+    `silence` says why no figure is compared. All days from `first` on were counted.
     """
     begin = today - WEEK_DAYS
     week = _sum_days(days, begin, today)
