@@ -359,7 +359,15 @@ def test_what_waits_is_read_and_reviewed(desk, session):
             2,
             "it was rejected by ann; heedful quarantine show 1",
         ),
-        ("audit list", 0, "quarantine.release", "quarantine.reject"),
+        (
+            "quarantine undo 3 --by bob --why 'by mistake'",
+            0,
+            "undone: 3",
+            "Next: heedful quarantine list",
+        ),
+        ("quarantine undo 3 --by bob", 3, "no decision about example '3'"),
+        ("quarantine reject 3 --by ann --json", 0, '"rejected": [\n    3\n  ]'),
+        ("audit list", 0, "quarantine.release", "quarantine.reject", "quarantine.undo"),
         ("quarantine list", 0, "nothing waits in the quarantine of project 'default'"),
         ("recall 'one line only please'", 0, "One line only."),
         ("quarantine log", 0, "release", "read it", "reject", "One line only."),
@@ -568,7 +576,7 @@ def test_proof_says_how_many_loops_are_missing(desk, session):
 
     assert "right in all    12 of 16 with memory, about 5 without: net +7" in text
     assert "until memory as a whole has a conclusion or 200 loops have ended" in text
-    missing = f"about {balance['missing']} more loops in the comparison"
+    missing = f"about {balance['missing']} more loops"
     assert f"missing for a verdict: {missing}" in text
 
 

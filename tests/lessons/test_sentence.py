@@ -62,7 +62,7 @@ def test_a_gain_that_may_be_0_is_no_gain_and_says_what_is_missing():
     proof = prove((12, 4), (4, 8))
     missing = proof.balance.missing
     assert missing
-    words = f"; missing for a verdict: about {missing} more loops in the comparison"
+    words = f"; missing for a verdict: about {missing} more loops"
     low = points(proof.pooled.uplift.low)
     high = points(proof.pooled.uplift.high)
     assert say(proof).startswith(

@@ -360,3 +360,104 @@ async def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
     with pytest.raises(StoreError):
         await memory.quarantine.release([1, 2], by="ann")
     assert len(await memory.quarantine.waiting()) == 3
+
+
+async def wait_for_units(memory: Memory) -> None:
+    """Store a text of a page, with an example, which waits as example 1."""
+    await memory.remember(
+        "u", "x", lesson="Units!", example=WEIGHT, trust="external", source="page"
+    )
+
+
+@pytest.mark.both
+async def test_a_release_is_taken_back_and_the_text_waits_as_before(memory):
+    await wait_for_units(memory)
+    before = await memory.quarantine.show(1)
+    await memory.quarantine.release([1], by="ann", why="read it")
+    await memory.quarantine.undo([1], by="bob", why="by mistake")
+    assert await memory.recall(SIMILAR) == []
+
+    (entry,) = await memory.quarantine.waiting()
+    assert replace(entry, provenance=before.provenance) == before
+    rulings = (await memory.quarantine.show(1)).provenance.rulings
+    assert [(ruling["action"], ruling["by"]) for ruling in rulings] == [
+        ("undo", "bob"),
+        ("release", "ann"),
+    ]
+    assert await read_rows(memory, "select state, trust from lesson") == [
+        ("quarantined", "external")
+    ]
+
+    await memory.quarantine.release([1], by="ann")
+    (match,) = await memory.recall(SIMILAR)
+    assert match.lesson == "Units!"
+
+
+@pytest.mark.both
+async def test_a_rejection_is_taken_back_and_covers_the_text_no_longer(memory):
+    await wait_for_units(memory)
+    await memory.quarantine.reject([1], by="ann", why="an attack")
+    await memory.quarantine.undo([1], by="ann", why="it is none")
+    (entry,) = await memory.quarantine.waiting()
+    assert entry.trust == "external"
+    assert await read_rows(memory, "select state from lesson") == [("quarantined",)]
+
+    await memory.remember("other", "y", lesson="Units!", trust="tool")
+    assert len(await memory.quarantine.waiting()) == 2
+    await memory.quarantine.release([1], by="ann")
+    assert len(await memory.recall(SIMILAR)) == 1
+
+
+@pytest.mark.both
+async def test_one_of_two_rejected_texts_of_a_lesson_waits_again(memory):
+    for words in ("Units!", "Write the unit."):
+        await memory.remember("u", "x", lesson=words, trust="external", source=words)
+    await memory.quarantine.reject([1, 2], by="ann")
+    await memory.quarantine.undo([2], by="ann")
+    (entry,) = await memory.quarantine.waiting()
+    assert entry.id == 2
+    assert await read_rows(memory, "select state, text from lesson") == [
+        ("quarantined", entry.lesson)
+    ]
+
+
+@pytest.mark.both
+async def test_a_lesson_keeps_the_words_of_others_when_a_release_is_taken_back(memory):
+    await learn_loop(memory, "own", WEIGHT.task, "7", "7 kg")
+    measured = await memory.top()
+    poisoned = replace(WEIGHT, accepted="7 stone")
+    await memory.remember(
+        "unit", "no unit", lesson="Use stones.", example=poisoned, trust="external"
+    )
+    (waiting,) = await memory.quarantine.waiting()
+    await memory.quarantine.release([waiting.id], by="ann")
+    await memory.quarantine.undo([waiting.id], by="ann")
+    texts = {row["text"] for row in await memory.top()}
+    assert {row["text"] for row in measured} <= texts
+    matches = await memory.recall(SIMILAR)
+    assert [match.example.accepted for match in matches] == ["7 kg"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        pytest.param([], InvalidInput, id="no text"),
+        pytest.param([1, 99], NotFound, id="a text that does not exist"),
+        pytest.param([1, 2], NotFound, id="a text that waits"),
+        pytest.param([1, 3], NotFound, id="a text that never waited"),
+    ],
+)
+async def test_what_cannot_be_taken_back(memory, ids, kind):
+    await wait_for_units(memory)
+    await memory.remember("b", "x", trust="tool")
+    await memory.remember("c", "x")
+    await memory.quarantine.release([1], by="ann")
+    with pytest.raises(kind):
+        await memory.quarantine.undo(ids, by="ann")
+    with pytest.raises(NotFound):
+        await Memory(memory.store, Scope("other")).quarantine.undo([1], by="ann")
+    assert len(await memory.recall(SIMILAR)) == 1  # all or nothing
+
+    await memory.quarantine.undo([1], by="ann")
+    with pytest.raises(NotFound):
+        await memory.quarantine.undo([1], by="ann")

@@ -223,6 +223,10 @@ OTHER_CALLS = {
     "a lesson rejected": Case(
         Request("POST", "/v1/quarantine/1/reject", {"why": "read"}), [HELD_LESSON]
     ),
+    "a rejection taken back": Case(
+        Request("POST", "/v1/quarantine/1/undo", {"why": "a mistake"}),
+        [HELD_LESSON, Request("POST", "/v1/quarantine/1/reject", {"why": "read"})],
+    ),
     "a check of a lesson": Case(
         Request("POST", "/v1/reflections/1/check", {"decision": "accept"}),
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages count by days from three loops on, and store a day at midnight."""
     monkeypatch.setattr(figures, "MAX_FIGURE_LOOPS", 2)
     monkeypatch.setattr(days, "CLOSING_SECONDS", 0.0)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "heedful.db"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Browser]:
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def make_loop(browser: Browser, file: Path, name: str, loop: LoopCase) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +44,6 @@ update episode
 set state = 'failed',
     error = 'no model answers'
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "heedful.db"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Browser]:
-    with browsing(tmp_path) as browser:
-        browser.open(browser.api._all)
-        yield browser
 
 
 def read_home(site: Browser) -> tuple[str, dict[str, Any]]:
@@ -350,8 +337,10 @@ def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
         record_loop(browser.api, "free", ["a"], passes=True, usage={"calls": 1})
         browser.open(browser.api._all)
         pages = [words_of(browser.get(path).text) for path in ("/home", "/loops")]
-        pages += [words_of(browser.get(path).text) for path in ("/health", "/spend")]
+        pages.append(words_of(browser.get("/health").text))
+        spend = words_of(browser.get("/spend").text)
 
+    assert "$0.0020 and 100 tokens for 1 of 2 loops; in all " in spend
     for page in pages:
         assert "known for 1 of 2 loops: 100 tokens, $0.0020" in page
 

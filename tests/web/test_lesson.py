@@ -264,5 +264,5 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     for path in ("/lessons", f"/lessons/{lesson['id']}"):
         page = browser.get(path).text
         assert "1 never shown" not in words_of(page)
-        assert "issing" in words_of(page)
+        assert "needs loops" in words_of(page)
         assert 'class="interval"' not in page

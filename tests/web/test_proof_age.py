@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from heedful.web.loops import MIN_CACHED_LOOPS
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import words_of
 
 pytestmark = pytest.mark.both
 NUMBERS = (
@@ -26,17 +25,6 @@ EXPOSURES = """
 insert into exposure (tenant, project, loop, kind, signature, shown, share, among, at)
 select 'acme', 'main', 'loop ' || i, 'error', 's', i % 10 <> 0, 0.1, 1, {now} from x
 """
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "heedful.db"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
 
 
 def end_loops(file: Path, begin: int, end: int) -> None:

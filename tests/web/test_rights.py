@@ -61,6 +61,7 @@ ROUTE_OF_ACTION = {
     "note": "POST /v1/loops/x/notes",
     "release": "POST /v1/quarantine/1/release",
     "reject": "POST /v1/quarantine/1/reject",
+    "undo": "POST /v1/quarantine/1/undo",
     "undecided": "POST /v1/quarantine/1/reject",
     "revoke": "POST /v1/quarantine/revoke",
     "amend": "PATCH /v1/reflections/1",

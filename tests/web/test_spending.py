@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful.web.periods import day_text
 from heedful.web.weeks import MIN_COMPARED_LOOPS, compare_weeks
 from tests.engines import change_rows
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, words_of
 
 DAY = 86_400
 TODAY = 40
@@ -26,17 +26,6 @@ DAY_OF_LOOPS = {
 }
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "heedful.db"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    with browsing(tmp_path) as browser:
-        yield browser.open(browser.api._all)
-
-
 def changes_of(days: dict[int, Any], first: int = 0) -> dict[str, str]:
     """Return the change of each figure that is compared."""
     compared = compare_weeks(days, first=first, today=TODAY)
@@ -47,6 +36,7 @@ def test_each_figure_is_compared_with_the_week_before():
     days: dict[int, Any] = dict.fromkeys(range(26, 40), DAY_OF_LOOPS)
     days[39] = {**DAY_OF_LOOPS, "calls": 34, "cost": 0.15}
     changes = changes_of(days)
+    assert list(changes) == ["cost", "calls", "tokens", "loops"]
     assert changes["loops"] == "→ the same"
     assert changes["calls"] == "↑ up 10 %"
     assert changes["cost"] == "↓ down 10 %"
@@ -98,9 +88,15 @@ def test_spend_and_projects_say_what_changed(browser, file):
     changes = {row["name"]: row["change"] for row in spending["changes"]}
     assert changes == {"loops": "→ the same", "calls": "↓ down 75 %"}
     page = words_of(browser.get("/spend").text)
+    begin = spending["from"]
+    week, before = (
+        f"{day_text(first)} to {day_text(first + 6 * DAY)}"
+        for first in (begin, begin - 7 * DAY)
+    )
+    assert f"figure {week} {before} change" in page
     assert "calls 40 160 ↓ down 75 %" in page
     assert (
-        "Not compared: tokens and cost, which some loops of these weeks did not report."
+        "Not compared: cost and tokens, which some loops of these weeks did not report."
         in page
     )
     assert "calls ↓ down 75 %" in words_of(browser.get("/projects").text)

@@ -122,19 +122,34 @@ def reject(ids: Ids, by: By, why: Why = "") -> int:
     return _review("reject", ids, by=by, why=why)
 
 
+@quarantine.command()
+def undo(ids: Ids, by: By, why: Why = "") -> int:
+    """Take back a release or a rejection: the lessons wait again. Prompts that were
+    shown one keep it.
+    """
+    return _review("undo", ids, by=by, why=why)
+
+
 def _review(
-    action: Literal["release", "reject"], ids: Sequence[int], *, by: str, why: str
+    action: Literal["release", "reject", "undo"],
+    ids: Sequence[int],
+    *,
+    by: str,
+    why: str,
 ) -> int:
-    """Release or reject lessons, with an entry in the audit, and say what was done."""
+    """Review lessons, with an entry in the audit, and say what was done."""
     reviewed = sorted(set(ids))
     names = ", ".join(map(str, reviewed))
 
     async def review(memory: Memory) -> None:
         with _audited(memory.scope, action, subject=names, by=by, why=why):
-            if action == "release":
-                await memory.quarantine.release(ids, by=by, why=why)
-            else:
-                await memory.quarantine.reject(ids, by=by, why=why)
+            quarantine = memory.quarantine
+            reviews = {
+                "release": quarantine.release,
+                "reject": quarantine.reject,
+                "undo": quarantine.undo,
+            }
+            await reviews[action](ids, by=by, why=why)
 
     ask(review)
     ruling_word = quarantine_store.RULING_WORDS[action]

@@ -144,9 +144,9 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     More than `MAX_SAID_LOOPS` are not said: from few loops, they would be far off.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
-    ('loops without it (19 had it)', 'about 130 more loops in the comparison')
+    ('loops without it (19 had it)', 'about 130 more loops')
     >>> say_missing(16, 12, 504_756)
-    'loops, too few so far to say how many'
+    'more loops, too few so far to say how many'
     """
     if not shown and not withheld:
         return "loops: none has ended yet"
@@ -155,8 +155,8 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     if not shown:
         return f"loops with it ({withheld:,} had none)"
     if missing is None or missing > MAX_SAID_LOOPS:
-        return "loops, too few so far to say how many"
-    return f"about {missing:,} more loops in the comparison"
+        return "more loops, too few so far to say how many"
+    return f"about {missing:,} more loops"
 
 
 def say_proof(

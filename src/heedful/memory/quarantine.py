@@ -85,6 +85,16 @@ class Quarantine:
             self._scope, quarantine_store.settle, ids, action="reject", by=by, why=why
         )
 
+    async def undo(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Take back what was decided about lessons; they wait in quarantine again.
+
+        The words of a rejected lesson may be stored again. Prompts that were shown a
+        released lesson keep it. If one decision cannot be taken back, none is. Raises
+        NotFound for a lesson that nobody decided about, InvalidInput.
+        """
+        check_sequence("ids", ids, int, _IDS_FORM)
+        await self._store.write(self._scope, quarantine_store.undo, ids, by=by, why=why)
+
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
     ) -> RevocationResult:

@@ -1,4 +1,4 @@
-"""What operators decide about texts: release, reject, trust and revoke.
+"""What operators decide about texts: release, reject, undo, trust and revoke.
 
 Texts of tools, documents and other untrusted sources wait in quarantine, and never
 reach a prompt. An operator releases or rejects each of them, or states the trust of
@@ -53,7 +53,13 @@ from heedful.validation import require
 # The marks under this name are no session's: which texts a person was told of, by week.
 _NOTICES = "notices"
 MAX_PROVENANCE_SIGHTINGS = 20  # sightings in a provenance, newest first
-RULING_WORDS = {"release": "released", "reject": "rejected"}
+RULING_WORDS = {"release": "released", "reject": "rejected", "undo": "undone"}
+# The states of an example that a ruling has left as they are; others came later.
+RULED_STATES: Mapping[str, tuple[str, ...]] = {
+    "release": ("unverified", "verified", "superseded"),
+    "reject": ("retired",),
+    "undo": (),
+}
 # At most this many removed loops are named, and as many removed lessons.
 MAX_REVOKED_NAMES = 50
 
@@ -329,6 +335,67 @@ def _reject(db: Db, values: Plain, entry: QuarantinedLesson) -> None:
 
     lesson = _read_author(db, values)
     if lesson["trust"] in QUARANTINE_TRUST and lesson["author"] == entry.id:
+        _bring_back(db, values, _best_example(db, values), lesson)
+
+
+@resumable(result=None)
+def undo(db: Db, scope: Scope, ids: Collection[int], by: str, why: str) -> None:
+    """Take back the decision about each of these examples, which then waits again.
+
+    A released example has the trust that it had before, and its lesson shows another
+    one. The words of a rejected example may be stored again. Records a ruling for each.
+    Raises NotFound if no decision about it is in force, InvalidInput.
+    """
+    require(ids, "ids", list(ids), "at least one id of what was reviewed")
+    ids = sorted(set(ids))
+    entries = {entry.id: entry for entry in quarantined(db, scope, ids)}
+    key = scope_key(scope)
+    rows = db.run("rulings_on_examples", {**key, "ids": json.dumps(ids)})
+    last_rulings = {row["example"]: row for row in rows.fetchall()}
+    now = time.time()
+    for id in ids:
+        entry = entries.get(id)
+        ruling = last_rulings.get(id)
+        is_in_force = (
+            entry is not None
+            and ruling is not None
+            and entry.state in RULED_STATES[ruling["action"]]
+        )
+        if entry is None or ruling is None or not is_in_force:
+            where = f"the quarantine of {scope.tenant}/{scope.project}"
+            raise NotFound("decision about example", str(id), where)
+
+        _wait_again(db, {**key, "now": now}, entry, ruling)
+        rule(
+            db,
+            scope,
+            action="undo",
+            subject=ruling["subject"],
+            by=by,
+            why=why,
+            now=now,
+            record={"example": id, "source": entry.source, "trust": entry.trust},
+        )
+
+
+def _wait_again(db: Db, key: Plain, entry: QuarantinedLesson, ruling: Row) -> None:
+    """Put an example back into quarantine, as it was before a ruling."""
+    trust = json.loads(ruling["record"])["trust"]
+    waiting = {"state": "quarantined", "trust": trust}
+    db.update("example", {"id": entry.id}, waiting)
+    if ruling["action"] == "reject":
+        digests = refusable_digests(
+            entry.kind, entry.lesson, entry.example, with_task=False
+        )
+        db.send("allow_words", {**key, "words": digests})
+
+    (row,) = db.select("lesson_id", "example", {"id": entry.id})
+    values = {**key, "lesson_id": row["lesson_id"]}
+    lesson = _read_author(db, values)
+    was_rejected_whole = (
+        lesson["state"] == "retired" and lesson["trust"] in QUARANTINE_TRUST
+    )
+    if lesson["author"] == entry.id or was_rejected_whole:
         _bring_back(db, values, _best_example(db, values), lesson)
 
 

@@ -77,6 +77,7 @@ def add_pages(app: FastAPI, read_only: bool = False) -> Site:
             *lesson.ACTIONS,
             *dreams.ACTIONS,
             *inbox.ACTIONS,
+            *decisions.ACTIONS,
             *work.ACTIONS,
         ),
         read_only=read_only,

@@ -1,15 +1,25 @@
-"""The page of what was decided about texts of quarantine, and how to undo it."""
+"""The page of what was decided about texts of quarantine, and the way back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signs import find_signs
+from heedful.pages.report import counted
+from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, token
 from heedful.web import figures
-from heedful.web.site import REVIEWING, Document, SitePage, Visit, page_links
+from heedful.web.site import (
+    REVIEWING,
+    Document,
+    SiteAction,
+    SitePage,
+    Visit,
+    page_links,
+)
 from heedful.web.table import Table, time_of
 
 MAX_PAGE_DECISIONS = 50
@@ -17,11 +27,23 @@ MAX_BATCH_REST = 500  # further decisions of the last batch of a page
 # Decisions with the same reason, one soon after the other, were made at once.
 MAX_BATCH_PAUSE_SECONDS = 60.0
 # The actions of rulings, by what the page calls them.
-ACTIONS_BY_DECISION = {"released": "release", "rejected": "reject"}
+ACTIONS_BY_DECISION = {
+    word: action for action, word in quarantine_store.RULING_WORDS.items()
+}
+
+
+def read_ids(text: str) -> list[int]:
+    """Return the ids in a field of a form, each once. Raises InvalidInput."""
+    ids = dict[int, None]()
+    for word in filter(None, text.split(",")):
+        if not (word.isascii() and word.isdecimal() and len(word) <= 16):
+            raise InvalidInput("id", word, "the ids of texts, with commas between them")
+        ids[int(word)] = None
+    return list(ids)
 
 
 def count_decisions(db: Db, scope: Scope) -> dict[str, int]:
-    """Return how many texts of quarantine were released and rejected."""
+    """Return how many decisions there are of each kind."""
     counts = {
         row["action"]: row["number"] for row in figures.rows(db, scope, "ruling_counts")
     }
@@ -53,17 +75,28 @@ async def decisions(visit: Visit) -> Document:
     while end < len(decided) and decided[end]["batch"] == decided[end - 1]["batch"]:
         end += 1
     page = [
-        {**row, "signs": list(map(asdict, find_signs([row["text"]])))}
+        {
+            **row,
+            "signs": list(map(asdict, find_signs([row["text"]]))),
+            "in_force": _is_in_force(row),
+        }
         for row in decided[:end]
     ]
     is_last = end == len(decided) < limit + MAX_BATCH_REST
     cursor = 0 if is_last else page[-1]["ruling"]
     return {
+        "texts": (await visit.caller.read(figures.waiting, 1)).total,
         "counts": await visit.caller.read(count_decisions),
         "decision": decision,
         "decisions": page,
         **page_links(visit, cursor),
     }
+
+
+def _is_in_force(row: Document) -> bool:
+    """Return whether a decision still holds, so that it can be undone."""
+    ruled_states = quarantine_store.RULED_STATES[row["action"]]
+    return bool(row["is_last"]) and row["text_state"] in ruled_states
 
 
 def _name_batches(decisions: list[Document]) -> None:
@@ -81,6 +114,26 @@ def _is_of_batch(decision: Document, later: Document) -> bool:
     """Return whether a decision and the one after it were made at once."""
     is_same = all(decision[name] == later[name] for name in ("action", "why", "by"))
     return is_same and later["at"] - decision["at"] <= MAX_BATCH_PAUSE_SECONDS
+
+
+async def undo(visit: Visit) -> str:
+    """Take back what was decided about the texts whose ids a form names."""
+    ids = read_ids(visit.form.get("id", ""))
+    decided = await visit.caller.read(_not_waiting, ids)
+    body = {"why": visit.form.get("why", "")}
+    for id in decided or ids:
+        await visit.ask("POST", f"/v1/quarantine/{id}/undo", body)
+
+    earlier = len(ids) - len(decided)
+    before = f" {counted(earlier, 'text')} waited before." if earlier else ""
+    verb = "waits" if len(decided) == 1 else "wait"
+    return f"{counted(len(decided), 'text')} {verb} in quarantine again.{before}"
+
+
+def _not_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
+    """Return those of the texts with these ids that were reviewed."""
+    entries = quarantine_store.quarantined(db, scope, ids)
+    return [entry.id for entry in entries if entry.state != "quarantined"]
 
 
 def _released_text(row: Document) -> str:
@@ -114,3 +167,4 @@ PAGES = (
         table=DECISION_TABLE,
     ),
 )
+ACTIONS = (SiteAction(undo, ("approve",)),)

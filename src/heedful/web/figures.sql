@@ -265,6 +265,12 @@ from (select n, state from loop where tenant = :tenant and project = :project an
       order by n desc limit :limit) as loop
 where state = 'stopped';
 
+-- name: newest_briefings
+-- What memory decided for the newest loops; long records are left out.
+select briefing from (
+  select briefing from loop where tenant = :tenant and project = :project and briefing <> '' order by n desc limit :limit
+) as newest where length(briefing) <= :chars;
+
 -- name: lesson_order
 -- What the newest lessons that fit are sorted by; the filters are those of `list_lessons`.
 select id, kind, signature, seen, helped, hurt, last_shown from lesson
@@ -317,7 +323,7 @@ where scope = :token and id in (
 
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
-select e.id, e.trust, e.at, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen,
+select e.id, e.trust, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen, l.first_seen, l.last_seen,
        coalesce((select min(source) from origin where example = e.id and source <> ''), '') as source,
        (select count(*) from (select 1 from occurrence o where o.lesson_id = e.lesson_id and o.at > e.at limit :missed) as again) as missed
 from example as e join lesson l on l.id = e.lesson_id
@@ -328,17 +334,21 @@ order by e.id desc limit :limit;
 -- name: ruling_counts
 -- How many decisions about texts in quarantine there are of each action.
 select r.action, count(*) as number from ruling r
-where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject', 'undo')
   and json_extract(r.record, '$.example') is not null
 group by r.action;
 
 -- name: rulings_on_texts
 -- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
-select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text, coalesce(l.state, '') as state,
-       (select min(source) from origin where example = e.id) as source
+-- `shown` is when a loop was last shown the lesson since, 0 if none was; `is_last` says that no later decision is about the text.
+select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
+       coalesce(e.state, '') as text_state, case when l.last_shown > r.at then l.last_shown else 0.0 end as shown,
+       (select min(source) from origin where example = e.id) as source,
+       not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject and n.id > r.id
+                   and n.action in ('release', 'reject', 'undo') and json_extract(n.record, '$.example') = json_extract(r.record, '$.example')) as is_last
 from ruling r left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.example') as bigint)
 left join lesson l on l.id = e.lesson_id
-where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject')
+where r.tenant = :tenant and r.project = :project and r.action in ('release', 'reject', 'undo')
   and (:action = '' or r.action = :action) and (:before = 0 or r.id < :before)
   and json_extract(r.record, '$.example') is not null
 order by r.id desc limit :limit;
@@ -457,7 +467,7 @@ where l.tenant = :tenant and l.project = :project and l.id in (select cast(value
 group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
 
 -- name: lesson_of
-select lesson_id from example where scope = :token and id = :id;
+select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
 
 -- name: seen_since
 -- Where the error of a text was seen again while the text waited.

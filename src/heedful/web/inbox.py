@@ -1,8 +1,9 @@
 """The pages of quarantine: what waits, in the order in which to look at it, and a text.
 
 Texts that nobody has reviewed are ordered by how often their error came back while they
-waited, and then by their signs of danger. Rows of which a prompt would say the same are
-one group; a ruling is about all of a group.
+waited, and then by their signs of danger. Rows of which a prompt would say the same, or
+the same but for numbers, are one group. A ruling of the list is about all of a group;
+one on the page of a text is about the equal texts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -27,7 +28,7 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
-from heedful.web.decisions import count_decisions
+from heedful.web.decisions import count_decisions, read_ids
 from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     REVIEWING,
@@ -51,18 +52,35 @@ MAX_SOURCE_PREVIEWS = 5
 NO_SIGN = "none"
 # The texts of an example.
 EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
+_NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wording:
+    """What equal texts of a group say; `ids` are those of the texts, newest first.
+
+    `patterns` are the errors that they are about. `numbers` are those in the words by
+    which they differ from the other wordings of the group, or else in the error type.
+    """
+
+    ids: tuple[int, ...]
+    words: str
+    error_type: str
+    patterns: tuple[str, ...]
+    numbers: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InboxRow:
     """Texts in quarantine of which a prompt would say the same; `id` is the newest.
 
-    `lesson` is what they say, "" if it is only their error. `error_type` is in the
-    words that a prompt shows of it. `missed` counts how often
-    their errors came back while they waited. `patterns` are those errors. `trust` is
-    the lowest of theirs. `example` has the texts of the example that they all have.
-    `error_signs` are the kinds of signs that only their errors have, which no prompt
-    shows.
+    If they differ by numbers, each of them is one of the `wordings`. `lesson` is what
+    the newest says, "" if it is only its error. `error_type` is in the words that a
+    prompt shows of it. `missed` counts how often their errors came back while they
+    waited; these were seen `seen` times, first at `first_seen` and last `at`.
+    `patterns` are those errors. `trust` is the lowest of theirs. `example` has the
+    texts of the example that they all have. `error_signs` are the kinds of signs that
+    only their errors have, which no prompt shows.
     """
 
     id: int
@@ -75,10 +93,12 @@ class InboxRow:
     sources: tuple[str, ...]
     missed: int
     seen: int
+    first_seen: float
     at: float
     signs: tuple[DangerSign, ...]
     error_signs: tuple[str, ...]
     example: dict[str, str]
+    wordings: tuple[Wording, ...]
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
@@ -111,7 +131,7 @@ def groups(
         limit=MAX_ORDERED_TEXTS,
         missed=MAX_MISSED,
     )
-    members: dict[tuple[str, str, str, str], list[Row]] = {}
+    members: dict[tuple[str, ...], list[Row]] = {}
     free_chars = MAX_ORDERED_CHARS
     read = 0
     for row in rows:
@@ -119,13 +139,57 @@ def groups(
         if read and free_chars < 0:
             break
         read += 1
-        error_type = ranking.error_type_words(row["error_type"])
-        text = row["lesson"] or row["pattern"]
-        words = row["kind"], error_type, text, row["record"]
-        members.setdefault(words, []).append(row)
+        members.setdefault(_alike(row), []).append(row)
 
     ordered = sorted(map(_group, members.values()), key=lambda group: group.rank)
     return ordered, read
+
+
+def _alike(row: Row) -> tuple[str, ...]:
+    """Return what the rows of a group have in common.
+
+    That is what a prompt shows of them, without numbers. An example that a prompt would
+    show is in it as it is.
+    """
+    words = (row["kind"], *_words_of(row), row["record"])
+    unnumbered = [_NUMERAL_PATTERN.sub("0", part) for part in words]
+    if json.loads(row["record"]).get("accepted"):
+        unnumbered.append(row["record"])
+    return tuple(unnumbered)
+
+
+def _words_of(row: Row) -> tuple[str, str]:
+    """Return what a text says, and its error type in the words of a prompt."""
+    return row["lesson"] or row["pattern"], ranking.error_type_words(row["error_type"])
+
+
+def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
+    """Return the wordings of the texts of a group."""
+    rows_of: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        rows_of.setdefault(_words_of(row), []).append(row)
+
+    differing = [words for words, _ in rows_of]
+    if len(set(differing)) < len(differing):
+        differing = [" ".join(words) for words in rows_of]
+    numbers_of = list(map(_NUMERAL_PATTERN.findall, differing))
+    columns = list(zip(*numbers_of, strict=True))
+    wordings = []
+    for (words, equal_rows), numbers in zip(rows_of.items(), numbers_of, strict=True):
+        own_numbers = [
+            number
+            for number, column in zip(numbers, columns, strict=True)
+            if len(set(column)) > 1
+        ]
+        wording = Wording(
+            ids=tuple(row["id"] for row in equal_rows),
+            words=words[0],
+            error_type=words[1],
+            patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
+            numbers="/".join(own_numbers),
+        )
+        wordings.append(wording)
+    return tuple(wordings)
 
 
 def _group(rows: Sequence[Row]) -> InboxRow:
@@ -134,33 +198,42 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     # A lesson has one row for each text, but its error is missed only once.
     missed = {row["lesson_id"]: row["missed"] for row in rows}
     patterns = tuple(dict.fromkeys(row["pattern"] for row in rows))
-    record = json.loads(newest["record"])
-    texts = {name: str(record[name]) for name in EXAMPLE_TEXTS if record.get(name)}
-    lesson = newest["lesson"]
-    error_type = ranking.error_type_words(newest["error_type"])
-    all_texts = [lesson, error_type, *patterns, *texts.values()]
+    records = dict.fromkeys(row["record"] for row in rows)
+    examples = [_texts_of(json.loads(record)) for record in records]
+    wordings = _wordings(rows)
+    prompt_texts = [wording.words for wording in wordings]
+    prompt_texts += [wording.error_type for wording in wordings]
+    example_texts = chain.from_iterable(example.values() for example in examples)
+    all_texts = [*prompt_texts, *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(all_texts))
     # A prompt shows the error type, the rest of the error only if there is no lesson,
-    # and only a whole example.
-    example = texts if record.get("accepted") else {}
-    shown_texts = [lesson or patterns[0], error_type, *example.values()]
-    shown_kinds = {sign.kind for sign in find_signs(shown_texts)}
+    # which is then the wording, and only a whole example.
+    example = examples[0] if "accepted" in examples[0] else {}
+    prompt_texts += example.values()
+    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
     return InboxRow(
         id=newest["id"],
         ids=tuple(row["id"] for row in rows),
-        lesson=lesson,
+        lesson=newest["lesson"],
         kind=newest["kind"],
-        error_type=error_type,
+        error_type=wordings[0].error_type,
         patterns=patterns,
         trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
-        at=newest["at"],
+        first_seen=min(row["first_seen"] for row in rows),
+        at=max(row["last_seen"] for row in rows),
         signs=tuple(signs),
         error_signs=tuple(sign.kind for sign in signs if sign.kind not in shown_kinds),
         example=example,
+        wordings=wordings,
     )
+
+
+def _texts_of(example: Document) -> dict[str, str]:
+    """Return the texts of an example that are not empty."""
+    return {name: str(example[name]) for name in EXAMPLE_TEXTS if example.get(name)}
 
 
 def _filters(visit: Visit) -> dict[str, str]:
@@ -256,7 +329,7 @@ async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
     values = {"token": token(visit.caller.scope), "id": n, "limit": MAX_SIGHTING_ROWS}
-    lesson_rows = await visit.caller.read(figures.rows, "lesson_of", **values)
+    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", **values)
     sightings = await visit.caller.read(figures.rows, "seen_since", **values)
 
     # After a review, the page of the next text in this order opens.
@@ -274,35 +347,48 @@ async def held(visit: Visit, n: int) -> Document:
         ]
         following = f"/quarantine/{(behind or others)[0].id}"
 
-    texts = [entry["lesson"], entry["pattern"], *_example_texts(entry)]
+    wordings = group_of_text.wordings if group_of_text else ()
+    ids: tuple[int, ...] = (n,)
+    patterns: tuple[str, ...] = (entry["pattern"],)
+    for wording in wordings:
+        if n in wording.ids:
+            ids = wording.ids
+            patterns = wording.patterns
+    numbered = [wording for wording in wordings if n not in wording.ids]
+    if numbered:
+        following = f"/quarantine/{numbered[0].ids[0]}"
+
+    example_texts = _texts_of(entry["example"] or {}).values()
+    texts = [entry["lesson"], entry["error_type"], *patterns, *example_texts]
+    signs = find_signs(dict.fromkeys(texts))
+    if group_of_text is not None and not numbered:
+        signs = list(group_of_text.signs)
     origin = entry["provenance"]
-    said_by = [*origin["sources"], *(group_of_text.sources if group_of_text else ())]
+    said_by = list(origin["sources"])
+    if group_of_text is not None and not numbered:
+        said_by += group_of_text.sources
     said_by += [sighting.get("source") for sighting in origin.get("sightings", ())]
     sources = list(dict.fromkeys(filter(None, said_by)))
     return {
         "entry": entry,
-        "ids": group_of_text.ids[:MAX_GROUP_IDS] if group_of_text else (n,),
-        "patterns": group_of_text.patterns if group_of_text else (entry["pattern"],),
-        "copies": len(group_of_text.ids) if group_of_text else 1,
+        "ids": ids[:MAX_GROUP_IDS],
+        "patterns": patterns,
+        "copies": len(ids),
+        "numbered": list(map(asdict, numbered)),
         "missed": group_of_text.missed if group_of_text else len(sightings),
-        "signs": list(
-            map(asdict, group_of_text.signs if group_of_text else find_signs(texts))
-        ),
-        "prompt": prompt_of(entry, lesson_rows[0]["lesson_id"]),
+        "signs": list(map(asdict, signs)),
+        "prompt": prompt_of(entry, lesson["id"]),
         "sources": sources,
-        "lesson": lesson_rows[0]["lesson_id"],
+        "lesson": lesson["id"],
+        "first_seen": lesson["first_seen"],
+        "last_seen": lesson["last_seen"],
         "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
         "would": await _preview_revocations(visit, sources),
         "following": visit.link(following, **filters),
-        "others": len(others),
+        "others": sum(len(group.ids) for group in others)
+        + sum(len(wording.ids) for wording in numbered),
         "filters": filters,
     }
-
-
-def _example_texts(entry: Document) -> list[str]:
-    """Return the texts of the example of an entry; [] if it has none."""
-    example = entry["example"] or {}
-    return [str(example[name]) for name in EXAMPLE_TEXTS if example.get(name)]
 
 
 def prompt_of(entry: Document, lesson_id: int) -> str:
@@ -332,7 +418,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str)
     `done` says it of one text, which is "it". If all have been reviewed before, raises
     Problem.
     """
-    ids = _ids(visit.form.get("id", "").split(","))
+    ids = read_ids(visit.form.get("id", ""))
     why = visit.form.get("why", "")
     if not ids:
         visit.session.reasons[""] = why
@@ -349,16 +435,6 @@ async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str)
     if len(waiting) != 1:
         done = re.sub(r"\bit\b", "them", done)
     return f"{counted(len(waiting), 'text')} {done}.{before}"
-
-
-def _ids(texts: Iterable[str]) -> list[int]:
-    """Return the ids in these texts, each once. Raises InvalidInput."""
-    ids = dict[int, None]()
-    for text in filter(None, texts):
-        if not (text.isascii() and text.isdecimal() and len(text) <= 16):
-            raise InvalidInput("id", text, "the ids of texts, with commas between them")
-        ids[int(text)] = None
-    return list(ids)
 
 
 def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
@@ -409,7 +485,8 @@ INBOX_TABLE = Table(
         "missed": "missed",
         "seen": "seen",
         "sources": "sources",
-        "since": time_of("at"),
+        "first seen": time_of("first_seen"),
+        "last seen": time_of("at"),
     },
 )
 PAGES = (

@@ -131,7 +131,7 @@ def describe_effect(effect: Document | None, before: Sequence[Document] = ()) ->
     if effect["repeats"]:
         words = f"{words}. {effect['repeats'].capitalize()}"
     if effect["lacks"]:
-        return f"{words}. Missing: {effect['lacks']}"
+        return f"{words}. It {effect['lacks']}"
     return words
 
 

@@ -35,7 +35,7 @@ from heedful.store import editions
 from heedful.store import links as link_store
 from heedful.store.connection import Row, token
 from heedful.validation import MAX_INTEGER
-from heedful.web import figures
+from heedful.web import figures, unshown
 from heedful.web.days import read_home
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
@@ -60,6 +60,7 @@ LESSON_SORTS = ("seen", "helped", "hurt", "effect")
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
 MAX_SAVED_PROOFS = 8  # of models, in a project
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
 MAX_ROW_LINKS = 3  # of each lesson in a list
@@ -91,9 +92,11 @@ _proofs = WeakKeyDictionary[Memory, dict[str, ReadProof]]()
 
 async def lessons(visit: Visit) -> Document:
     """Show the lessons that fit the filters, or that a search finds."""
-    fields = ("kind", "state", "error_type", "tag", "text")
+    fields = ("kind", "state", "error_type", "tag", "text", "shown")
     filters = {name: visit.query.get(name, "") for name in fields}
     sort = visit.query.get("sort", "")
+    if filters["shown"] not in ("", unshown.NEVER):
+        raise InvalidInput("shown", filters["shown"], unshown.NEVER)
 
     rows: Sequence[Any]
     cursor = None
@@ -102,8 +105,10 @@ async def lessons(visit: Visit) -> Document:
     if filters["text"]:
         matches = await _search_lessons(visit, filters)
         rows = await rows_of_matches(visit, matches, filters["state"])
+        if filters["shown"]:
+            rows = [row for row in rows if not row["last_shown"]]
         silence = matches.silence
-    elif sort:
+    elif sort or filters["shown"]:
         rows, cursor, window = await _sorted_lessons(visit, filters, sort)
     else:
         limit = visit.most(MAX_PAGE_LESSONS)
@@ -122,11 +127,12 @@ async def lessons(visit: Visit) -> Document:
 
     lessons = await with_instructions(visit, await _with_links(visit, rows))
     measures = await measure(visit)
-    effects = measures.effects
-    for lesson in lessons:
-        name = f"{lesson['kind']}/{lesson['signature']}"
-        lesson["effect"] = effects.get(name)
-        lesson["loops"] = measures.loops.get(name, 0)
+    _add_measures(lessons, measures)
+    if filters["shown"]:
+        ids = [lesson["id"] for lesson in lessons]
+        reasons = await visit.caller.read(unshown.read_reasons, ids)
+        for lesson in lessons:
+            lesson["unshown"] = reasons[lesson["id"]]
 
     counts = None
     if not filters["text"]:
@@ -150,13 +156,13 @@ async def lessons(visit: Visit) -> Document:
 async def _sorted_lessons(
     visit: Visit, filters: Document, sort: str
 ) -> tuple[list[Any], int, int]:
-    """Return a page of the newest lessons that fit, in an order.
+    """Return a page of the newest lessons that fit, in an order; "" is newest first.
 
     Also returns the next cursor, and how many lessons were put in order. Raises
     InvalidInput.
     """
     name = sort.removeprefix("-")
-    if name not in LESSON_SORTS:
+    if sort and name not in LESSON_SORTS:
         allowed = ", ".join([*LESSON_SORTS, *(f"-{other}" for other in LESSON_SORTS)])
         raise InvalidInput("sort", sort, allowed)
 
@@ -175,7 +181,9 @@ async def _sorted_lessons(
 
     begin = visit.number("cursor")
     end = begin + visit.most(MAX_PAGE_LESSONS)
-    ordered = sorted(newest, key=value, reverse=sort.startswith("-"))
+    ordered = list(newest)
+    if sort:
+        ordered.sort(key=value, reverse=sort.startswith("-"))
     ids = [row["id"] for row in ordered[begin:end]]
     rows = await visit.caller.read(editions.some, ids)
     lessons = [review.visible(visit.caller, row) for row in rows]
@@ -185,7 +193,7 @@ async def _sorted_lessons(
 
 async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
     """Return names and counters of the newest lessons that fit."""
-    return await visit.caller.read(
+    newest = await visit.caller.read(
         figures.rows,
         "lesson_order",
         kind=filters["kind"],
@@ -195,6 +203,32 @@ async def _newest_lessons(visit: Visit, filters: Document) -> Sequence[Row]:
         reviews=review.may_review(visit.caller),
         limit=MAX_SORTED_LESSONS,
     )
+    if filters["shown"]:
+        newest = [row for row in newest if not row["last_shown"]]
+    return newest
+
+
+def _add_measures(lessons: Sequence[Document], measures: Measures) -> None:
+    """Give each lesson its effect, the loops that were shown it, and what lacks."""
+    for lesson in lessons:
+        name = f"{lesson['kind']}/{lesson['signature']}"
+        lesson["effect"] = measures.effects.get(name)
+        lesson["loops"] = measures.loops.get(name, 0)
+        lesson["lacks"] = _say_lack(lesson)
+
+
+def _say_lack(lesson: Document) -> str:
+    """Return how many more loops a verdict on a lesson needs, "" if it is not shown.
+
+    Returns "" for one that has its verdict, too.
+    """
+    if lesson["effect"]:
+        return str(lesson["effect"]["lacks"])
+    if not lesson["last_shown"]:
+        return ""
+    if lesson["judged_from"] and not lesson["loops"]:
+        return f"{NEEDS} loops: none since it was judged anew"
+    return f"{NEEDS} {say_missing(shown=0, withheld=0, missing=None)}"
 
 
 def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
@@ -378,6 +412,7 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
+        missing = f"{NEEDS} {missing}"
     return {
         "gain": gain,
         "shares": say_shares(uplift),

@@ -1,7 +1,7 @@
 """The menu of the pages: six groups, and the pages in each of them.
 
 A page is named as its command, if there is one. `MOVED_PAGES` has the addresses of
-pages that had another name; they lead to the new ones.
+pages that had another name, or that people guess; they lead to the right ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-MOVED_PAGES = {"pipelines": "runs"}
+MOVED_PAGES = {"pipelines": "runs", "decisions": "quarantine/decided"}
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ async def lead_on(request: Request) -> Response:
         head, name, rest = path.partition(f"/{old}")
         if name:
             path = f"{head}/{new}{rest}"
+            break
 
     query = request.url.query
     if query:

@@ -62,8 +62,8 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
     """Return what the last seven whole days used, against the seven days before.
 
     Today is not over, so it is in neither. `changes` has a row for each figure that is
-    known of both weeks, and `unknown` the names of the others. `silence` says why no
-    figure is compared. All days from `first` on were counted.
+    known of both weeks, the cost first, and `unknown` the names of the others.
+    `silence` says why no figure is compared. All days from `first` on were counted.
     """
     begin = today - WEEK_DAYS
     week = _sum_days(days, begin, today)
@@ -79,7 +79,7 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
             f"and {before['loops']:,} in the week before"
         )
     else:
-        for name in ("loops", "calls", "tokens", "cost"):
+        for name in ("cost", "calls", "tokens", "loops"):
             if not (_is_known(week, name) and _is_known(before, name)):
                 unknown.append(name)
                 continue

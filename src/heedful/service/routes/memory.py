@@ -536,12 +536,12 @@ async def show(id: Id, caller: Reviewing) -> schemas.QuarantineEntry:
 @quarantine.post("/{id}/{ruling}")
 async def rule(
     id: Id,
-    ruling: Literal["release", "reject"],
+    ruling: Literal["release", "reject", "undo"],
     body: schemas.Reason,
     caller: Approving,
 ) -> Document:
     """Release a lesson from quarantine with the trust `operator`, or reject and retire
-    it.
+    it; or undo the last of these, so that it waits again.
 
     The text of a rejected lesson is never recalled. The ruling is recorded.
     """
@@ -551,6 +551,9 @@ async def rule(
     if ruling == "reject":
         state = "retired"
         await lessons.reject([id], by=caller.by, why=body.why)
+    elif ruling == "undo":
+        state = "quarantined"
+        await lessons.undo([id], by=caller.by, why=body.why)
     else:
         state = "unverified"
         await lessons.release([id], by=caller.by, why=body.why)

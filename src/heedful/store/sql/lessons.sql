@@ -226,9 +226,16 @@ order by o.id desc limit :most;
 -- name: rulings_on
 -- The decisions about one example of a lesson.
 select action, subject, by, why, record, at from ruling
-where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject')
+where tenant = :tenant and project = :project and subject = :subject and action in ('release', 'reject', 'undo')
   and cast(json_extract(record, '$.example') as text) = cast(cast(:example as bigint) as text)
 order by at desc, id desc;
+
+-- name: rulings_on_examples
+-- The decisions about these examples, oldest first.
+select cast(json_extract(record, '$.example') as bigint) as example, action, subject, record from ruling
+where tenant = :tenant and project = :project and action in ('release', 'reject', 'undo')
+  and cast(json_extract(record, '$.example') as bigint) in (select cast(value as bigint) from json_each(:ids))
+order by id;
 
 -- name: settle_example
 update example set state = :state, trust = :trust

@@ -1,0 +1,56 @@
+"""Lessons that no loop was shown are listed with the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.engines import change_rows
+from tests.service.support import read_data
+from tests.web.support import Browser, words_of
+
+
+@pytest.mark.both
+def test_lessons_that_were_never_shown_are_listed_with_the_reason(
+    browser: Browser,
+):
+    texts = ("Write the unit.", "Close the file.", "Name the author.")
+    for number, text in enumerate(texts):
+        lesson = {"error_type": f"Hint{number}", "text": text, "lesson": text}
+        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
+    ids = {row["text"]: row["id"] for row in browser.data("/lessons")["lessons"]}
+    path = browser.api.setup.store.url
+    change_rows(path, f"update lesson set last_shown = 1 where id = {ids[texts[2]]}")
+    choice = {
+        "outcome": "closest",
+        "lesson": ids[texts[0]],
+        "form": "rule",
+        "leg": "likeness",
+        "score": 0.1,
+        "why": "share of words 0.10 of 0.40 needed",
+        "obstacle": "it is about another task",
+    }
+    document = {"memory_key": "", "space": "", "model": "", "waiting": 0}
+    briefing = json.dumps({**document, "choices": [choice]})
+    for loop in ("first", "second", "unrecorded"):
+        read_data(browser.api.put(f"/v1/loops/{loop}", json={"task": loop}), 201)
+    change_rows(
+        path, f"update loop set briefing = '{briefing}' where id <> 'unrecorded'"
+    )
+
+    page = browser.data("/lessons?shown=never")
+    # Only two loops have a record of what memory decided.
+    reasons = {row["text"]: row["unshown"] for row in page["lessons"]}
+    about_none = "memory considered it for none of the newest 2 loops"
+    assert reasons[texts[0]] == "it is about another task (2 of the newest 2 loops)"
+    assert reasons[texts[1]] == about_none
+    assert texts[2] not in reasons, "it was shown"
+    matches = browser.data("/lessons?shown=never&text=file")["lessons"]
+    assert [row["text"] for row in matches] == [texts[1]]
+
+    html = browser.get("/lessons").text
+    assert re.search(r'href="/ui/lessons\?[^"]*shown=never[^"]*">\d never shown', html)
+    assert reasons[texts[0]] in words_of(browser.get("/lessons?shown=never").text)
+    assert browser.get("/lessons.json?shown=often").status_code == 422
