@@ -4,7 +4,6 @@ may approve says whose words a run has.
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from heedful.lessons.trust import own_trust
 from heedful.memory.memory import Memory
 from heedful.service.jobs import TASKS, Tools
 from heedful.store.keys import KEY_PERMISSIONS
-from tests.cli.support import Desk
 from tests.service.support import Api, Project, problem, read_data
 
 pytestmark = pytest.mark.both
@@ -33,11 +31,6 @@ RUN = {
     ],
     "outcome": "success",
     "task": TASK,
-}
-WAITING_LESSON = {
-    "error_type": "price",
-    "text": "no such kettle",
-    "lesson": f"{TASK} Ask for the colour, too.",
 }
 GENERATE = {
     "events": [
@@ -99,41 +92,6 @@ def test_a_run_that_mended_itself_is_told_once_its_words_are_stated(
     assert answer["items"][0]["lesson"] == RULE
     assert RULE in answer["text"]
     assert answer["silence"] == ""
-
-
-def remember_command(project: Project) -> str:
-    return str(project.post("reflections", WAITING_LESSON, 201)["release"])
-
-
-def recall_command(project: Project) -> str:
-    project.post("reflections", WAITING_LESSON, 201)
-    silence = project.post("recall", {"task": TASK, "form": "text"})["silence"]
-    return str(silence.partition(": it waits")[2].partition(": ")[2])
-
-
-def query_command(project: Project) -> str:
-    project.post("reflections", WAITING_LESSON, 201)
-    silence = project.post("reflections/query", {"text": TASK})["silence"]
-    return str(silence.partition(": it waits")[2].partition(": ")[2])
-
-
-@pytest.mark.parametrize(
-    "ask_command",
-    [
-        pytest.param(remember_command, id="a stored lesson"),
-        pytest.param(recall_command, id="the silence of a recall"),
-        pytest.param(query_command, id="the silence of a query"),
-    ],
-)
-def test_a_command_of_an_answer_finds_its_lesson_in_the_scope_of_the_key(
-    api, project, tmp_path, ask_command
-):
-    command = ask_command(project)
-    settings, _, rest = command.replace("NAME", "ann").partition("heedful ")
-    variables = dict(setting.split("=") for setting in shlex.split(settings))
-    done = Desk(tmp_path).heedful(rest, HEEDFUL_DB=api.setup.store.url, **variables)
-    assert done.code == 0, done.err
-    assert project.post("recall", {"task": TASK, "form": "text"})["items"]
 
 
 def test_a_form_that_has_no_room_for_a_rule_says_so(api, project):
