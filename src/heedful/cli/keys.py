@@ -126,7 +126,7 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
 
     key = _ask(revoke_key)
     command = following("quarantine", "revoke", f"key:{key.id}", by="NAME")
-    then = command.replace("Next", "If it was stolen", 1)
+    then = command.replace("Next:", "If it was stolen:")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 

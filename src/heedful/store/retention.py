@@ -149,8 +149,8 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
     If more than half of the loops ended so long ago, the clock may be fast: then what
     is new would be lost.
     """
-    found = await store.read(scope, find, time.time() - ended_for)
-    expired = found.loops
+    old_loops = await store.read(scope, find, time.time() - ended_for)
+    expired = old_loops.loops
     if expired <= MAX_UNDOUBTED_LOOPS:
         return ""
 
