@@ -86,7 +86,11 @@ def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(desk, sessi
         (f"quarantine revoke {source}", 3, "in tenant default", "--tenant acme"),
         (f"quarantine revoke {source} --tenant acme", 0, f"{source} wrote nothing"),
         (f"quarantine revoke key:{mine}", 0, "wrote nothing"),
-        (f"key revoke {theirs} --tenant acme", 0, f"If it was stolen: heedful {revoke}"),
+        (
+            f"key revoke {theirs} --tenant acme",
+            0,
+            f"If it was stolen: heedful {revoke}",
+        ),
         ("quarantine list --tenant acme", 0, "nothing waits"),
         ("key list --tenant acme --json", 0),
     )

@@ -650,7 +650,6 @@ def prune(
     unused_seconds = seconds_if_given("--unused-for", unused_for)
     ended = ended_seconds("--ended-for", ended_for)
 
-
     async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int, str]:
         lessons: Sequence[Mapping[str, Any]] = ()
         if prunes_lessons:

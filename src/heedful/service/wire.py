@@ -60,12 +60,12 @@ ERROR_RESPONSES: Mapping[type[HeedfulError], tuple[int, str]] = {
 }
 
 # The scope of the request that is answered, for the commands in its answer.
-ANSWERED_SCOPE: ContextVar[Scope] = ContextVar("heedful_answered", default=Scope())
+ANSWERED_SCOPE: ContextVar[Scope] = ContextVar("heedful_answered")
 
 
 def _with_scope(text: str) -> str:
     """Return a text whose commands name the scope of the request that is answered."""
-    return name_scope(text, ANSWERED_SCOPE.get())
+    return name_scope(text, ANSWERED_SCOPE.get(Scope()))
 
 
 # A text of an answer that may have commands, which an operator runs anywhere.
