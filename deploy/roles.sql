@@ -1,6 +1,7 @@
 -- The two roles of a database, run by a superuser with psql: heedful_owner owns the tables and
--- migrates, heedful serves. Passwords come from the environment. The first error ends it, with
--- the exit code 3.
+-- migrates, heedful serves. Passwords come from the environment, and so does the name of another
+-- database than heedful: HEEDFUL_DATABASE. Roles that exist stay as they are. The first error ends
+-- it, with the exit code 3.
 \set ON_ERROR_STOP on
 do $$ begin
   if current_setting('server_version_num')::int < 160000 then
@@ -10,12 +11,17 @@ do $$ begin
     raise exception 'this server has no pgvector: install it first, for example Debian''s postgresql-17-pgvector';
   end if;
 end $$;
-\getenv owner HEEDFUL_OWNER_PASSWORD
-\getenv service HEEDFUL_PASSWORD
-create role heedful_owner login password :'owner';
-create role heedful login nosuperuser nocreatedb nocreaterole nobypassrls password :'service';
-create database heedful owner heedful_owner;
-revoke all on database heedful from public;
-grant connect on database heedful to heedful;
-\connect heedful
+select not exists (select from pg_roles where rolname = 'heedful_owner') as is_new \gset
+\if :is_new
+  \getenv owner HEEDFUL_OWNER_PASSWORD
+  \getenv service HEEDFUL_PASSWORD
+  create role heedful_owner login password :'owner';
+  create role heedful login nosuperuser nocreatedb nocreaterole nobypassrls password :'service';
+\endif
+\set database heedful
+\getenv database HEEDFUL_DATABASE
+create database :"database" owner heedful_owner;
+revoke all on database :"database" from public;
+grant connect on database :"database" to heedful;
+\connect :"database"
 create extension vector;

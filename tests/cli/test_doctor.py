@@ -1,12 +1,17 @@
 """`heedful doctor` and `heedful model`."""
 
+import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
 from heedful.cli import doctor
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.models import weights
 from tests.cli.support import task
+from tests.engines import opened
 
 NAME = weights.known()[0].name
 WELL = "doctor --model toy:answer"
@@ -148,3 +153,29 @@ def test_the_embedder_is_fetched_whole_by_its_name(desk, session, monkeypatch):
 def test_recall_by_words_says_how_it_would_compare_meanings(session, monkeypatch):
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
     session(("doctor", 0, "– recall: compares words; heedful model fetch minilm"))
+
+
+def test_recall_by_words_says_which_packages_are_missing(session, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "auto")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    install = "pip install 'heedful[embedded]' && heedful model fetch minilm"
+    session(("doctor", 0, f"– recall: compares words; {install}"))
+
+
+def test_missing_vectors_are_embedded_in_the_tenant_that_is_asked_for(
+    desk, session, monkeypatch
+):
+    with opened(desk.folder / "heedful.db") as store:
+        memory = Memory(store, Scope(tenant="acme"))
+        asyncio.run(memory.remember("a", "x", lesson="Look twice."))
+    monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
+    command = "HEEDFUL_TENANT=acme heedful reembed"
+    session((f"{WELL} --tenant acme", 1, f"; {command}"))
+
+
+def test_a_retention_is_said_with_what_it_removes(session, monkeypatch):
+    session((WELL, 0, "!✓ retention"))
+    monkeypatch.setenv("HEEDFUL_FORGET", "180d")
+    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "365d")
+    removed = "removes lessons unused for 180d and loops that ended 365d ago"
+    session((WELL, 0, f"✓ retention: {removed}, once a day by heedful serve"))

@@ -86,7 +86,11 @@ def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(desk, sessi
         (f"quarantine revoke {source}", 3, "in tenant default", "--tenant acme"),
         (f"quarantine revoke {source} --tenant acme", 0, f"{source} wrote nothing"),
         (f"quarantine revoke key:{mine}", 0, "wrote nothing"),
-        (f"key revoke {theirs} --tenant acme", 0, f"Next: heedful {revoke}"),
+        (
+            f"key revoke {theirs} --tenant acme",
+            0,
+            f"If it was stolen: heedful {revoke}",
+        ),
         ("quarantine list --tenant acme", 0, "nothing waits"),
         ("key list --tenant acme --json", 0),
     )
@@ -163,7 +167,8 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
         ("lessons --limit 9 --json", 0, "Colour first"),
         (unused, 0, "0 lessons removed"),
         ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
-        (unused, 0, "1 lesson removed"),
+        (unused, 0, "1 lesson removed", "Next: heedful quarantine log"),
+        ("quarantine log", 0, "prune", "ann"),
         ("prune --by ann --keep 1", 0, "the least useful"),
         (
             "prune --keep 0 --by ' '",
@@ -183,18 +188,25 @@ def test_prune_shows_how_many_old_loops_it_would_remove_and_removes_them(desk, s
         asyncio.run(heedful.run("task", generate=answer, id=id, store=store))
     asyncio.run(store.close())
     with sqlite3.connect(desk.folder / "heedful.db") as db:
-        db.execute("update loop set updated = 1e9")
+        db.execute("update loop set updated = 1e9 where id = 'one'")
+        db.execute("update loop set updated = 1.1e9 where id = 'two'")
     db.close()
     ended = "prune --by ann --ended-for 365d"
     session(
         (
             f"{ended} --dry-run",
             0,
-            "2 loops would be removed",
+            "2 loops would be removed, ended 2001-09-",
+            " to 2004-11-",
             f"Next: heedful {ended}",
         ),
         (f"{ended} --keep 9 --json", 0, '"removed": []', '"loops": 2'),
-        (f"{ended} --keep 9", 0, "0 lessons and 0 loops removed"),
+        (
+            f"{ended} --keep 9",
+            0,
+            "0 lessons and 0 loops removed",
+            "Next: heedful quarantine log",
+        ),
         ("quarantine log", 0, "2 loops that ended before ", "ann"),
     )
 

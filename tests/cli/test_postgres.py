@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from heedful.memory.memory import Memory
 from heedful.service.worker import PostgresQueue
 from heedful.store import loops, open_store
 from heedful.store.postgres_migrations import all_parts, newest_version
@@ -160,6 +161,24 @@ def test_doctor_says_that_jobs_wait_and_no_worker_is_alive(invoke, postgres):
     assert "start more: heedful worker" in done.out
 
 
+def test_doctor_says_when_a_worker_removes_what_is_old(doctor, postgres, monkeypatch):
+    monkeypatch.setenv("HEEDFUL_FORGET_LOOPS", "365d")
+    _, signs = doctor(postgres.service)
+    assert "ended 365d ago, next " in signs["retention"]["found"]
+    assert " 03:00 UTC by a worker" in signs["retention"]["found"]
+
+
+def test_what_is_released_is_queued_to_be_embedded(invoke, postgres, monkeypatch):
+    asyncio.run(prepare(postgres.service, keep_waiting, "a lesson"))
+    monkeypatch.setenv("HEEDFUL_DB", postgres.service)
+    (entry,) = invoke("quarantine list --json").json["waiting"]
+    assert invoke(f"quarantine release {entry['id']} --by ann").code == 0
+    jobs = rows(postgres.owner, "select task_name, args from procrastinate_jobs")
+    assert [(name, args["tenant"]) for name, args in jobs] == [
+        ("heedful.embed", "default")
+    ]
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     rows(postgres.owner, "create table heedful.bare (tenant text)")
     code, signs = doctor(postgres.service)
@@ -181,6 +200,11 @@ async def prepare(url, work, name):
     store = open_store(url)
     await work(store, SCOPE, name)
     await store.close()
+
+
+async def keep_waiting(store, scope, lesson):
+    """Remember a lesson that waits in quarantine, in the default scope."""
+    await Memory(store).remember("price", "no price", lesson=lesson, trust="tool")
 
 
 async def defer_drives(url, ids):

@@ -240,7 +240,14 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
         assert psql_output(words, script).returncode == 0  # nothing was left
         again = psql_output(words, script)
         assert again.returncode == 3
-        assert "already exists" in again.stderr
+        assert f'database "{service}" already exists' in again.stderr
+
+        # A second database for the same roles, such as one to restore into.
+        monkeypatch.setenv("HEEDFUL_DATABASE", f"{service}_copy")
+        assert psql_output(words, script).returncode == 0
+        migrate = ["migrate", "--store", server().url(f"{service}_copy", owner)]
+        assert CliRunner().invoke(app, migrate).exit_code == 0
+
         owned = server().url(service, owner)
         served = server().url(service, service)
         assert (
@@ -261,7 +268,8 @@ def test_the_roles_make_a_database_that_heedful_migrates_and_serves(
             [(True,)]
         ] * 2
     finally:
-        server().run(f"drop database if exists {service} with (force)")
+        for database in (service, f"{service}_copy"):
+            server().run(f"drop database if exists {database} with (force)")
         for role in (owner, service):
             server().run(f"drop role if exists {role}")
 

@@ -364,7 +364,7 @@ def test_what_tools_or_a_key_that_may_not_approve_say_waits_marked(api, run):
         "reflections"
     ]
     assert [item for item in blind if item["kind"] == "reflection"] == []
-    id = item["release"].split()[3]
+    id = item["release"].split()[-3]
     api.post(f"/v1/quarantine/{id}/release", json={"why": "read"})
     after = api.post(QUERY, json=ASKED).json()["reflections"]
     assert [item["state"] for item in after if item["kind"] == "reflection"] == [

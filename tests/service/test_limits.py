@@ -250,6 +250,15 @@ def test_what_fails_is_told_to_the_log_alone_and_without_secrets(api, caplog):
         assert private not in caplog.text + str(refusal)
 
 
+def test_the_log_names_a_refused_key_by_its_id(api, caplog):
+    _, id, secret = api.key("read").split("_")
+    wrong = f"heedful_{id}_{secret[::-1]}"
+    with caplog.at_level(logging.INFO, "heedful.http"):
+        problem(api.delete("/v1/loops", key=wrong), 401, "key_refused")
+    assert f" key={id} " in caplog.text
+    assert secret[::-1] not in caplog.text
+
+
 def test_an_answer_takes_its_time_and_no_more(api):
     problem(api.get("/v1/test/slow"), 504, "took_too_long")
     problem(api.get("/v1/test/late"), 500, "internal_error")

@@ -153,8 +153,8 @@ def test_only_what_the_operator_pinned_measures(api, may, loop, reports, expecte
     entries = [entry["id"] for entry in read_data(api.get("/v1/quarantine"))["items"]]
     assert bool(entries) == (expected is WAITS)
     command = (
-        f"heedful quarantine release {' '.join(map(str, sorted(entries)))} "
-        "--by NAME --tenant acme"
+        "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main "
+        f"heedful quarantine release {' '.join(map(str, sorted(entries)))} --by NAME"
     )
     assert answer["release"] == (command if entries else "")
     recalled = read_data(
@@ -222,7 +222,10 @@ def test_scores_of_a_completion_wait_too(api):
     answer = read_data(
         api.post("/orchestrator/loop-complete", json=body, key=api.key())
     )
-    release = "heedful quarantine release 1 --by NAME --tenant acme"
+    release = (
+        "HEEDFUL_TENANT=acme HEEDFUL_PROJECT=main "
+        "heedful quarantine release 1 --by NAME"
+    )
     assert answer["release"] == release
     assert stored_lessons(api) == {WAITS}
 

@@ -382,7 +382,13 @@ SCHEMAS = [
     pytest.param(
         "delete from schema_version",
         StoreOlder,
-        r"has no schema; run heedful migrate",
+        r"has no schema; run heedful migrate as",
+        id="no version",
+    ),
+    pytest.param(
+        "delete from schema_version where number > 1",
+        StoreOlder,
+        r"has schema 1, this heedful needs \d+; run heedful migrate --part pre as",
         id="older",
     ),
     pytest.param(

@@ -23,6 +23,7 @@ SCOPE = Scope()
 OTHER = Scope("other", "default")
 NOW = time.time()
 LONG_AGO = NOW - 2 * YEAR
+NONE_EXPIRED = retention.ExpiredLoops(loops=0, oldest=0.0, newest=0.0, rows="")
 
 
 @pytest.fixture
@@ -71,7 +72,9 @@ async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store)
     let_end(path, LONG_AGO, "old", "other old", "open")
 
     remove = partial(retention.remove, store, SCOPE, ended_for=YEAR, by="ann")
-    assert await remove(dry_run=True) == 2
+    expired = await store.read(SCOPE, retention.find, time.time() - YEAR)
+    assert expired.loops == 2
+    assert expired.oldest == expired.newest == LONG_AGO
     assert ids_in(path) == {"old", "other old", "new", "open"}
 
     assert await remove() == 2
@@ -196,7 +199,7 @@ async def test_no_loop_may_go_whose_day_a_page_shows(path, store):
 
     last_second = (today + 1) * DAY - 1
     least = last_second - retention.MIN_KEPT_DAYS * DAY
-    assert await store.read(SCOPE, retention.count, least) == 0
+    assert await store.read(SCOPE, retention.find, least) == NONE_EXPIRED
 
 
 async def test_every_scope_with_loops_is_known(store):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,9 +37,13 @@ from heedful.cli.settings import Settings, is_stated, scope_of, settings
 from heedful.errors import HeedfulError
 from heedful.integrations.hook import read_settings
 from heedful.integrations.install import installed, settings_path
-from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Scope, name_scope
 from heedful.memory.vectors import Spaces, space_of
-from heedful.models import weights
+from heedful.models import (
+    embedder_packages_here,
+    embedder_weights_here,
+    weights,
+)
 from heedful.sanitize import clean
 from heedful.store import POSTGRES_PREFIXES, episodes, search, shown
 from heedful.store.connection import Db
@@ -52,6 +57,7 @@ MODEL_EXTRAS: dict[str, tuple[str, str]] = {
 }
 MIN_SQLITE_VERSION = (3, 35, 0)
 MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
+INSTALL_EMBEDDER_COMMAND = "pip install 'heedful[embedded]'"
 FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
 UNFIT_JUDGE_FIX = (
     "let callers send scores (HEEDFUL_JUDGE=none), or name a stronger model"
@@ -106,6 +112,7 @@ def doctor() -> int:
         _check_stored_judge(values),
         *_check_weights(values),
         *_check_hooks(),
+        *_describe_retention(values),
     ]
     try:
         signs += _check_database(values)
@@ -178,11 +185,16 @@ def _describe_recall(values: Settings) -> Sign:
     """Say whether recall compares meanings or words; both are well."""
     if compares_meanings(values):
         return Sign(name="recall", well=True, found="compares meanings (minilm)")
+    commands = []
+    if not embedder_packages_here():
+        commands.append(INSTALL_EMBEDDER_COMMAND)
+    if not embedder_weights_here(values.cache):
+        commands.append(FETCH_EMBEDDER_COMMAND)
     return Sign(
         name="recall",
         well=True,
         found="compares words",
-        todo=f"{FETCH_EMBEDDER_COMMAND} lets it compare meanings",
+        todo=f"{' && '.join(commands)} lets it compare meanings",
         absent=values.embedder != "none",
     )
 
@@ -236,6 +248,30 @@ def _has_hooks(is_user: bool) -> bool:
         events, _ = installed(settings_path(is_user))
         return bool(events)
     return False
+
+
+def _describe_retention(values: Settings) -> Iterator[Sign]:
+    """Say what is removed for its age and when, if a setting says so."""
+    removed = []
+    if values.forget is not None:
+        removed.append(f"lessons unused for {values.forget}")
+    if values.forget_loops is not None:
+        removed.append(f"loops that ended {values.forget_loops} ago")
+    if not removed:
+        return
+
+    times = "once a day by heedful serve"
+    if values.db.startswith(POSTGRES_PREFIXES):
+        now = datetime.now(UTC)
+        night = now.replace(hour=3, minute=0)
+        if night <= now:
+            night += timedelta(days=1)
+        times = f"next {night:%Y-%m-%d %H:%M} UTC by a worker with this setting"
+    yield Sign(
+        name="retention",
+        well=True,
+        found=f"removes {' and '.join(removed)}, {times}",
+    )
 
 
 def _check_database(values: Settings) -> list[Sign]:
@@ -292,7 +328,7 @@ def _check_contents(db: Db, scope: Scope, values: Settings) -> list[Sign]:
                 name="vectors",
                 well=not spaces.behind,
                 found=str(spaces),
-                todo="heedful reembed",
+                todo=name_scope("heedful reembed", scope),
             )
         )
 

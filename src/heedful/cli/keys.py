@@ -125,7 +125,8 @@ def revoke(id: Annotated[str, Argument(help="A key from the list, or its id.")])
         return await store.write(scope, keys.revoke, id, COMMAND_LINE_ACTOR)
 
     key = _ask(revoke_key)
-    then = following("quarantine", "revoke", f"key:{key.id}", by="NAME")
+    command = following("quarantine", "revoke", f"key:{key.id}", by="NAME")
+    then = command.replace("Next:", "If it was stolen:")
     return answer(_document(key), f"{key.shown} ({key.name}) is revoked", then)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -32,6 +33,7 @@ from heedful.cli.output import (
     repeated,
     say,
     shorten,
+    when,
 )
 from heedful.cli.resources import ask, ask_all
 from heedful.cli.settings import (
@@ -699,31 +701,43 @@ def prune(
     unused_seconds = seconds_if_given("--unused-for", unused_for)
     ended = ended_seconds("--ended-for", ended_for)
 
-    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int]:
+    async def remove(memory: Memory) -> tuple[Sequence[Mapping[str, Any]], int, str]:
         lessons: Sequence[Mapping[str, Any]] = ()
         if prunes_lessons:
             lessons = await memory.prune(
                 unused_for=unused_seconds, keep=keep, by=by, dry_run=dry_run
             )
-        loops = 0
-        if ended is not None:
-            from heedful.store import retention  # few commands need it
+        if ended is None:
+            return lessons, 0, ""
 
+        from heedful.store import retention  # few commands need it
+
+        if not dry_run:
             loops = await retention.remove(
-                memory.store, memory.scope, ended_for=ended, by=by, dry_run=dry_run
+                memory.store, memory.scope, ended_for=ended, by=by
             )
-        return lessons, loops
+            return lessons, loops, ""
 
-    removed, loops = ask(remove)
+        expired = await memory.store.read(
+            memory.scope, retention.find, time.time() - ended
+        )
+        times = ""
+        if expired.loops:
+            times = f", ended {when(expired.oldest)} to {when(expired.newest)}"
+        return lessons, expired.loops, times
+
+    removed, loops, times = ask(remove)
     numbers = [counted(len(removed), "lesson")] if prunes_lessons else []
     if ended is not None:
         numbers.append(counted(loops, "loop"))
     outcome = "would be removed" if dry_run else "removed"
-    then = repeated() if dry_run and (removed or loops) else following("lessons")
+    then = following("quarantine", "log")
+    if dry_run:
+        then = repeated() if removed or loops else following("lessons")
     return answer(
         {"dry_run": dry_run, "removed": removed, "loops": loops},
         shorten(REMOVED_LESSON_COLUMNS, removed, text_columns=3),
-        f"{' and '.join(numbers)} {outcome}",
+        f"{' and '.join(numbers)} {outcome}{times}",
         then,
     )
 

@@ -19,7 +19,7 @@ from typer import Argument, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.databases import read
 from heedful.cli.output import answer, columns, counted, emit, following, page
-from heedful.cli.resources import ask
+from heedful.cli.resources import ask, embed_later
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
@@ -150,6 +150,8 @@ def _review(
                 "undo": quarantine.undo,
             }
             await reviews[action](ids, by=by, why=why)
+        if action == "release":
+            await embed_later(memory.scope)
 
     ask(review)
     ruling_word = quarantine_store.RULING_WORDS[action]
@@ -376,6 +378,8 @@ def set_trust(
         released_ids = await memory.set_trust(
             source, checked_later, by=by or getuser(), why=why, waiting=waiting
         )
+        if released_ids:
+            await embed_later(memory.scope)
         others = await _sources_of_waiting(memory) if waiting else []
         return released_ids, others
 

@@ -30,6 +30,7 @@ from heedful.lessons.lesson import Scope, Trust
 from heedful.memory.memory import Memory
 from heedful.models import embedder_here, open_embedder, open_model
 from heedful.models.contract import Embedder, Model
+from heedful.store import POSTGRES_PREFIXES
 from heedful.store.ownership import prepare_database
 from heedful.store.store import Store
 from heedful.store.workspace import own_db
@@ -122,7 +123,21 @@ async def state_trust(
             source, trust, by=getuser(), why=why, waiting=release
         )
         released += len(released_ids)
+    if released:
+        await embed_later(memory.scope)
     return released
+
+
+async def embed_later(scope: Scope) -> None:
+    """Let a worker embed what was released, if workers do the jobs of the database."""
+    db = settings().db
+    if not db.startswith(POSTGRES_PREFIXES):
+        return
+
+    from heedful.service.worker import PostgresQueue  # slow to import
+
+    async with PostgresQueue(db) as queue:
+        await queue.defer("embed", scope)
 
 
 def memory_of(values: Settings, store: Store) -> Memory:

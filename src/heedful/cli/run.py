@@ -537,8 +537,8 @@ def demo(
     numbers. With --pipeline, a pipeline of checked stages runs instead; the first
     attempts of two stages fail. With --db it writes into that database, which may have
     other loops. If you stop the demo, the same command continues it. --recorded shows a
-    run from its stored database in seconds, and opens its pages if heedful[ui] is
-    installed and there is a display.
+    run in seconds, from a database of its own (without --db), and opens its pages if
+    heedful[ui] is installed and there is a display.
     """
     values = settings().with_one_model()
     db = current_command().options.get("db")

@@ -25,6 +25,7 @@ from heedful.errors import HeedfulError, PackageMissing, UsageError
 from heedful.faults import fault_line
 from heedful.integrations.host import facts
 from heedful.lessons.lesson import Remembered, state_from_older
+from heedful.lessons.scope import name_scope
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.loop.codec import verdict_from
 from heedful.loop.decide import Again, Done
@@ -345,7 +346,8 @@ async def read_lesson(id: str) -> str:
             return f"lesson {id} was not released, so it is not shown"
         return _as_document("lesson", lesson, lesson["id"])
 
-    command = _operator_command("heedful quarantine list")
+    _, caller = _app_and_caller.get()
+    command = _operator_command(name_scope("heedful quarantine list", caller.scope))
     return (
         f"lesson {id} waits in quarantine; an operator reads and releases it: {command}"
     )
@@ -401,14 +403,8 @@ def server_of(app: Any, caller: Any, db: str = "") -> Any:
     """
     _app_and_caller.set((app, caller.as_tool()))
     if db:
-        variables = ""
-        if caller.scope.tenant != "default":
-            variables += f"HEEDFUL_TENANT={quote(caller.scope.tenant)} "
-        if caller.scope.project != "default":
-            variables += f"HEEDFUL_PROJECT={quote(caller.scope.project)} "
-
         place = shown(db) if "://" in db else str(Path(db).absolute())
-        _command_form.set(f"{variables}{{}} --db {quote(place)}")
+        _command_form.set(f"{{}} --db {quote(place)}")
 
     return server()
 
@@ -598,7 +594,7 @@ def _take_release(subject: str, answer: dict[str, Any]) -> str:
 
 
 def _operator_command(command: str) -> str:
-    """Return a command of heedful as the operator writes it."""
+    """Return a command, in which the service named the scope, with its database."""
     return _command_form.get().replace("{}", command)
 
 

@@ -8,6 +8,7 @@ all names of this module, too.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
@@ -27,6 +28,12 @@ TRUST_ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "exte
 MAX_SESSION_SOURCE_CHARS = 200
 PROMPT_BUDGET_TOKENS = 600  # about 2,300 characters of English
 DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
+# How a command begins that reads or changes the lessons of one scope. It may have other
+# settings before it.
+LESSON_COMMAND_PATTERN = re.compile(
+    r"\b(?:HEEDFUL_\w+=\S+ )*"
+    r"heedful (?:quarantine|lessons|proof|trust|reembed)\b"
+)
 
 
 @refuses_unknown_options
@@ -112,23 +119,26 @@ def name_tenant(command: str, tenant: str) -> str:
     return f"{command} --tenant {shlex.quote(tenant)}"
 
 
-def name_scope(command: str, scope: Scope) -> str:
-    """Return a command that begins with its tenant and project, as settings.
+def name_scope(text: str, scope: Scope) -> str:
+    """Return a text whose commands about lessons begin with tenant and project, as
+    settings.
 
     Every command reads them, also one without the option --tenant. Those that are the
     defaults are left out.
 
     >>> name_scope("heedful reembed", Scope("acme", "our docs"))
     "HEEDFUL_TENANT=acme HEEDFUL_PROJECT='our docs' heedful reembed"
+    >>> name_scope("it was retired: heedful proof --restore 1", Scope("acme"))
+    'it was retired: HEEDFUL_TENANT=acme heedful proof --restore 1'
     """
-    if not command:
-        return ""
     settings = [
-        f"HEEDFUL_{name.upper()}={shlex.quote(value)}"
+        f"HEEDFUL_{name.upper()}={shlex.quote(value)} "
         for name, value in asdict(scope).items()
         if value != getattr(Scope(), name)
     ]
-    return " ".join([*settings, command])
+    return LESSON_COMMAND_PATTERN.sub(
+        lambda command: f"{''.join(settings)}{command[0]}", text
+    )
 
 
 def check_holdout(holdout: object) -> None:

@@ -92,12 +92,19 @@ def open_embedder(
 
 def embedder_here(cache: Path | None = None) -> bool:
     """Return whether the packages and the weights of the embedder are installed."""
+    return embedder_weights_here(cache) and embedder_packages_here()
+
+
+def embedder_weights_here(cache: Path | None = None) -> bool:
+    """Return whether the weights of the embedder are in the cache."""
     from heedful.models import weights
 
-    for name in weights.EMBEDDER_WEIGHTS:
-        if not weights.find(name).cached(cache).is_file():
-            return False
+    files = map(weights.find, weights.EMBEDDER_WEIGHTS)
+    return all(file.cached(cache).is_file() for file in files)
 
+
+def embedder_packages_here() -> bool:
+    """Return whether the packages of the embedder are installed."""
     return all(find_spec(package) for package in ("onnxruntime", "tokenizers"))
 
 

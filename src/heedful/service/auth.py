@@ -46,7 +46,7 @@ from heedful.memory.memory import Memory
 from heedful.service.problems import Problem, of_unreadable_json
 from heedful.service.schemas import TOO_DEEP, May, not_too_deep
 from heedful.service.setup import Setup
-from heedful.service.wire import MAX_ROW_ID
+from heedful.service.wire import ANSWERED_SCOPE, MAX_ROW_ID
 from heedful.store import keys
 from heedful.store.connection import Actor, Db
 from heedful.store.keys import KEY_PERMISSIONS, Key
@@ -405,7 +405,10 @@ class CallerDependency(SecurityBase):
 
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
-        return caller.within(project) if project else caller
+        if project:
+            caller = caller.within(project)
+        ANSWERED_SCOPE.set(caller.scope)
+        return caller
 
 
 # Types of the parameter `caller` of a route; 403 if the key lacks the permission.

@@ -49,6 +49,7 @@ from heedful.store.idempotency import (
     read_call,
     write_effect,
 )
+from heedful.store.keys import sent_id
 from heedful.store.offload import Turns, offload, take_turn
 from heedful.store.store import Effects, Store
 
@@ -728,7 +729,11 @@ class _Response:
         metrics.seconds.labels(method, route).observe(seconds)
 
         caller = self._scope["state"].get("caller")
-        key_id = caller.key.id if caller is not None else ""
+        if caller is None:  # the key may be refused; its id is no secret
+            headers = Headers(scope=self._scope)
+            key_id = sent_id(headers.get("authorization", ""))
+        else:
+            key_id = caller.key.id
         # Equal requests of unknown callers are logged rarely, so that nobody without a
         # key can fill the disk.
         line = f"{method} {route} {self.status}"

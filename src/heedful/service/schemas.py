@@ -33,7 +33,7 @@ from heedful.loop.ladder import MAX_RUNGS
 from heedful.loop.rungs import LadderFigures, figure_loop
 from heedful.models.contract import MAX_MODEL_NAME_CHARS, Message
 from heedful.redact import redact
-from heedful.service.wire import Page, SentLessonState, Shape
+from heedful.service.wire import CommandText, Page, SentLessonState, Shape
 from heedful.store.keys import Key
 from heedful.store.loop_notes import MAX_LOOP_NOTE_CHARS, LoopNote
 from heedful.store.records import StoredEpisode, StoredLoop
@@ -456,7 +456,8 @@ class NewLesson(Body):
 
 
 RememberedAnswer = Annotated[
-    lessons.Remembered, Shape(also={"release": "release"}, state=SentLessonState)
+    lessons.Remembered,
+    Shape(also={"release": "release"}, release=CommandText, state=SentLessonState),
 ]
 
 
@@ -503,6 +504,7 @@ ActionAnswer = Annotated[
     ActionHistory,
     Shape(
         also={"release": "release"},
+        release=CommandText,
         failures=tuple[_KnownFailure, ...],
         checks=tuple[CheckRow, ...],
     ),
@@ -513,7 +515,11 @@ _LinkedLesson = Annotated[links.LinkedLesson, Shape(state=SentLessonState)]
 _RelatedLesson = Annotated[links.RelatedLesson, Shape(lesson=_LinkedLesson)]
 RelatedAnswer = Annotated[
     links.Related,
-    Shape(lesson=_LinkedLesson, related=tuple[_RelatedLesson, ...]),
+    Shape(
+        lesson=_LinkedLesson,
+        related=tuple[_RelatedLesson, ...],
+        silence=CommandText,
+    ),
 ]
 _Cluster = Annotated[
     links.Cluster,
@@ -551,6 +557,7 @@ QueriedLesson = Annotated[
     Shape(
         also={name: name for name in ("verified", "relevance", "release")},
         names={"lesson_id": "reflection"},
+        release=CommandText,
         state=SentLessonState,
     ),
 ]
@@ -559,7 +566,7 @@ QueriedLesson = Annotated[
 class QueryAnswer(Page[QueriedLesson]):
     """Lessons to read, on one page; `silence` says why there are none."""
 
-    silence: str
+    silence: CommandText
 
 
 RecallItem = Annotated[
@@ -599,7 +606,7 @@ class RecallAnswer:
     items: list[RecallItem]
     messages: list[Message]
     text: str
-    silence: str
+    silence: CommandText
     exposure: Document | None
     briefing: Document | None
 

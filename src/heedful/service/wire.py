@@ -8,6 +8,7 @@ library, and the service sends it as JSON. Where this JSON differs from the data
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
 from pydantic import BaseModel, GetCoreSchemaHandler, PlainSerializer
@@ -16,6 +17,7 @@ from pydantic_core import core_schema
 from heedful import errors
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import State, older_state, state_from_older
+from heedful.lessons.scope import Scope, name_scope
 
 # Error class -> the HTTP status and the code in the problem. A class that is missing
 # here has the status and code of its nearest base class.
@@ -57,13 +59,25 @@ ERROR_RESPONSES: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.PromptTooLong: (422, "prompt_too_long"),
 }
 
+# The scope of the request that is answered, for the commands in its answer.
+ANSWERED_SCOPE: ContextVar[Scope] = ContextVar("heedful_answered")
+
+
+def _with_scope(text: str) -> str:
+    """Return a text whose commands name the scope of the request that is answered."""
+    return name_scope(text, ANSWERED_SCOPE.get(Scope()))
+
+
+# A text of an answer that may have commands, which an operator runs anywhere.
+CommandText = Annotated[str, PlainSerializer(_with_scope)]
+
 
 class Shape:
     """Changes how a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
     Fields in `omit` are not sent. Properties in `also` are sent too, under the names to
     which it maps them. `names` maps fields to the names under which they are sent.
-    `types` gives fields a narrower type, such as a bounded number.
+    `types` gives fields and properties a narrower type, such as a bounded number.
     """
 
     def __init__(
@@ -87,7 +101,9 @@ class Shape:
 
         properties = []
         for name, alias in self._also.items():
-            kind = get_type_hints(getattr(record, name).fget)["return"]
+            kind = self._types.get(name)
+            if kind is None:
+                kind = get_type_hints(getattr(record, name).fget)["return"]
             properties.append(
                 core_schema.computed_field(
                     name, handler.generate_schema(kind), alias=alias

@@ -243,6 +243,12 @@ def revoke(db: Db, scope: Scope, id: str, by: str) -> Key:
     return key
 
 
+def sent_id(authorization: str) -> str:
+    """Return the id of the key in an Authorization header; "" if it has none."""
+    match = _KEY_TOKEN_PATTERN.search(authorization)
+    return "" if match is None else match[1]
+
+
 def id_of(key: str) -> str:
     """Return the id of a key.
 

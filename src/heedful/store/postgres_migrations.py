@@ -45,7 +45,6 @@ POSTGRES_SCHEMA_VERSION: Final = 3  # that of `postgres_schema.sql`
 MAX_ROLE_CHARS = 63  # PostgreSQL cuts longer names
 MIN_SERVER_VERSION = 160_000  # PostgreSQL 16, as the server writes its version
 MIN_PGVECTOR_VERSION = (0, 8)
-_MIGRATE_FIX = "run heedful migrate as the role that owns its tables"
 _MIGRATION_ROLE_FIX = (
     "run heedful migrate as the role that owns heedful's tables, or as a role that "
     "may create a schema in this database (grant create on database … to …) and, with "
@@ -242,8 +241,14 @@ def check_versions(where: str, *, pre: int, post: int) -> None:
             "to open it"
         )
     if pre < newest:
-        schema = f"schema {pre}, this heedful needs {newest}" if pre else "no schema"
-        raise StoreOlder(f"{where} has {schema}; {_MIGRATE_FIX}")
+        schema = "no schema"
+        command = "heedful migrate"
+        if pre:  # processes of the older version may run
+            schema = f"schema {pre}, this heedful needs {newest}"
+            command = "heedful migrate --part pre"
+        raise StoreOlder(
+            f"{where} has {schema}; run {command} as the role that owns its tables"
+        )
 
 
 def check_server(version: int) -> None:

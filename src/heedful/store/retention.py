@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from heedful.errors import LeaseLost
 from heedful.lessons.ranking import DAY_SECONDS
@@ -31,6 +32,19 @@ MAX_REMOVED_LOOPS = 300
 MAX_UNDOUBTED_LOOPS = 5
 
 
+class ExpiredLoops(NamedTuple):
+    """The number of loops that would be removed, and when the first and the last ended.
+
+    Times are in seconds since 1970, 0 without a loop. `rows` has the numbers of their
+    rows in the database, separated by commas, if they were asked for.
+    """
+
+    loops: int
+    oldest: float
+    newest: float
+    rows: str
+
+
 def scopes(db: Db, scope: Scope) -> list[Scope]:
     """Return the scopes of all tenants that have loops."""
     rows = db.run("scopes_with_loops").fetchall()
@@ -38,10 +52,9 @@ def scopes(db: Db, scope: Scope) -> list[Scope]:
 
 
 @bulk
-def count(db: Db, scope: Scope, before: float) -> int:
-    """Count the loops that ended before a time and that `remove` would remove."""
-    expired, _ = _expired(db, scope, before, MAX_ROWS, lists=0)
-    return expired
+def find(db: Db, scope: Scope, before: float) -> ExpiredLoops:
+    """Return the loops that ended before a time and that `remove` would remove."""
+    return _expired(db, scope, before, MAX_ROWS, lists=0)
 
 
 @bulk
@@ -57,11 +70,12 @@ def remove_some(db: Db, scope: Scope, *, before: float, by: str, began: float) -
 
     The ruling of the time `began` counts them. Raises LeaseLost.
     """
-    loops, numbers = _expired(db, scope, before, MAX_REMOVED_LOOPS, lists=1)
+    expired = _expired(db, scope, before, MAX_REMOVED_LOOPS, lists=1)
+    loops = expired.loops
     if not loops:
         return 0
 
-    values = {**key_of(scope), "numbers": f"[{numbers}]", "before": before}
+    values = {**key_of(scope), "numbers": f"[{expired.rows}]", "before": before}
     db.send("remove_notes", values)
     if db.run("remove_loops", values).rowcount != loops:
         raise LeaseLost("loops changed while they were removed; try again")
@@ -71,8 +85,8 @@ def remove_some(db: Db, scope: Scope, *, before: float, by: str, began: float) -
 
 def _expired(
     db: Db, scope: Scope, before: float, limit: int, *, lists: int
-) -> tuple[int, str]:
-    """Return how many loops ended before a time, and if asked their row numbers."""
+) -> ExpiredLoops:
+    """Return the loops that ended before a time, with their rows if `lists` is 1."""
     (row,) = db.all(
         "expired_loops",
         scope,
@@ -81,7 +95,12 @@ def _expired(
         limit=limit,
         lists=lists,
     )
-    return int(row["loops"]), row["numbers"]
+    return ExpiredLoops(
+        loops=row["loops"],
+        oldest=row["oldest"],
+        newest=row["newest"],
+        rows=row["numbers"],
+    )
 
 
 def _count_in_ruling(
@@ -108,20 +127,14 @@ def _count_in_ruling(
     )
 
 
-async def remove(
-    store: Store, scope: Scope, *, ended_for: float, by: str, dry_run: bool = False
-) -> int:
+async def remove(store: Store, scope: Scope, *, ended_for: float, by: str) -> int:
     """Remove the loops that ended and did not change for `ended_for` seconds.
 
-    Return their number; with `dry_run`, only count them. Raises InvalidInput,
-    StoreError.
+    Return their number. Raises InvalidInput, StoreError.
     """
     check_actor(by, "")
     began = time.time()
     before = began - ended_for
-    if dry_run:
-        return await store.read(scope, count, before)
-
     removed = 0
     while True:
         loops = await store.write(scope, remove_some, before=before, by=by, began=began)
@@ -136,7 +149,8 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
     If more than half of the loops ended so long ago, the clock may be fast: then what
     is new would be lost.
     """
-    expired = await store.read(scope, count, time.time() - ended_for)
+    old_loops = await store.read(scope, find, time.time() - ended_for)
+    expired = old_loops.loops
     if expired <= MAX_UNDOUBTED_LOOPS:
         return ""
 

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from heedful.compat import guardrails
 from heedful.compat import reflections as engine
 from heedful.errors import StoreError
-from heedful.lessons.scope import name_tenant, release_command
+from heedful.lessons.scope import name_scope, release_command
 from heedful.lessons.trust import (
     HTTP_TRUST_ARGUMENT,
     trust_hint,
@@ -201,7 +201,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     loop = answer["decision_result"]["original_loop_id"]
     waiting = await caller.read(lessons.held_of, f"loop:{loop}")
     if waiting:
-        command = name_tenant(release_command(waiting), caller.scope.tenant)
+        command = name_scope(release_command(waiting), caller.scope)
         return {**answer, "release": command}
     return answer
 
@@ -325,8 +325,13 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         sources = {*reflection.reflected.untrusted, caller.actor.via} - {""}
         stated = await memory.stated_trust()
         hint = trust_hint(untrusted_sources(sources, stated), HTTP_TRUST_ARGUMENT)
-    answer = {**reflection, **storage, "hint": hint}
-    return {**answer, "awaits_model": awaits_model}
+    return {
+        **reflection,
+        **storage,
+        "release": name_scope(storage["release"], scope),
+        "hint": name_scope(hint, scope),
+        "awaits_model": awaits_model,
+    }
 
 
 @reflections.post("/query", response_model=dict[str, Any])
@@ -350,5 +355,8 @@ async def query(question: ReflectionQuery, caller: Reading) -> Any:
         waiting=may_review(caller),
     )
     if reflections.silence:
-        return {"reflections": [], "silence": reflections.silence}
+        silence = name_scope(reflections.silence, caller.scope)
+        return {"reflections": [], "silence": silence}
+    for reflection in reflections:
+        reflection["release"] = name_scope(reflection["release"], caller.scope)
     return {"reflections": reflections}

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from heedful.drive import report as reports
 from heedful.errors import Conflict, InvalidInput, NotFound
-from heedful.lessons.scope import name_tenant, release_command
+from heedful.lessons.scope import name_scope, release_command
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Done, Policy
 from heedful.loop.policies import policy
@@ -144,7 +144,7 @@ async def _release_command(caller: Caller, loop: Loop) -> str:
     if all(attempt.vouched for attempt in loop.attempts):
         return ""
     waiting = await caller.read(lessons.held_of, f"loop:{loop.id}")
-    return name_tenant(release_command(waiting), caller.scope.tenant)
+    return name_scope(release_command(waiting), caller.scope)
 
 
 @router.put("/loops/{id:path}", responses=CREATED_RESPONSES, response_model=Document)

@@ -22,7 +22,7 @@ from heedful.lessons.learn import is_proof_due
 from heedful.lessons.lesson import OlderState, state_from_older
 from heedful.lessons.lesson import Trust as LessonTrust
 from heedful.lessons.proof import TrialProof
-from heedful.lessons.scope import name_tenant
+from heedful.lessons.scope import name_scope
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HTTP_TRUST_ARGUMENT, source_trust, trust_hint
@@ -136,6 +136,9 @@ async def _brief_loop(
     elif body.form == "text":
         text = ranking.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
 
+    document = briefing.plain()
+    for choice in document["choices"]:
+        choice["command"] = name_scope(choice["command"], caller.scope)
     shown_count = sum(exposure.shown for exposure in briefing.exposures)
     withheld = len(briefing.exposures) - shown_count
     return schemas.RecallAnswer(
@@ -144,7 +147,7 @@ async def _brief_loop(
         text=text,
         silence=briefing.silence,
         exposure={"loop": loop, "shown": shown_count, "withheld": withheld},
-        briefing=briefing.plain(),
+        briefing=document,
     )
 
 
@@ -282,7 +285,7 @@ async def seen(body: schemas.Question, caller: Reading) -> Document:
         ],
         "grouped": answer.group is not None,
         "lines": answer.lines,
-        "release": name_tenant(answer.release, caller.scope.tenant),
+        "release": name_scope(answer.release, caller.scope),
     }
 
 
@@ -614,7 +617,7 @@ async def receive_episode(
     return {
         "digest": episode.digest,
         "state": state,
-        "hint": trust_hint(sources, HTTP_TRUST_ARGUMENT),
+        "hint": name_scope(trust_hint(sources, HTTP_TRUST_ARGUMENT), caller.scope),
     }
 
 
