@@ -61,6 +61,7 @@ from heedful.web.inbox import InboxRow
 from heedful.web.periods import period_of
 from heedful.web.projects import compare_projects
 from heedful.web.recent import RecentLoop
+from heedful.web.sides import compare_attempts
 from heedful.web.site import (
     READING,
     Document,
@@ -465,6 +466,9 @@ async def loop(visit: Visit, id: str) -> Document:
     marked = None if facts["tied"] else facts["best"]
     columns = await read(matrix.read_matrix, id, marked)
     name_passed_checks(facts["made"], columns.reported)
+    facts["sides"] = None
+    if facts["compared"]:
+        facts["sides"] = compare_attempts(facts["made"], facts["goals"])
     facts["groups"] = fold_repeats(facts["made"], marked)
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
