@@ -11,7 +11,8 @@ from typing import Any
 from heedful.store.loop_texts import search_loops
 from heedful.web import figures
 from heedful.web.found_traces import MAX_SEARCHED_EPISODES, found_episodes
-from heedful.web.lessons import rows_of_matches, with_instructions
+from heedful.web.instructions import with_instructions
+from heedful.web.lessons import rows_of_matches
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.summaries import found_words, summaries
 

@@ -9,77 +9,71 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heedful.loop.codec import from_document
-from heedful.loop.record import Goal, format_score
+from heedful.loop.record import Attempt, Goal, format_score
 from heedful.pages.report import counted
 from heedful.sanitize import clean
 
 MAX_COMPARED_CHECKS = 50
-MAX_NAMED_ROWS = 3  # of the checks and goals that a sentence names
-MAX_ROW_NAME_CHARS = 60
-LEVEL_STATUSES = {"error": "failed", "warning": "warning", "note": "passed"}
+MAX_NAMES_CHARS = 200  # of the checks and goals that a sentence names
+CHANGES = {
+    ("failed", "failed"): "kept",
+    ("failed", "passed"): "solved",
+    ("failed", "warning"): "solved",
+    ("passed", "failed"): "new",
+    ("warning", "failed"): "new",
+}
 Plain = dict[str, Any]
 
 
-def compare_attempts(attempts: Sequence[Plain], goals: Sequence[Plain]) -> Plain:
+def compare_attempts(
+    attempts: Sequence[Attempt], goals: Sequence[Goal], passed: Sequence[str]
+) -> Plain:
     """Return the rows of two attempts, as JSON data, and a `sentence` about the pair.
 
-    Rows that differ or that failed come first. The sentence is "" if one attempt is
-    compared with itself.
+    `passed` names the checks that found nothing in one of them. Rows that differ or
+    that failed come first. The sentence is "" if one attempt is compared with itself.
     """
-    old, new = attempts
-    rows = [
-        _row("check", name, [_check_status(attempt, name) for attempt in attempts])
-        for name in _checks_of(attempts)[:MAX_COMPARED_CHECKS]
-    ]
-    for goal in goals:
-        rows.append(_goal_row(from_document(Goal, goal), attempts))
-    rows.sort(key=lambda row: row["change"] == "same")
+    checks: list[str] = []
+    for attempt in attempts:
+        if attempt.evaluation is not None:
+            checks += [finding.check for finding in attempt.evaluation.findings]
+    names = list(dict.fromkeys([*checks, *passed]))[:MAX_COMPARED_CHECKS]
 
+    rows = [_check_row(name, attempts) for name in names]
+    rows += [_goal_row(goal, attempts) for goal in goals]
+    rows.sort(key=lambda row: row["change"] == "same")
+    old, new = attempts
     sentence = ""
-    if old["number"] != new["number"]:
+    if old.number != new.number:
         sentence = f"{_describe_rows(old, new, rows)}{_describe_spending(old, new)}."
     return {"rows": rows, "sentence": sentence}
 
 
-def _checks_of(attempts: Sequence[Plain]) -> list[str]:
-    """Return the names of the checks of two attempts, those with a finding first."""
-    names = [
-        finding["check"]
-        for attempt in attempts
-        for finding in (attempt.get("evaluation") or {}).get("findings", ())
-    ]
-    for attempt in attempts:
-        names += attempt["checked"]
-    return list(dict.fromkeys(names))
-
-
-def _check_status(attempt: Plain, name: str) -> str:
-    """Return what a check said of an attempt: the gravest of its findings.
+def _check_row(check: str, attempts: Sequence[Attempt]) -> Plain:
+    """Return the row of a check, with the gravest of its findings in each attempt.
 
     A check without a finding has passed, as in the matrix of the loop.
     """
-    evaluation = attempt.get("evaluation")
-    if not evaluation:
-        return "not evaluated"
-    statuses = {
-        LEVEL_STATUSES[finding.get("level") or "error"]
-        for finding in evaluation.get("findings", ())
-        if finding["check"] == name
-    }
-    for status in ("failed", "warning"):
-        if status in statuses:
-            return status
-    return "passed"
+    statuses = []
+    for attempt in attempts:
+        status = "not evaluated"
+        if attempt.evaluation is not None:
+            findings = attempt.evaluation.findings
+            levels = {found.level for found in findings if found.check == check}
+            warned = "warning" if "warning" in levels else "passed"
+            status = "failed" if "error" in levels else warned
+        statuses.append(status)
+    return _row("check", check, statuses)
 
 
-def _goal_row(goal: Goal, attempts: Sequence[Plain]) -> Plain:
+def _goal_row(goal: Goal, attempts: Sequence[Attempt]) -> Plain:
     """Return the row of a goal, with the scores of both attempts."""
     statuses = []
     texts = []
     for attempt in attempts:
-        scores = (attempt.get("evaluation") or {}).get("scores") or {}
-        score = scores.get(goal.score)
+        score = None
+        if attempt.evaluation is not None:
+            score = attempt.evaluation.scores.get(goal.score)
         if score is None:
             statuses.append("not evaluated")
             texts.append("not scored")
@@ -88,92 +82,62 @@ def _goal_row(goal: Goal, attempts: Sequence[Plain]) -> Plain:
             texts.append(format_score(score))
 
     sign = "≤" if goal.direction == "at_most" else "≥"
-    threshold = format_score(goal.threshold)
-    return {
-        **_row("goal", goal.score, statuses),
-        "goal": f"goal {sign} {threshold}",
-        "texts": texts,
-    }
+    row = _row("goal", goal.score, statuses)
+    return {**row, "goal": f"goal {sign} {goal.threshold}", "texts": texts}
 
 
 def _row(about: str, name: str, statuses: Sequence[str]) -> Plain:
     """Return a row with the status of each attempt, and how the two differ."""
     old, new = statuses
-    if old == new:
-        change = "kept" if old == "failed" else "same"
-    elif new == "failed":
-        change = "new"
-    elif old == "failed" and new != "not evaluated":
-        change = "solved"
-    else:
-        change = "other"
-    return {"about": about, "name": name, "statuses": list(statuses), "change": change}
+    change = "same" if old == new else "other"
+    change = CHANGES.get((old, new), change)
+    return {"about": about, "name": name, "statuses": statuses, "change": change}
 
 
-def _describe_rows(old: Plain, new: Plain, rows: Sequence[Plain]) -> str:
-    """Return what the second attempt solves of what the first failed, and fails anew."""
+def _describe_rows(old: Attempt, new: Attempt, rows: Sequence[Plain]) -> str:
+    """Return what the second attempt solves of what the first failed.
+
+    Then comes what only the second one fails.
+    """
     failed = [row for row in rows if row["statuses"][0] == "failed"]
-    solved = [row for row in failed if row["change"] == "solved"]
+    unsolved = [row for row in failed if row["change"] != "solved"]
     broken = [row for row in rows if row["change"] == "new"]
-    first = f"attempt {old['number']}"
-    second = f"Attempt {new['number']}"
-    if not new.get("evaluation"):
-        return f"{second} was not evaluated"
+    first = f"attempt {old.number}"
+    second = f"Attempt {new.number}"
     if not failed and not broken:
-        return f"{second} fails nothing, as {first}"
+        return f"{second} fails nothing that {first} did not fail"
     if not failed:
         return f"{second} fails {_names(broken)}, which {first} did not"
 
-    kept = [row for row in failed if row["change"] != "solved"]
-    number = _count(failed)
-    if len(failed) == 1:
-        verb = "solves" if solved else "still fails"
-        words = f"{second} {verb} the {failed[0]['about']} that {first} failed: "
-        words += _names(failed)
-    elif not kept:
-        words = f"{second} solves all {number} that {first} failed"
-    elif not solved:
-        words = f"{second} solves none of the {number} that {first} failed: "
-        words += _names(failed)
+    number = counted(len(failed), "check")
+    if failed[-1]["about"] == "goal":
+        number = counted(len(failed), "check or goal", "checks and goals")
+    if not unsolved:
+        words = f"solves all that {first} failed: {_names(failed)}"
+    elif len(unsolved) == len(failed):
+        words = f"solves nothing that {first} failed: {_names(failed)}"
     else:
-        words = f"{second} solves {len(solved)} of the {number} that {first} failed, "
-        words += f"not {_names(kept)}"
+        solved = f"{len(failed) - len(unsolved)} of the {number}"
+        words = f"solves {solved} that {first} failed, not {_names(unsolved)}"
     if broken:
         words += f"; it fails {_names(broken)}, which {first} did not"
-    return words
-
-
-def _count(rows: Sequence[Plain]) -> str:
-    """Return how many checks and goals these rows are about."""
-    kinds = {row["about"] for row in rows}
-    if len(kinds) > 1:
-        return f"{len(rows)} checks and goals"
-    return counted(len(rows), rows[0]["about"])
+    return f"{second} {words}"
 
 
 def _names(rows: Sequence[Plain]) -> str:
-    """Return the names of the first rows, and how many more there are."""
-    names = [clean(row["name"], MAX_ROW_NAME_CHARS) for row in rows[:MAX_NAMED_ROWS]]
-    if len(rows) > MAX_NAMED_ROWS:
-        names.append(f"{len(rows) - MAX_NAMED_ROWS} more")
-    return ", ".join(names)
+    """Return the names of rows; of many, the first."""
+    return clean(", ".join(row["name"] for row in rows), MAX_NAMES_CHARS)
 
 
-def _describe_spending(old: Plain, new: Plain) -> str:
+def _describe_spending(old: Attempt, new: Attempt) -> str:
     """Return how much the second attempt costs of the first; "" if nobody reported it.
 
     Without a cost it is the number of tokens.
     """
-    usages = [attempt.get("usage") or {} for attempt in (old, new)]
-    costs = [usage.get("cost") or 0.0 for usage in usages]
-    tokens = [
-        usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
-        for usage in usages
-    ]
-    if all(costs):
-        return f"; it costs {_describe_ratio(costs[1] / costs[0])} much"
-    if all(tokens):
-        ratio = _describe_ratio(tokens[1] / tokens[0])
+    if old.usage.cost and new.usage.cost:
+        return f"; it costs {_describe_ratio(new.usage.cost / old.usage.cost)} much"
+    if old.usage.tokens and new.usage.tokens:
+        ratio = _describe_ratio(new.usage.tokens / old.usage.tokens)
         return f"; it takes {ratio} many tokens"
     return ""
 
@@ -181,13 +145,9 @@ def _describe_spending(old: Plain, new: Plain) -> str:
 def _describe_ratio(ratio: float) -> str:
     """Return a ratio in words that end with "as".
 
-    >>> _describe_ratio(2.03), _describe_ratio(0.5), _describe_ratio(1.02)
-    ('twice as', 'half as', 'about as')
-    >>> _describe_ratio(1.8)
-    '1.8 times as'
+    >>> _describe_ratio(2.03), _describe_ratio(1.8), _describe_ratio(1.02)
+    ('twice as', '1.8 times as', 'about as')
     """
-    if abs(ratio - 1) < 0.05:
-        return "about as"
-    words = {"2.0": "twice as", "0.5": "half as"}
     rounded = f"{ratio:.1f}"
+    words = {"0.5": "half as", "1.0": "about as", "2.0": "twice as"}
     return words.get(rounded, f"{rounded} times as")
