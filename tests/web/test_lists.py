@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heedful import Pipeline
+from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, lessons
@@ -768,3 +768,30 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []
     browser.open(browser.api.key("recall"))
     assert browser.get("/traces?text=build").status_code == 403
+
+
+def count_rows(state: dict[str, int]) -> list[Finding]:
+    """Find that there are too few rows."""
+    return [Finding("rows", f"only {state['rows']} rows")]
+
+
+def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first", checks=[count_rows])(lambda state: {"rows": 7})
+    browser.api.run(pipeline.run({}))
+
+    (run,) = read(browser, "/runs")["runs"]
+    page = words_of(browser.get("/runs").text)
+    assert run["reason"] == "first failed by rows: only 7 rows"
+    assert run["reason"] in page
+    assert run["wall"] >= 0
+    assert "begin to end" in page
+
+
+def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first")(lambda state: {"rows": 7})
+    browser.api.run(pipeline.run({}))
+    assert "? passed, 1 unjudged" in words_of(browser.get("/runs").text)
