@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from heedful import Pipeline
 from heedful.drive.report import open_loop
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -467,3 +468,53 @@ def test_a_lesson_is_led_by_what_to_do_and_then_says_when(browser):
     page = browser.get(f"/lessons/{lesson['id']}?project=main").text
     assert "<h1>write EUR after the amount</h1>" in page
     assert applies in words_of(page)
+
+
+def test_a_search_counts_all_loops_that_it_finds(browser):
+    for number in range(12):
+        store_loop(browser, f"loop {number}", f"Bill {number} for the ferry")
+    loops = browser.data("/search?text=ferry&project=main")["loops"]
+    words = words_of(browser.get("/search?text=ferry&project=main").text)
+
+    assert loops["number"] == 12
+    assert len(loops["rows"]) == 10
+    assert "Loops 10 of 12" in words
+
+
+def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    (lesson,) = browser.data("/search?text=sum&project=main")["lessons"]["rows"]
+    page = browser.get("/search?text=sum&project=main").text
+    assert lesson["found"] == "Sum"
+    assert 'found in it: <mark class="hit">Sum</mark>' in page
+
+
+def test_held_texts_are_found_by_reviewers_only(browser):
+    lesson = {
+        "error_type": "Timeout",
+        "text": "the ferry was late",
+        "lesson": "take the ferry at noon",
+        "source": "a tool",
+    }
+    key = browser.api.key("write")
+    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+    address = "/search?text=ferry&project=main"
+    held = browser.data(address)["held"]
+    page = browser.get(address).text
+    assert held["number"] == 1
+    assert f"/quarantine/{held['rows'][0]['id']}?" in page
+    assert 'take the <mark class="hit">ferry</mark> at noon' in page
+
+    browser.open(browser.api.key("recall"))
+    assert browser.data(address)["held"]["rows"] == []
+    assert "at noon" not in browser.get(address).text
+
+
+def test_runs_are_found_by_their_pipeline_and_their_id(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("Nightly ferry", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="load")(lambda state: {"rows": 7})
+    run = browser.api.run(pipeline.run({})).run
+    for text in ("FERRY", run):
+        found = browser.data("/search", params={"text": text, "project": "main"})
+        assert [row["id"] for row in found["runs"]["rows"]] == [run], text
