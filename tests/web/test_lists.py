@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, lessons
@@ -720,30 +719,6 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
 
 
 @both
-def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
-    store = browser.api.setup.store
-    for name in ("load", "report"):
-        assert 'aria-label="by pipeline"' not in browser.get("/runs").text
-        pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
-        pipeline.stage(name="first")(lambda state: {"a": 1})
-        pipeline.stage(name="second")(lambda state: {"b": 1})
-        browser.api.run(pipeline.run({}))
-
-    page = read(browser, "/runs", "?pipeline=load")
-    (run,) = page["runs"]
-    assert run["attempts"] == 2
-    assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
-    assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
-    drawn = browser.get("/runs?pipeline=load").text
-    assert drawn.count('fill="url(#stage-hatch)"') == 3  # two stages and the legend
-    assert drawn.count('id="stage-hatch"') == 1
-    assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
-        "load": 1,
-        "report": 1,
-    }
-
-
-@both
 def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     for task in ("Übersetze den Satz", "Fix the build"):
         events = [
@@ -768,30 +743,3 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []
     browser.open(browser.api.key("recall"))
     assert browser.get("/traces?text=build").status_code == 403
-
-
-def count_rows(state: dict[str, int]) -> list[Finding]:
-    """Find that there are too few rows."""
-    return [Finding("rows", f"only {state['rows']} rows")]
-
-
-def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
-    store = browser.api.setup.store
-    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
-    pipeline.stage(name="first", checks=[count_rows])(lambda state: {"rows": 7})
-    browser.api.run(pipeline.run({}))
-
-    (run,) = read(browser, "/runs")["runs"]
-    page = words_of(browser.get("/runs").text)
-    assert run["reason"] == "first failed by rows: only 7 rows"
-    assert run["reason"] in page
-    assert run["wall"] >= 0
-    assert "begin to end" in page
-
-
-def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
-    store = browser.api.setup.store
-    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
-    pipeline.stage(name="first")(lambda state: {"rows": 7})
-    browser.api.run(pipeline.run({}))
-    assert "? passed, 1 unjudged" in words_of(browser.get("/runs").text)

@@ -206,13 +206,13 @@ def test_what_the_record_cannot_tell_is_folded_below_what_it_can(browser: Browse
     address = "/policies/loops?first=stage&second=thorough"
     rows = browser.data(address)["rows"]
     page = browser.get(address).text
-    known, _, unknown = page.partition('<details id="unknown">')
+    before, _, folded = page.partition('<details id="unknown">')
 
     assert [row["id"] for row in rows] == ["gained", "open", "lost"]
-    assert "gained" in known
-    assert "open, not ended" not in known
-    assert "2 loops of which the record cannot tell, 1 of them open" in unknown
-    assert "open, not ended" in unknown
+    assert "gained" in before
+    assert "open, not ended" not in before
+    assert "2 loops of which the record cannot tell, 1 of them open" in folded
+    assert "open, not ended" in folded
 
 
 def test_of_open_loops_the_reason_is_that_they_have_not_ended(browser: Browser):

@@ -528,8 +528,8 @@ async def _memory_facts(visit: Visit, choices: Sequence[Document]) -> Document:
 def _compare_sides(facts: Document, attempts: Sequence[Attempt]) -> Document:
     """Return what the page says of two attempts of a loop with these facts."""
     goals = [from_document(Goal, goal) for goal in facts["goals"]]
-    passed = [name for attempt in facts["made"] for name in attempt["checked"]]
-    return compare_attempts(attempts, goals, passed)
+    old, new = facts["made"]
+    return compare_attempts(attempts, goals, [*old["checked"], *new["checked"]])
 
 
 def name_passed_checks(

@@ -269,8 +269,7 @@ def _most_different(recorded: Sequence[RecordedLoop]) -> str:
     differing = {}
     for preset in compared.policies:
         rows = _differences(compared.loops, [RECORDED_POLICY, preset])
-        known = [row for row in rows if row["change"] is not None]
-        differing[preset.name] = len(known)
+        differing[preset.name] = sum(row["change"] is not None for row in rows)
     return max(differing, key=lambda name: differing[name])
 
 

@@ -23,33 +23,24 @@ MAX_FOUND_ROWS = 10  # of each list on the page
 # A search for lessons compares so many with the text, in any case.
 MAX_COUNTED_LESSONS = 200
 MAX_SEARCHED_RUNS = 1_000  # the newest ones, in whose names a search looks
-MAX_SNIPPET_CHARS = 160
+MAX_FOUND_CHARS = 160
 
 
 async def search(visit: Visit) -> Document:
     """Show the newest loops, traces and runs with a text, and the best lessons."""
     text = visit.query.get("text", "").strip()
-    loops = Document(rows=[], number=0, more=False, unindexed=0)
-    lessons = Document(rows=[], number=0, more=False, silence="")
-    held = Document(rows=[], number=0, more=False)
-    traces = Document(rows=[], number=0, more=False, allowed=visit.may("read"))
-    runs = Document(rows=[], number=0, more=False)
-    if text:
-        loops = await _find_loops(visit, text)
-        lessons = await _find_lessons(visit, text)
-        runs |= await _find_runs(visit, text)
-    if text and traces["allowed"]:
-        held |= await _find_held(visit, text)
-        traces |= await _find_traces(visit, text)
-    return {
-        "text": text,
-        "loops": loops,
-        "lessons": lessons,
-        "held": held,
-        "traces": traces,
-        "runs": runs,
-        "searched_traces": MAX_SEARCHED_EPISODES,
-    }
+    facts: Document = {"text": text, "searched_traces": MAX_SEARCHED_EPISODES}
+    if not text:
+        return facts
+
+    facts["loops"] = await _find_loops(visit, text)
+    facts["lessons"] = await _find_lessons(visit, text)
+    facts["runs"] = await _find_runs(visit, text)
+    facts |= {"waiting": None, "traces": None}
+    if visit.may("read"):
+        facts["waiting"] = await _find_waiting(visit, text)
+        facts["traces"] = await _find_traces(visit, text)
+    return facts
 
 
 async def _find_loops(visit: Visit, text: str) -> Document:
@@ -97,33 +88,33 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
     `sought` is the whole text, or else its longest word that is there; "" if none is.
     `found` has the words around it, if the list does not show them anyway.
     """
-    shown = (lesson["instruction"], lesson["mistake"])
-    hidden = (lesson["pattern"], *example)
+    listed_texts = (lesson["instruction"], lesson["mistake"])
+    other_texts = (lesson["pattern"], *example)
     for sought in (text, *sorted(text.split(), key=len, reverse=True)):
-        if any(hit(words, sought) for words in shown):
+        if any(hit(words, sought) for words in listed_texts):
             return {"sought": sought, "found": ""}
-        for words in hidden:
+        for words in other_texts:
             if hit(words, sought):
-                around = excerpt(words, sought, MAX_SNIPPET_CHARS)
+                around = excerpt(words, sought, MAX_FOUND_CHARS)
                 return {"sought": sought, "found": around}
     return {"sought": "", "found": ""}
 
 
-async def _find_held(visit: Visit, text: str) -> Document:
+async def _find_waiting(visit: Visit, text: str) -> Document:
     """Return the texts in quarantine that fit a text best."""
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS)
-    held = [match for match in matches if match.state == "quarantined"]
+    waiting = [match for match in matches if match.state == "quarantined"]
     rows = [
         {
             "id": match.id,
-            "said": match.lesson or match.example.task,
+            "text": match.lesson or match.example.task,
             "trust": match.trust,
             "at": match.at,
         }
-        for match in held[:MAX_FOUND_ROWS]
+        for match in waiting[:MAX_FOUND_ROWS]
     ]
     more = len(matches) == MAX_COUNTED_LESSONS
-    return {"rows": rows, "number": len(held), "more": more}
+    return {"rows": rows, "number": len(waiting), "more": more}
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:
@@ -135,15 +126,15 @@ async def _find_traces(visit: Visit, text: str) -> Document:
     digests = [row["digest"] for row in rows]
     episodes = await visit.caller.read(figures.episodes, digests)
     traces = [{**row, **episodes.get(row["digest"], {})} for row in rows]
-    return {"rows": traces, "number": len(episode_rows)}
+    return {"rows": traces, "number": len(episode_rows), "more": False}
 
 
 async def _find_runs(visit: Visit, text: str) -> Document:
     """Return those of the newest runs whose pipeline or id has a text."""
-    newest = await visit.caller.read(figures.runs, MAX_SEARCHED_RUNS, 0)
+    newest = await visit.caller.read(figures.runs, MAX_SEARCHED_RUNS, before=0)
     words = fold(text)
     runs = [run for run in newest if words in fold(f"{run['pipeline']} {run['id']}")]
-    return {"rows": runs[:MAX_FOUND_ROWS], "number": len(runs)}
+    return {"rows": runs[:MAX_FOUND_ROWS], "number": len(runs), "more": False}
 
 
 PAGES = (

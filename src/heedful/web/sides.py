@@ -59,7 +59,7 @@ def _check_row(check: str, attempts: Sequence[Attempt]) -> Plain:
         status = "not evaluated"
         if attempt.evaluation is not None:
             findings = attempt.evaluation.findings
-            levels = {found.level for found in findings if found.check == check}
+            levels = {finding.level for finding in findings if finding.check == check}
             warned = "warning" if "warning" in levels else "passed"
             status = "failed" if "error" in levels else warned
         statuses.append(status)
@@ -86,12 +86,12 @@ def _goal_row(goal: Goal, attempts: Sequence[Attempt]) -> Plain:
     return {**row, "goal": f"goal {sign} {goal.threshold}", "texts": texts}
 
 
-def _row(about: str, name: str, statuses: Sequence[str]) -> Plain:
+def _row(subject: str, name: str, statuses: Sequence[str]) -> Plain:
     """Return a row with the status of each attempt, and how the two differ."""
     old, new = statuses
     change = "same" if old == new else "other"
     change = CHANGES.get((old, new), change)
-    return {"about": about, "name": name, "statuses": statuses, "change": change}
+    return {"about": subject, "name": name, "statuses": statuses, "change": change}
 
 
 def _describe_rows(old: Attempt, new: Attempt, rows: Sequence[Plain]) -> str:
