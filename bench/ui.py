@@ -73,6 +73,8 @@ PAGES = (
     "/traces",
     "/dreams",
     "/health",
+    "/search?text=login+hangs",
+    "/search?text=bug+77:",
     "/recall?text=login+hangs",
     "/recall?text=pattern+12&kind=error",
     "/projects",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from heedful import Pipeline
 from heedful.lessons.lesson import Exposure, Lesson, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, lessons
@@ -717,30 +716,6 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     page = words_of(browser.get("/lessons").text)
     verdicts = "right at the first try: 1 helps, 1 hurts"
     assert f"{counts['lessons']} lessons, {verdicts}" in page
-
-
-@both
-def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
-    store = browser.api.setup.store
-    for name in ("load", "report"):
-        assert 'aria-label="by pipeline"' not in browser.get("/runs").text
-        pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
-        pipeline.stage(name="first")(lambda state: {"a": 1})
-        pipeline.stage(name="second")(lambda state: {"b": 1})
-        browser.api.run(pipeline.run({}))
-
-    page = read(browser, "/runs", "?pipeline=load")
-    (run,) = page["runs"]
-    assert run["attempts"] == 2
-    assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
-    assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
-    drawn = browser.get("/runs?pipeline=load").text
-    assert drawn.count('fill="url(#stage-hatch)"') == 3  # two stages and the legend
-    assert drawn.count('id="stage-hatch"') == 1
-    assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
-        "load": 1,
-        "report": 1,
-    }
 
 
 @both

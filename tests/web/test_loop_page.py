@@ -11,6 +11,7 @@ import heedful
 from heedful import Finding
 from heedful.lessons.lesson import Scope
 from heedful.web.told import describe_memory, list_outcomes, split_lessons
+from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 from tests.web.test_pairs import record_loop
 
@@ -170,7 +171,7 @@ def test_each_rule_has_one_row(browser: Browser):
 
     # Whether a check passed beside the failing one was not reported.
     page = words_of(browser.get("/loops/one").text)
-    assert "nothing passed yet (not known: no report says what passed)" in page
+    assert "nothing passed yet (not known: no report counts what passed; a ✓" in page
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
@@ -184,3 +185,39 @@ def test_what_was_masked_says_so_with_its_kind(browser: Browser):
     assert secret not in page
     assert f"<h1>call with {mark}</h1>" in page
     assert f"use {mark}</pre>" in page
+
+
+def test_a_loop_that_passed_after_a_retry_says_what_failed_first(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b"], passes=True)
+    page = words_of(browser.get("/loops/one").text)
+    assert "Passed at attempt 2, after: wrong." in page
+
+
+def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
+    path = "/v1/loops/equal"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
+    for number, checks in enumerate((["a", "b"], ["a"], ["c"]), 1):
+        findings = [{"check": check, "message": "wrong"} for check in checks]
+        attempt = {"output": str(number), "evaluation": {"findings": findings}}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    page = words_of(browser.get("/loops/equal").text)
+    assert "Attempt 2 is the best: attempt 3 is as good, and it came first." in page
+
+
+def test_memory_is_led_by_the_words_of_a_lesson(browser: Browser):
+    api = browser.api
+    wrong = {"check": "unit", "message": "no unit", "fix": "name it"}
+    for name in ("first", "second"):
+        body = {"task": "weigh it", "memory_key": "weights"}
+        read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+        read_data(api.post("/v1/recall", json={"task": "weigh it", "loop": name}))
+        for number, findings in enumerate(([wrong], []), 1):
+            report = {"output": f"{number} kg", "evaluation": {"findings": findings}}
+            read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=report))
+
+    choice, *_ = browser.data("/loops/second")["told"]
+    page = browser.get("/loops/second").text
+    assert choice["words"] == "name it"
+    assert "name it" not in choice["said"]
+    assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page

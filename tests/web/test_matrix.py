@@ -111,7 +111,7 @@ def test_none_of_equal_attempts_is_called_the_best(browser: Browser):
     assert data["best"] == 1
     assert data["matrix"]["best"] is None
     assert "1 best" not in page
-    assert "None is better than the others; attempt 1 is kept." in page
+    assert "None is better than the others; attempt 1, the first, is kept." in page
 
 
 def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):

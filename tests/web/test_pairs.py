@@ -259,7 +259,7 @@ def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):
     page = words_of(browser.get("/loops/compare?a=one&b=two").text)
 
     assert pair["loops"][0]["tied"]
-    assert "None is better than the others; attempt 1 is kept." in page
+    assert "None is better than the others; attempt 1, the first, is kept." in page
     assert "Answers: attempt 1 of A → attempt 1 of B" in page
     assert [loop["attempt"] for loop in pair["loops"]] == [1, 1]
     assert "A sort the list " in page

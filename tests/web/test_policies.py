@@ -190,3 +190,32 @@ def test_loops_of_which_the_record_cannot_tell_are_listed(browser: Browser):
     rows = browser.data("/policies/loops?first=default&second=thorough")["rows"]
     assert [row["id"] for row in rows] == ["lost"]
     assert rows[0]["change"] is None
+
+
+@pytest.mark.both
+def test_without_a_choice_the_page_compares_policies_that_differ(browser: Browser):
+    data = browser.data("/policies/loops")
+    assert data["names"][0] == "as recorded"
+    assert data["names"][1] in ("reflection", "stage")
+    assert data["totals"]["fewer"] == 1
+
+
+def test_what_the_record_cannot_tell_is_folded_below_what_it_can(browser: Browser):
+    record_loop(browser.api, "gained", ["a", "b", "c", "d"], passes=True)
+    record_loop(browser.api, "open", ["a"])
+    address = "/policies/loops?first=stage&second=thorough"
+    rows = browser.data(address)["rows"]
+    page = browser.get(address).text
+    before, _, folded = page.partition('<details id="unknown">')
+
+    assert [row["id"] for row in rows] == ["gained", "open", "lost"]
+    assert "gained" in before
+    assert "open, not ended" not in before
+    assert "2 loops of which the record cannot tell, 1 of them open" in folded
+    assert "open, not ended" in folded
+
+
+def test_of_open_loops_the_reason_is_that_they_have_not_ended(browser: Browser):
+    record_loop(browser.api, "open", ["a"])
+    sentence = browser.data("/policies/loops?second=stage")["sentence"]
+    assert sentence.endswith("the record cannot tell for 1: they have not ended")

@@ -19,7 +19,7 @@ from heedful.store import loop_texts
 from heedful.store.connection import Db, key_of
 from heedful.store.store import Store
 from tests.service.support import read_data
-from tests.web.support import Browser, browsing, words_of
+from tests.web.support import Browser, browsing
 
 pytestmark = pytest.mark.both
 SCOPE = Scope("acme", "main")
@@ -406,64 +406,3 @@ def test_a_snippet_of_ideographs_has_each_of_them_once(browser: Browser):
     store_loop(browser, "report", "Sum up", TASKS["japanese"])
     (row,) = browser.data("/loops?text=翻訳")["loops"]
     assert "翻訳してください" in row["found"]
-
-
-def store_trace(browser: Browser, task: str) -> None:
-    event = {"type": "failure", "text": "exit 1"}
-    body = {"task": task, "events": [event], "outcome": "error"}
-    read_data(browser.api.post("/v1/episodes", json=body), 202)
-
-
-def remember_fix(browser: Browser, message: str, fix: str) -> None:
-    """Let a loop fail once and then pass, which teaches a lesson."""
-    read_data(browser.api.put("/v1/loops/taught", json={"task": "Sum"}), 201)
-    finding = {"check": "currency", "message": message, "fix": fix}
-    for number, findings in enumerate(([finding], []), 1):
-        body = {"output": f"{number}", "evaluation": {"findings": findings}}
-        read_data(browser.api.put(f"/v1/loops/taught/attempts/{number}", json=body))
-
-
-def test_one_search_finds_loops_lessons_and_traces(browser):
-    store_loop(browser, "a", "Bill Ada for the ferry")
-    store_loop(browser, "b", "Bill Bob", output="the ferry was late")
-    remember_fix(browser, "no currency on the ferry", "write EUR after the amount")
-    store_trace(browser, "Book a ferry to Kiel")
-    answer = browser.data("/search?text=ferry&project=main")
-    assert {loop["id"] for loop in answer["loops"]["rows"]} == {"taught", "b", "a"}
-    assert answer["loops"]["number"] == 3
-    assert answer["lessons"]["number"] == 1
-    assert answer["traces"]["number"] == 1
-    page = browser.get("/search?text=ferry&project=main").text
-    words = words_of(page)
-    assert words.index("Loops 3") < words.index("Lessons 1") < words.index("Traces 1")
-    assert '<mark class="hit">ferry</mark> was late' in page
-    assert 'Book a <mark class="hit">ferry</mark> to Kiel' in page
-
-
-def test_a_search_without_hits_says_what_was_looked_at(browser):
-    words = words_of(browser.get("/search?text=zebra&project=main").text)
-    assert "None has this text in its task, its answers, its findings or its" in words
-    assert "None in use fits" in words
-    assert "None of the newest 1,000 traces has this text in its task." in words
-
-
-def test_a_key_that_only_recalls_finds_no_trace(browser):
-    store_trace(browser, "Book a ferry to Kiel")
-    browser.open(browser.api.key("recall"))
-    words = words_of(browser.get("/search?text=ferry&project=main").text)
-    assert "Kiel" not in words
-    assert "Your key may not see the tasks of traces." in words
-
-
-def test_a_lesson_is_led_by_what_to_do_and_then_says_when(browser):
-    remember_fix(browser, "no currency", "write EUR after the amount")
-    (lesson,) = browser.data("/lessons?project=main")["lessons"]
-    assert lesson["text"] == "no currency. write EUR after the amount"
-    assert lesson["instruction"] == "write EUR after the amount"
-    assert lesson["mistake"] == "no currency"
-    applies = "when the check currency fails: no currency"
-    words = words_of(browser.get("/lessons?project=main").text)
-    assert f"write EUR after the amount {applies}" in words
-    page = browser.get(f"/lessons/{lesson['id']}?project=main").text
-    assert "<h1>write EUR after the amount</h1>" in page
-    assert applies in words_of(page)

@@ -135,6 +135,36 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
     }
 
 
+def first_failure(loop: Loop) -> str:
+    """Return what failed first in a loop whose last attempt passes; "" if nothing did.
+
+    Each check or goal that failed in the same attempt is counted after the first.
+    """
+    evaluations = [attempt.evaluation for attempt in loop.attempts]
+    if not evaluations or evaluations[-1] is None:
+        return ""
+    if triggers(evaluations[-1], loop.goals):
+        return ""
+
+    for evaluation in filter(None, evaluations):
+        reasons = triggers(evaluation, loop.goals)
+        if reasons:
+            words = clean(reasons[0].detail, MAX_SENTENCE_TEXT_CHARS).rstrip(" .")
+            others = len({reason.code for reason in reasons} - {reasons[0].code})
+            return f"{words}, and {others} more" if others else words
+    return ""
+
+
+def as_good_as_best(loop: Loop) -> list[int]:
+    """Return the numbers of the other attempts that are as good as the best one."""
+    ranks = [rank for rank in loop.ranks if rank is not None]
+    if not ranks:
+        return []
+    best = min(ranks)
+    # A rank ends with the number of its attempt.
+    return [rank[-1] for rank in ranks if rank[:-1] == best[:-1] and rank != best]
+
+
 def is_tied(loop: Loop) -> bool:
     """Return whether a loop has several attempts with equal errors and scores."""
     results = set()

@@ -405,6 +405,12 @@ def named(db: Db, scope: Scope, names: Sequence[str]) -> dict[str, Plain]:
     return lessons
 
 
+@bulk
+def present_lessons(db: Db, scope: Scope, ids: Sequence[int]) -> list[Plain]:
+    """Return those of the lessons with these ids that are stored."""
+    return [dict(row) for row in db.all("lessons_of", scope, ids=json.dumps(ids))]
+
+
 class ShownLoops(NamedTuple):
     """How many loops were shown a lesson, were right at the first try, and repeated its
     error.
@@ -472,7 +478,8 @@ def waiting(db: Db, scope: Scope, limit: int) -> Waiting:
 def choices(briefing: Briefing) -> list[Plain]:
     """Return what memory showed to a loop, withheld and missed, with the reasons.
 
-    There is a row for each lesson and reason; `n` is how often this was decided.
+    There is a row for each lesson and reason; `n` is how often this was decided. `text`
+    has the words that were shown or withheld, which `said` leaves out.
     """
     model = briefing.model
     by_line = {choice.line(model): choice for choice in briefing.choices}
@@ -484,7 +491,9 @@ def choices(briefing: Briefing) -> list[Plain]:
             "lesson": choice.lesson,
             "form": choice.form,
             "n": counts[line],
-            "said": line.partition(": ")[2],  # without the outcome
+            "text": choice.text,
+            # Without the outcome.
+            "said": line.partition(": ")[2].removesuffix(f": {choice.text}"),
             "elsewhere": OTHER_CHECK_WORDS in choice.why,
         }
         for line, choice in by_line.items()
@@ -777,11 +786,14 @@ def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
 class Replayable(NamedTuple):
     """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
     many more were left out because their records are too large.
+
+    `open` has the ids of those that have not ended.
     """
 
     loops: list[RecordedLoop]
     tasks: dict[str, Any]
     unread: int
+    open: frozenset[str]
 
 
 @bulk
@@ -833,7 +845,8 @@ def replayable(
         loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
         loops.append(RecordedLoop(loop))
         tasks[id], _ = beginning(head["task"], head["task_chars"])
-    return Replayable(loops, tasks, unread)
+    not_ended = {id for id, head in heads.items() if head["state"] == "open"}
+    return Replayable(loops, tasks, unread, open=frozenset(not_ended))
 
 
 @bulk

@@ -17,7 +17,8 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import editions, hardened, quarantine
 from heedful.store.connection import token
 from heedful.web import figures
-from heedful.web.lessons import measure, with_instructions
+from heedful.web.instructions import with_instructions
+from heedful.web.lessons import measure
 from heedful.web.site import READING, Document, SiteAction, SitePage, Visit
 
 MAX_RELATED_LESSONS = 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -33,10 +32,11 @@ from heedful.service import review
 from heedful.service.wire import split_page
 from heedful.store import editions
 from heedful.store import links as link_store
-from heedful.store.connection import Row, token
+from heedful.store.connection import Row
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures, unshown
 from heedful.web.days import read_home
+from heedful.web.instructions import with_instructions
 from heedful.web.loops import (
     MAX_SAVED_AGE_SECONDS,
     MIN_CACHED_LOOPS,
@@ -267,40 +267,6 @@ async def measure(visit: Visit) -> Measures:
     )
     _measures[memory] = measures
     return measures
-
-
-async def with_instructions(
-    visit: Visit, lessons: Sequence[Mapping[str, Any]]
-) -> list[Document]:
-    """Return lessons, each with the parts of its text.
-
-    The `instruction` says what to do, and the `mistake` what was wrong before; a text
-    that states no mistake is all instruction.
-    """
-    fixes = await visit.caller.read(
-        figures.rows,
-        "fixes_of",
-        token=token(visit.caller.scope),
-        ids=json.dumps([lesson["id"] for lesson in lessons]),
-    )
-    fix_of = {row["lesson_id"]: row["fix"] for row in fixes}
-    return [
-        {**lesson, **split_text(lesson["text"], fix_of.get(lesson["id"]) or "")}
-        for lesson in lessons
-    ]
-
-
-def split_text(text: str, fix: str) -> Document:
-    """Return the instruction in a lesson's text, which begins with `fix`, and the
-    mistake before it.
-
-    >>> split_text("no currency. write EUR after it", "write EUR after it")
-    {'instruction': 'write EUR after it', 'mistake': 'no currency'}
-    """
-    mistake, is_found, rest = text.partition(f". {fix}")
-    if not fix or not is_found:
-        return {"instruction": text, "mistake": ""}
-    return {"instruction": fix + rest, "mistake": mistake}
 
 
 async def _with_links(visit: Visit, rows: Sequence[Any]) -> list[Document]:

@@ -14,7 +14,7 @@ from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Attempt, Evaluation, Loop
+from heedful.loop.record import Attempt, Evaluation, Goal, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import list_results, with_reported_names
 from heedful.loop.sentence import describe_end, describe_stop, describe_value
@@ -56,11 +56,19 @@ from heedful.web.facets import (
     sort_loops,
     unknown_filters,
 )
-from heedful.web.failure import find_failure, fold_repeats, is_tied
+from heedful.web.failure import (
+    as_good_as_best,
+    find_failure,
+    first_failure,
+    fold_repeats,
+    is_tied,
+)
 from heedful.web.inbox import InboxRow
+from heedful.web.instructions import name_choices
 from heedful.web.periods import period_of
 from heedful.web.projects import compare_projects
 from heedful.web.recent import RecentLoop
+from heedful.web.sides import compare_attempts
 from heedful.web.site import (
     READING,
     Document,
@@ -443,16 +451,15 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
-    facts["memory"] = describe_memory(facts["told"])
-    facts["outcomes"] = list_outcomes(facts["told"])
-    facts["memory_parts"] = split_lessons(facts["memory"])
+    facts |= await _memory_facts(visit, facts["told"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
     facts["lifted"] = _liftable(facts)
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
-    facts |= {"failure": None, "tied": False, "end": facts["sentence"]}
+    facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
+    facts |= {"sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
@@ -464,7 +471,9 @@ async def loop(visit: Visit, id: str) -> Document:
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
     columns = await read(matrix.read_matrix, id, marked)
-    name_passed_checks(facts["made"], columns.reported)
+    records = name_passed_checks(facts["made"], columns.reported)
+    if facts["compared"]:
+        facts["sides"] = _compare_sides(facts, records)
     facts["groups"] = fold_repeats(facts["made"], marked)
     if facts["failure"] and facts["failure"]["remedy"]:
         name = facts["failure"]["remedy"]["lesson"]
@@ -505,11 +514,31 @@ async def _lesson_of_cause(
     return {"lesson": lesson, "learnt_here": learnt_here}
 
 
-def name_passed_checks(attempts: Sequence[Document], known: Mapping[str, str]) -> None:
+async def _memory_facts(visit: Visit, choices: Sequence[Document]) -> Document:
+    """Return what memory did for a loop, in words."""
+    sentence = describe_memory(choices)
+    return {
+        "told": await name_choices(visit, choices),
+        "memory": sentence,
+        "outcomes": list_outcomes(choices),
+        "memory_parts": split_lessons(sentence),
+    }
+
+
+def _compare_sides(facts: Document, attempts: Sequence[Attempt]) -> Document:
+    """Return what the page says of two attempts of a loop with these facts."""
+    goals = [from_document(Goal, goal) for goal in facts["goals"]]
+    old, new = facts["made"]
+    return compare_attempts(attempts, goals, [*old["checked"], *new["checked"]])
+
+
+def name_passed_checks(
+    attempts: Sequence[Document], known: Mapping[str, str]
+) -> Sequence[Attempt]:
     """Give attempts, as JSON data, the names of the checks that found nothing.
 
     They are `checked`, by the names that are `known` from the matrix; `doubt` says why
-    an attempt is not validated, "" if it is.
+    an attempt is not validated, "" if it is. Returns the attempts as records.
     """
     page_fields = {"output", "left_out", "made_by"}
     records = []
@@ -526,6 +555,7 @@ def name_passed_checks(attempts: Sequence[Document], known: Mapping[str, str]) -
             for result in list_results(evaluation, (), record.judged_by)
             if is_quiet(result) and matrix.is_named(result.check_name)
         ]
+    return reported
 
 
 async def _place_in_run(visit: Visit, run: str, stage: str) -> int:
@@ -587,7 +617,9 @@ def _decided_facts(
         "sentence": explanation.sentence,
         "end": describe_end(explanation.verdict, len(explanation.lines)),
         "failure": find_failure(stored),
+        "after": first_failure(loop),
         "tied": is_tied(loop),
+        "as_good": as_good_as_best(loop),
         "needs": needs(explanation),
         "together": [
             describe_value(change.what, change.was, change.to)

@@ -20,6 +20,7 @@ from heedful.store.loop_names import find_loop
 from heedful.store.offload import offload
 from heedful.web import figures, matrix
 from heedful.web.failure import find_failure, is_tied
+from heedful.web.instructions import name_choices
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.told import list_outcomes
 
@@ -262,6 +263,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
 
     best = facts["latest"].get("best")
     facts |= {"failure": None, "tied": False}
+    facts["told"] = await name_choices(visit, facts["told"])
     usage = None
     if not facts["long"]:
         decided_loop = await read(loop_store.read_decisions, id)

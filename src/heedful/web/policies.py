@@ -65,7 +65,7 @@ async def policies(visit: Visit) -> Document:
     text = "\n".join(notations or PRESETS)
     facts: Document = {"asked": text, "filters": filters, "rows": []}
     try:
-        recorded, _, unread = await _read_recorded(visit)
+        recorded, _, unread, _ = await _read_recorded(visit)
         chosen = [policy(notation) for notation in notations]
         compared = await offload(comparable, recorded, chosen, PRESETS.values())
         reachable = await offload(_reach, visit.query.get("reach", ""))
@@ -220,32 +220,37 @@ def _describe_reach(answer: Reach) -> str:
 async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ.
 
-    The address has their notations; "" stands for what was recorded.
+    The address has their notations; "" stands for what was recorded. If both are "",
+    the second is the preset that differs from the record on most loops.
     """
-    notations = [visit.query.get(name, "") for name in ("first", "second")]
+    as_recorded = RECORDED_POLICY.name
+    names = [visit.query.get(name) or as_recorded for name in ("first", "second")]
     facts: Document = {
-        "names": [notation or RECORDED_POLICY.name for notation in notations],
+        "names": names,
         "filters": _filters(visit),
         "loops": 0,
         "rows": [],
     }
 
     try:
+        recorded, tasks, unread, not_ended = await _read_recorded(visit)
+        if names == [as_recorded, as_recorded]:
+            names[1] = await offload(_most_different, recorded)
         policies = [
-            policy(notation) if notation else RECORDED_POLICY for notation in notations
+            RECORDED_POLICY if name == as_recorded else policy(name) for name in names
         ]
-        recorded, tasks, unread = await _read_recorded(visit)
     except UsageError as error:
         return {**facts, "wrong": str(error)}
 
     loops = with_policy_goals(recorded, policies)
     rows = await offload(_differences, loops, policies)
-    for row in rows[:MAX_COMPARED_ROWS]:
+    for row in rows:
         row["task"] = tasks[row["id"]]
+        row["open"] = row["id"] in not_ended
 
     totals = _totals(rows, len(recorded))
-    why = _why_unknown(rows, policies, facts["names"])
-    sentence = describe_totals(facts["names"], totals, len(recorded), why=why)
+    why = _why_unknown(rows, policies, names)
+    sentence = describe_totals(names, totals, len(recorded), why=why)
     return {
         **facts,
         "loops": len(recorded),
@@ -256,6 +261,16 @@ async def compared(visit: Visit) -> Document:
         "rules": [_rules(rules) for rules in policies],
         "unread": unread,
     }
+
+
+def _most_different(recorded: Sequence[RecordedLoop]) -> str:
+    """Return the preset that is known to differ from the record on most loops."""
+    compared = comparable(recorded, [], PRESETS.values())
+    differing = {}
+    for preset in compared.policies:
+        rows = _differences(compared.loops, [RECORDED_POLICY, preset])
+        differing[preset.name] = sum(row["change"] is not None for row in rows)
+    return max(differing, key=lambda name: differing[name])
 
 
 def _rules(chosen: Policy) -> list[str]:
@@ -360,6 +375,8 @@ def _why_unknown(
             goals = ", ".join(goal.score for goal in rules.goals)
             return f"no scores for its goals ({goals}) are recorded"
 
+    if all(row["open"] for row in rows if row["change"] is None):
+        return "they have not ended"
     unknown = [row["ways"] for row in rows if row["change"] is None]
     longer = [
         cut(name, MAX_TITLE_CHARS)

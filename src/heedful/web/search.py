@@ -1,79 +1,140 @@
-"""The page of a search: the loops, lessons and traces that have a text.
+"""The page of a search: the loops, lessons, held texts, traces and runs with a text.
 
-Each list finds what its own page finds, with the same rights: a text that waits in
-quarantine is in none of them, and tasks of traces are shown only to reviewers.
+Each list finds what its own page finds, with the same rights: texts that wait in
+quarantine, and tasks of traces, are shown only to reviewers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from heedful.store.loop_texts import search_loops
+from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.store.loop_texts import fold, search_loops
 from heedful.web import figures
 from heedful.web.found_traces import MAX_SEARCHED_EPISODES, found_episodes
-from heedful.web.lessons import rows_of_matches, with_instructions
+from heedful.web.instructions import with_instructions
+from heedful.web.lessons import rows_of_matches
+from heedful.web.render import excerpt, hit
 from heedful.web.site import READING, Document, SitePage, Visit
 from heedful.web.summaries import found_words, summaries
 
 MAX_FOUND_ROWS = 10  # of each list on the page
-MAX_COUNTED_ROWS = 50  # of each list; a page says of more that there are more
+# A search for lessons compares so many with the text, in any case.
+MAX_COUNTED_LESSONS = 200
+MAX_SEARCHED_RUNS = 1_000  # the newest ones, in whose names a search looks
+MAX_FOUND_CHARS = 160
 
 
 async def search(visit: Visit) -> Document:
-    """Show the newest loops and traces with a text, and the best lessons for it."""
+    """Show the newest loops, traces and runs with a text, and the best lessons."""
     text = visit.query.get("text", "").strip()
-    loops = Document(rows=[], number=0, unindexed=0)
-    lessons = Document(rows=[], number=0, silence="")
-    traces = Document(rows=[], number=0, allowed=visit.may("read"))
-    if text:
-        loops = await _find_loops(visit, text)
-        lessons = await _find_lessons(visit, text)
-    if text and traces["allowed"]:
-        traces |= await _find_traces(visit, text)
-    return {
-        "text": text,
-        "loops": loops,
-        "lessons": lessons,
-        "traces": traces,
-        "counted": MAX_COUNTED_ROWS,
-        "searched_traces": MAX_SEARCHED_EPISODES,
-    }
+    facts: Document = {"text": text, "searched_traces": MAX_SEARCHED_EPISODES}
+    if not text:
+        return facts
+
+    facts["loops"] = await _find_loops(visit, text)
+    facts["lessons"] = await _find_lessons(visit, text)
+    facts["runs"] = await _find_runs(visit, text)
+    facts |= {"waiting": None, "traces": None}
+    if visit.may("read"):
+        facts["waiting"] = await _find_waiting(visit, text)
+        facts["traces"] = await _find_traces(visit, text)
+    return facts
 
 
 async def _find_loops(visit: Visit, text: str) -> Document:
     """Return the newest loops with a text, and where each of them has it.
 
-    `unindexed` are loops that no search has read yet.
+    There may be `more` if the search ended early. `unindexed` are loops that no search
+    has read yet.
     """
     matches = await search_loops(visit.caller.setup.store, visit.caller.scope, text)
-    numbers, _ = await visit.caller.read(
-        figures.listed, MAX_COUNTED_ROWS, matches=matches
-    )
-    rows = await visit.caller.read(summaries, numbers[:MAX_FOUND_ROWS])
+    rows = await visit.caller.read(summaries, matches.loops[:MAX_FOUND_ROWS])
     excerpts = await visit.caller.read(found_words, rows, text)
     for row in rows:
         row["found"] = excerpts.get(row["n"], "")
-    return {"rows": rows, "number": len(numbers), "unindexed": matches.unindexed}
+    return {
+        "rows": rows,
+        "number": len(matches.loops),
+        "more": matches.oldest > 0,
+        "unindexed": matches.unindexed,
+    }
 
 
 async def _find_lessons(visit: Visit, text: str) -> Document:
     """Return the lessons in use that fit a text best, or why none does: `silence`."""
-    matches = await visit.caller.memory.query(text, MAX_COUNTED_ROWS, waiting=False)
+    matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS, waiting=False)
     rows: list[Any] = await rows_of_matches(visit, matches, "")
     lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
-    return {"rows": lessons, "number": len(rows), "silence": matches.silence}
+    match_of = {match.lesson_id: match for match in reversed(matches)}
+    for lesson in lessons:
+        match = match_of[lesson["id"]]
+        example: tuple[str, ...] = ()
+        if visit.may("read") or match.trust not in QUARANTINE_TRUST:
+            example = (match.example.task, match.example.accepted, match.example.wrong)
+        lesson |= _place_in_lesson(lesson, example, text)
+    return {
+        "rows": lessons,
+        "number": len(rows),
+        "more": len(matches) == MAX_COUNTED_LESSONS,
+        "silence": matches.silence,
+    }
+
+
+def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Document:
+    """Return which words of a text a lesson or its example has, and where.
+
+    `sought` is the whole text, or else its longest word that is there; "" if none is.
+    `found` has the words around it, if the list does not show them anyway.
+    """
+    listed_texts = (lesson["instruction"], lesson["mistake"])
+    other_texts = (lesson["pattern"], *example)
+    for sought in (text, *sorted(text.split(), key=len, reverse=True)):
+        if any(hit(words, sought) for words in listed_texts):
+            return {"sought": sought, "found": ""}
+        for words in other_texts:
+            if hit(words, sought):
+                around = excerpt(words, sought, MAX_FOUND_CHARS)
+                return {"sought": sought, "found": around}
+    return {"sought": "", "found": ""}
+
+
+async def _find_waiting(visit: Visit, text: str) -> Document:
+    """Return the texts in quarantine that fit a text best."""
+    matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS)
+    waiting = [match for match in matches if match.state == "quarantined"]
+    rows = [
+        {
+            "id": match.id,
+            "text": match.lesson or match.example.task,
+            "trust": match.trust,
+            "at": match.at,
+        }
+        for match in waiting[:MAX_FOUND_ROWS]
+    ]
+    more = len(matches) == MAX_COUNTED_LESSONS
+    return {"rows": rows, "number": len(waiting), "more": more}
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:
     """Return those of the newest traces that have a text in their task."""
     episode_rows = await visit.caller.read(
-        found_episodes, MAX_COUNTED_ROWS, text=text, state="", before=0
+        found_episodes, MAX_SEARCHED_EPISODES, text=text, state="", before=0
     )
     rows = episode_rows[:MAX_FOUND_ROWS]
     digests = [row["digest"] for row in rows]
     episodes = await visit.caller.read(figures.episodes, digests)
     traces = [{**row, **episodes.get(row["digest"], {})} for row in rows]
-    return {"rows": traces, "number": len(episode_rows)}
+    return {"rows": traces, "number": len(episode_rows), "more": False}
+
+
+async def _find_runs(visit: Visit, text: str) -> Document:
+    """Return those of the newest runs whose pipeline or id has a text."""
+    newest = await visit.caller.read(figures.runs, MAX_SEARCHED_RUNS, before=0)
+    words = fold(text)
+    runs = [run for run in newest if words in fold(f"{run['pipeline']} {run['id']}")]
+    return {"rows": runs[:MAX_FOUND_ROWS], "number": len(runs), "more": False}
 
 
 PAGES = (

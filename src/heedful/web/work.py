@@ -36,6 +36,7 @@ from heedful.web.table import Table, time_of
 MAX_WORK_ROWS = 50
 MAX_SENTENCE_ERROR_CHARS = 160  # of the first error of a trace
 MAX_PIPELINE_RUNS = 20  # of a pipeline in a list
+MAX_RUN_REASON_CHARS = 300  # of what failed in a run
 # Signs of a mistake are looked for in this many characters of each text of an episode.
 MAX_SIGN_CHARS = 2_000
 
@@ -52,6 +53,8 @@ async def runs(visit: Visit) -> Document:
             visit.caller.setup.store, visit.caller.scope, run["id"]
         )
         run |= _run_figures(report)
+        # From begin to end: its attempts take only a part of this time.
+        run["wall"] = run["updated"] - run["created"] if report.ended else None
 
     pipelines = await visit.caller.read(
         figures.rows, "pipelines", limit=figures.MAX_FIGURE_LOOPS
@@ -116,9 +119,15 @@ def _run_figures(report: Report) -> Document:
         }
         for stage in report.stages
     ]
+    failed = [stage for stage in report.stages if stage.status == "failed"]
+    reason = ""
+    if failed and failed[0].attempts:
+        checks = failed[0].attempts[-1].failed_checks_summary
+        reason = f"{failed[0].name} failed by {'; '.join(checks)}"
     return {
         "state": report.status,
-        "failed": [stage.name for stage in report.stages if stage.status == "failed"],
+        "failed": [stage.name for stage in failed],
+        "reason": cut(reason, MAX_RUN_REASON_CHARS),
         "unjudged": unjudged(report),
         "stages": stages,
         "attempts": sum(len(stage.attempts) for stage in report.stages),
@@ -342,6 +351,8 @@ RUN_TABLE = Table(
         "tokens": "tokens",
         "cost": "cost",
         "seconds": "seconds",
+        "seconds from begin to end": "wall",
+        "why": "reason",
         "began": time_of("created"),
         "changed": time_of("updated"),
     },

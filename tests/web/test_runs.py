@@ -1,0 +1,68 @@
+"""The list of runs: their stages, why they failed, and how long they took."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful import Finding, Pipeline
+from heedful.lessons.lesson import Scope
+from tests.web.support import browsing, words_of
+
+pytestmark = pytest.mark.both
+SCOPE = Scope("acme", "main")
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
+    store = browser.api.setup.store
+    for name in ("load", "report"):
+        assert 'aria-label="by pipeline"' not in browser.get("/runs").text
+        pipeline = Pipeline(name, store=store, scope=SCOPE, progress=False)
+        pipeline.stage(name="first")(lambda state: {"a": 1})
+        pipeline.stage(name="second")(lambda state: {"b": 1})
+        browser.api.run(pipeline.run({}))
+
+    page = browser.data("/runs?pipeline=load")
+    (run,) = page["runs"]
+    assert run["attempts"] == 2
+    assert [stage["name"] for stage in run["stages"]] == ["first", "second"]
+    assert sum(stage["part"] for stage in run["stages"]) == pytest.approx(1)
+    drawn = browser.get("/runs?pipeline=load").text
+    assert drawn.count('fill="url(#stage-hatch)"') == 3  # two stages and the legend
+    assert drawn.count('id="stage-hatch"') == 1
+    assert {row["pipeline"]: row["runs"] for row in page["pipelines"]} == {
+        "load": 1,
+        "report": 1,
+    }
+
+
+def count_rows(state: dict[str, int]) -> list[Finding]:
+    """Find that there are too few rows."""
+    return [Finding("rows", f"only {state['rows']} rows")]
+
+
+def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first", checks=[count_rows])(lambda state: {"rows": 7})
+    browser.api.run(pipeline.run({}))
+
+    (run,) = browser.data("/runs")["runs"]
+    page = words_of(browser.get("/runs").text)
+    assert run["reason"] == "first failed by rows: only 7 rows"
+    assert run["reason"] in page
+    assert run["wall"] >= 0
+    assert "begin to end" in page
+
+
+def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first")(lambda state: {"rows": 7})
+    browser.api.run(pipeline.run({}))
+    assert "? passed, 1 unjudged" in words_of(browser.get("/runs").text)

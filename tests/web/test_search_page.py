@@ -1,0 +1,129 @@
+"""The page of a search: what it finds in each list, how much, and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful import Pipeline
+from tests.service.support import read_data
+from tests.web.support import Browser, browsing, words_of
+from tests.web.test_search import SCOPE, store_loop
+
+pytestmark = pytest.mark.both
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with browsing(tmp_path) as browser:
+        yield browser.open(browser.api._all)
+
+
+def store_trace(browser: Browser, task: str) -> None:
+    event = {"type": "failure", "text": "exit 1"}
+    body = {"task": task, "events": [event], "outcome": "error"}
+    read_data(browser.api.post("/v1/episodes", json=body), 202)
+
+
+def remember_fix(browser: Browser, message: str, fix: str) -> None:
+    """Let a loop fail once and then pass, which teaches a lesson."""
+    read_data(browser.api.put("/v1/loops/taught", json={"task": "Sum"}), 201)
+    finding = {"check": "currency", "message": message, "fix": fix}
+    for number, findings in enumerate(([finding], []), 1):
+        body = {"output": f"{number}", "evaluation": {"findings": findings}}
+        read_data(browser.api.put(f"/v1/loops/taught/attempts/{number}", json=body))
+
+
+def test_one_search_finds_loops_lessons_and_traces(browser):
+    store_loop(browser, "a", "Bill Ada for the ferry")
+    store_loop(browser, "b", "Bill Bob", output="the ferry was late")
+    remember_fix(browser, "no currency on the ferry", "write EUR after the amount")
+    store_trace(browser, "Book a ferry to Kiel")
+    answer = browser.data("/search?text=ferry&project=main")
+    assert {loop["id"] for loop in answer["loops"]["rows"]} == {"taught", "b", "a"}
+    assert answer["loops"]["number"] == 3
+    assert answer["lessons"]["number"] == 1
+    assert answer["traces"]["number"] == 1
+    page = browser.get("/search?text=ferry&project=main").text
+    words = words_of(page)
+    assert words.index("Loops 3") < words.index("Lessons 1") < words.index("Traces 1")
+    assert '<mark class="hit">ferry</mark> was late' in page
+    assert 'Book a <mark class="hit">ferry</mark> to Kiel' in page
+
+
+def test_a_search_without_hits_says_what_was_looked_at(browser):
+    words = words_of(browser.get("/search?text=zebra&project=main").text)
+    assert "None has this text in its task, its answers, its findings or its" in words
+    assert "None in use fits" in words
+    assert "None of the newest 1,000 traces has this text in its task." in words
+
+
+def test_a_key_that_only_recalls_finds_no_trace(browser):
+    store_trace(browser, "Book a ferry to Kiel")
+    browser.open(browser.api.key("recall"))
+    words = words_of(browser.get("/search?text=ferry&project=main").text)
+    assert "Kiel" not in words
+    assert "Your key may not see the tasks of traces." in words
+
+
+def test_a_lesson_is_led_by_what_to_do_and_then_says_when(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    (lesson,) = browser.data("/lessons?project=main")["lessons"]
+    assert lesson["text"] == "no currency. write EUR after the amount"
+    assert lesson["instruction"] == "write EUR after the amount"
+    assert lesson["mistake"] == "no currency"
+    applies = "when the check currency fails: no currency"
+    words = words_of(browser.get("/lessons?project=main").text)
+    assert f"write EUR after the amount {applies}" in words
+    page = browser.get(f"/lessons/{lesson['id']}?project=main").text
+    assert "<h1>write EUR after the amount</h1>" in page
+    assert applies in words_of(page)
+
+
+def test_a_search_counts_all_loops_that_it_finds(browser):
+    for number in range(12):
+        store_loop(browser, f"loop {number}", f"Bill {number} for the ferry")
+    loops = browser.data("/search?text=ferry&project=main")["loops"]
+    words = words_of(browser.get("/search?text=ferry&project=main").text)
+
+    assert loops["number"] == 12
+    assert len(loops["rows"]) == 10
+    assert "Loops 10 of 12" in words
+
+
+def test_a_lesson_that_was_found_by_its_example_shows_the_hit(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    (lesson,) = browser.data("/search?text=sum&project=main")["lessons"]["rows"]
+    page = browser.get("/search?text=sum&project=main").text
+    assert lesson["found"] == "Sum"
+    assert 'found in it: <mark class="hit">Sum</mark>' in page
+
+
+def test_held_texts_are_found_by_reviewers_only(browser):
+    lesson = {
+        "error_type": "Timeout",
+        "text": "the ferry was late",
+        "lesson": "take the ferry at noon",
+        "source": "a tool",
+    }
+    key = browser.api.key("write")
+    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+    address = "/search?text=ferry&project=main"
+    waiting = browser.data(address)["waiting"]
+    page = browser.get(address).text
+    assert waiting["number"] == 1
+    assert f"/quarantine/{waiting['rows'][0]['id']}?" in page
+    assert 'take the <mark class="hit">ferry</mark> at noon' in page
+
+    browser.open(browser.api.key("recall"))
+    assert browser.data(address)["waiting"] is None
+    assert "at noon" not in browser.get(address).text
+
+
+def test_runs_are_found_by_their_pipeline_and_their_id(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("Nightly ferry", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="load")(lambda state: {"rows": 7})
+    run = browser.api.run(pipeline.run({})).run
+    for text in ("FERRY", run):
+        answer = browser.data("/search", params={"text": text, "project": "main"})
+        assert [row["id"] for row in answer["runs"]["rows"]] == [run], text
