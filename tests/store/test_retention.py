@@ -187,6 +187,14 @@ async def test_a_night_removes_no_more_than_half_of_the_loops(
     assert "heedful prune --by NAME --ended-for 365d" in reason
 
 
+async def test_a_doubt_names_the_tenant_in_its_command(path, store):
+    ids = [f"loop {n}" for n in range(6)]
+    await run_loops(store, *ids, scope=OTHER)
+    let_end(path, LONG_AGO, *ids)
+    doubt = await retention.doubt(store, OTHER, YEAR)
+    assert "HEEDFUL_TENANT=other heedful prune --by NAME" in doubt
+
+
 async def test_no_loop_may_go_whose_day_a_page_shows(path, store):
     """Even at the last second of a day, the first day of a page is whole."""
     await run_loops(store, "first")

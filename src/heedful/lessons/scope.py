@@ -32,7 +32,7 @@ DEFAULT_HOLDOUT_SHARE = 0.10  # the default probability of withholding a lesson
 # settings before it.
 LESSON_COMMAND_PATTERN = re.compile(
     r"\b(?:HEEDFUL_\w+=\S+ )*"
-    r"heedful (?:quarantine|lessons|proof|trust|reembed)\b"
+    r"heedful (?:quarantine|lessons|proof|trust|reembed|prune)\b"
 )
 
 

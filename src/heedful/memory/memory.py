@@ -31,6 +31,7 @@ from heedful.lessons.scope import (
     Scope,
     Trust,
     check_holdout,
+    name_scope,
 )
 from heedful.redact import mask_personal, redact
 from heedful.sanitize import redact_ends
@@ -887,7 +888,7 @@ class Memory:
         return (
             f"{len(unused)} of {lessons} lessons seem unused for "
             f"{unused_for / 86_400:g} days, and stay; see that the clock is right, "
-            "then run heedful prune"
+            f"then run {name_scope('heedful prune', self.scope)}"
         )
 
     async def spaces(self) -> Spaces:

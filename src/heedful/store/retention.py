@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from heedful.errors import LeaseLost
 from heedful.lessons.ranking import DAY_SECONDS
-from heedful.lessons.scope import Scope
+from heedful.lessons.scope import Scope, name_scope
 from heedful.store import lessons
 from heedful.store.connection import MAX_ROWS, Db, bulk, holds, key_of
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
@@ -161,5 +161,5 @@ async def doubt(store: Store, scope: Scope, ended_for: float) -> str:
     return (
         f"{expired} of {loops} loops seem to have ended more than {days} days ago, and "
         "stay; see that the clock is right, then run "
-        f"heedful prune --by NAME --ended-for {days}d"
+        f"{name_scope('heedful prune', scope)} --by NAME --ended-for {days}d"
     )

@@ -328,8 +328,8 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     return {
         **reflection,
         **storage,
-        "release": name_scope(storage["release"], scope),
-        "hint": name_scope(hint, scope),
+        "release": name_scope(storage["release"] or "", scope),
+        "hint": name_scope(hint or "", scope),
         "awaits_model": awaits_model,
     }
 
