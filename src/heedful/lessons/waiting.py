@@ -32,6 +32,7 @@ _SOURCE_WORDS: Mapping[str, str] = {
     "reviewer": "the reviewer {name}",
     "key": "the key {name} of the service",
     "file": "{name}, which came with the project",
+    "earlier": "what the agent read in earlier turns",
 }
 
 

@@ -520,8 +520,15 @@ def note_past(db: Db, scope: Scope, sessions: Iterable[str]) -> None:
     now = time.time()
     for session in sessions:
         mark(db, scope, session, [past_mark(now)])
-    before = past_mark(now - MAX_PAST_SECONDS)
-    db.send("forget_pasts", {**key_of(scope), "before": before})
+    oldest = past_mark(now - MAX_PAST_SECONDS)
+    db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
+
+
+def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
+    """Delete the events that match a key; sessions that go on have a past then."""
+    rows = db.select("distinct session", "event", key)
+    db.delete("event", key)
+    note_past(db, scope, [row["session"] for row in rows])
 
 
 def has_past(db: Db, scope: Scope, session: str) -> bool:

@@ -200,9 +200,9 @@ where tenant = :tenant and project = :project and session = :session
   and (mark >= 'read ' and mark < 'read!' or mark >= 'told lesson ' and mark < 'told lesson!');
 
 -- name: forget_pasts
--- The marks of sessions with a past that were set :before, in the form of the marks, unless the session goes on.
+-- The marks of sessions with a past older than the mark :oldest, unless the session goes on.
 delete from session_mark
-where tenant = :tenant and project = :project and mark >= 'past ' and mark < :before
+where tenant = :tenant and project = :project and mark >= 'past ' and mark < :oldest
   and not exists (select 1 from event e where e.tenant = :tenant and e.project = :project and e.session = session_mark.session);
 
 -- name: call_of
