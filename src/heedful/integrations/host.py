@@ -546,12 +546,6 @@ class HostRun:
             "learn from a run", work, otherwise=None, limited=False
         )
 
-    async def begin(self, code: str) -> None:
-        """Keep how a session begins, by its code, and the foreign texts of the host."""
-        events, marks = past.beginning_of(code, self.host.foreign)
-        work = self._announce((), events, marks=marks)
-        await self.host.guarded("keep events", work, otherwise=frozenset())
-
     async def _keep(
         self, events: Sequence[Event], *, ends: bool = False
     ) -> Learned | None:

@@ -7,8 +7,7 @@ branch that is left takes them away, so their texts are kept as events.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heedful.memory.memory import Memory
@@ -16,41 +15,36 @@ from heedful.redact import redact
 from heedful.store import preconditions
 from heedful.traces.episode import Event, Limits
 
+# The codes of events with a piece of instructions, and of those that were not kept.
 INSTRUCTIONS_CODE = "instructions"
+UNREAD_CODE = "unread instructions"
 EARLIER_TURNS_SOURCE = "earlier:turns"
-# Of longer instructions none are kept: then nobody knows what the agent read.
-MAX_KEPT_INSTRUCTIONS_CHARS = 400_000
+MAX_KEPT_INSTRUCTIONS_CHARS = 400_000  # of all files
 
 
-def beginning_of(
-    code: str, foreign: Mapping[str, str | None]
-) -> tuple[list[Event], list[str]]:
-    """Return the events and the marks of a session that begins in the way of a code.
+def instruction_events(foreign: Mapping[str, str | None]) -> Iterator[Event]:
+    """Yield the events that keep instructions that nobody has approved.
 
-    `foreign` are instructions that nobody has approved, by their sources, as in `Host`.
-    A session with instructions that cannot be kept whole is marked.
+    `foreign` maps their sources to their texts, as in `Host`. Instructions that cannot
+    be kept whole have an event that says so.
     """
-    events = [Event("system_event", code=code)]
-    texts = {source: text for source, text in foreign.items() if text is not None}
-    size = sum(map(len, texts.values()))
-    is_kept = len(texts) == len(foreign) and size <= MAX_KEPT_INSTRUCTIONS_CHARS
-    # Words that were taken for a secret cannot be found again.
-    if not is_kept or any(redact(text) != text for text in texts.values()):
-        return events, [preconditions.past_mark(time.time())]
-
-    length = Limits().content
-    for source, text in texts.items():
-        events += [
-            Event(
-                "system_event",
-                text[start : start + length],
-                tool=source,
-                code=INSTRUCTIONS_CODE,
-                origin="external",
+    room = MAX_KEPT_INSTRUCTIONS_CHARS
+    for source, text in foreign.items():
+        # Words that were taken for a secret cannot be found again.
+        if text is None or len(text) > room or redact(text) != text:
+            yield _event_of(source, code=UNREAD_CODE)
+            continue
+        room -= len(text)
+        length = Limits().content
+        for start in range(0, len(text), length):
+            yield _event_of(
+                source, code=INSTRUCTIONS_CODE, content=text[start : start + length]
             )
-            for start in range(0, len(text), length)
-        ]
-    return events, []
+
+
+def _event_of(source: str, code: str, content: str = "") -> Event:
+    """Return an event about instructions, which are named like a tool."""
+    return Event("system_event", content, tool=source, code=code, origin="external")
 
 
 async def foreign_texts(
@@ -61,19 +55,22 @@ async def foreign_texts(
 ) -> dict[str, str | None]:
     """Return all foreign texts of a run, by their sources: now, and as it began.
 
-    Text is None if nobody knows it.
+    A text is None if nobody knows it.
     """
     texts = dict(foreign)
-    for event in events:
-        if is_of_instructions(event):
-            source = event["tool"]
-            text = texts.get(source, "")
-            texts[source] = None if text is None else text + event["content"]
+    for event in filter(is_of_instructions, events):
+        source = event["tool"]
+        text = texts.get(source, "")
+        if text is None or event["code"] == UNREAD_CODE:
+            texts[source] = None
+        else:
+            texts[source] = text + event["content"]
     if await memory.store.read(memory.scope, preconditions.has_past, session):
         texts[EARLIER_TURNS_SOURCE] = None
     return texts
 
 
 def is_of_instructions(event: Mapping[str, Any]) -> bool:
-    """Return True for an event that keeps instructions, which nobody said."""
-    return event.get("code") == INSTRUCTIONS_CODE and event["origin"] == "external"
+    """Return True for an event about instructions, which is no step of a run."""
+    is_kept = event.get("code") in (INSTRUCTIONS_CODE, UNREAD_CODE)
+    return is_kept and event["origin"] == "external"

@@ -654,9 +654,9 @@ def append_events(
             user_rules.hear(db, scope, session, content)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
-        most = MAX_SESSION_EVENTS * 9 // 10
-        trimmed = db.all("trim_events", scope, session=key["session"], most=most)
-        preconditions.note_past(db, scope, {row["session"] for row in trimmed})
+        trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
+        sessions = {row["session"] for row in trimmed.fetchall()}
+        preconditions.note_past(db, scope, sessions)
 
 
 # The calls of a session among which are those that made what an error names.
