@@ -135,6 +135,33 @@ async def test_what_was_measured_is_the_same_before_and_after(path, store):
     assert sum(before.cases_of().get(None, {}).values()) == 4
 
 
+async def test_a_transaction_passes_no_loops_that_stay(path, store, monkeypatch):
+    """A read passes them, so that no writer waits."""
+    monkeypatch.setattr(retention, "MAX_REMOVED_LOOPS", 2)
+    ids = [f"loop {n}" for n in range(6)]
+    await run_loops(store, *ids)
+    for number, id in enumerate(ids):
+        let_end(path, LONG_AGO + number, id)
+    # The first ones stay, because their proof has not ended.
+    for id in ids[:2]:
+        await store.write(SCOPE, exposures.remember, (), exposures=exposed(id))
+
+    found = await store.read(SCOPE, retention.find_some, NOW - YEAR, 0.0)
+    assert found.loops == 2
+    assert found.earliest == LONG_AGO + 2
+    assert found.latest == LONG_AGO + 3
+    found = await store.read(SCOPE, retention.find_some, NOW - YEAR, found.latest)
+    assert found.earliest == LONG_AGO + 3
+    assert found.latest == LONG_AGO + 4
+
+    span = {"after": LONG_AGO + 4, "until": LONG_AGO + 4}
+    batch = {"before": NOW - YEAR, "by": "ann", "began": NOW, **span}
+    assert await store.write(SCOPE, retention.remove_some, **batch) == 1
+    assert ids_in(path) == {*ids} - {"loop 4"}
+    assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
+    assert ids_in(path) == {"loop 0", "loop 1"}
+
+
 async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
     path, store, monkeypatch
 ):
@@ -145,6 +172,7 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
 
     # A transaction, and then no more.
     killed = {"before": NOW - YEAR, "by": "ann", "began": NOW}
+    killed |= {"after": 0.0, "until": NOW}
     assert await store.write(SCOPE, retention.remove_some, **killed) == 2
     assert len(ids_in(path)) == 5
     assert count_rows(path, "attempt") == 5
