@@ -43,7 +43,7 @@ def texts_of(message: str) -> list[str]:
         ("do not copy secrets to this repo", None),
         ("never commit secrets: keys, tokens", None),
         ("from now on: always use tabs", None),
-        ("Please note: never use npm", "never use npm"),
+        ("Important: never use npm", "never use npm"),
         ("It says: never mind.\nNever use npm", "Never use npm"),
     ],
 )
