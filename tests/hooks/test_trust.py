@@ -381,6 +381,11 @@ CARRIED = [
         id="commands that are too long",
     ),
     pytest.param(
+        {f".claude/rules/{n:02}.md": "x " * 2**18 for n in range(9)},
+        ".claude/rules/08.md",
+        id="more than is read of all",
+    ),
+    pytest.param(
         {f".claude/skills/a/{n}": "x" for n in range(1_000)}
         | {".claude/skills/b/SKILL.md": EVIL},
         ".claude/skills",

@@ -109,10 +109,14 @@ MAX_CLONE_ITEMS = 20
 # A folder of prompts with more files, or with longer texts, is not read.
 MAX_FOLDER_FILES = 1_000
 MAX_FOLDER_CHARS = 2**20
+# Of longer instructions the rest is not read: a session does not wait for it.
+MAX_INSTRUCTIONS_CHARS = 2**22
 MAX_SERVER_NAME_CHARS = 100
 MAX_SHOWN_SERVER_CHARS = 160
 SHOWN_DIGEST_CHARS = 12
 _SERVER_PART = "server"
+# The beginning of the source of what repeats a file of instructions.
+FILE_SOURCE_PREFIX = "file:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +209,17 @@ def foreign_instructions(folder: Path) -> dict[str, str | None]:
 
 
 def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
+    """Yield the instructions for a session in a folder, the last unread if too long."""
+    size = 0
+    for item in _all_instructions(root, folder):
+        size += len(item.text)
+        if size > MAX_INSTRUCTIONS_CHARS:
+            yield replace(item, text="", is_unread=True)
+            return
+        yield item
+
+
+def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
     """Yield the files of instructions at known places, and what they import.
 
     An agent reads those of its folder and of each folder above it, up to the root. A
@@ -304,9 +319,6 @@ def _imports(root: Path, name: str, text: str) -> Iterator[str]:
 
 def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
     """Return a file of instructions; its text is None if it was not read whole."""
-    # A hook before a call reads no instructions.
-    from heedful.lessons.waiting import FILE_SOURCE_PREFIX
-
     return CloneItem(
         kind="instructions",
         path=str(root / name),

@@ -20,8 +20,6 @@ from heedful.lessons.trust import (
 
 # The beginning of the name of a session among the sources of what derives from it.
 SESSION_SOURCE_PREFIX = "episode:"
-# The beginning of the source of what repeats a file of instructions to agents.
-FILE_SOURCE_PREFIX = "file:"
 READ_COMMAND = "heedful quarantine list"
 OWN_COMMAND = "heedful hook trust own"
 MAX_REASON_SOURCES = 4
