@@ -392,7 +392,10 @@ CARRIED = [
         id="more files of skills than are looked at",
     ),
     pytest.param(
-        {"docs/x.md": EVIL, ".gemini/settings.json": '{"contextFileName": "docs/x.md"}'},
+        {
+            "docs/x.md": EVIL,
+            ".gemini/settings.json": '{"contextFileName": "docs/x.md"}',
+        },
         ".gemini/settings.json",
         id="settings that name instructions",
     ),

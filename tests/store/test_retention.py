@@ -146,17 +146,17 @@ async def test_a_transaction_passes_no_loops_that_stay(path, store, monkeypatch)
     for id in ids[:2]:
         await store.write(SCOPE, exposures.remember, (), exposures=exposed(id))
 
-    found = await store.read(SCOPE, retention.find_some, NOW - YEAR, 0.0)
-    assert found.loops == 2
-    assert found.earliest == LONG_AGO + 2
-    assert found.latest == LONG_AGO + 3
-    found = await store.read(SCOPE, retention.find_some, NOW - YEAR, found.latest)
-    assert found.earliest == LONG_AGO + 3
-    assert found.latest == LONG_AGO + 4
+    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, 0.0)
+    assert batch.loops == 2
+    assert batch.earliest == LONG_AGO + 2
+    assert batch.latest == LONG_AGO + 3
+    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, batch.latest)
+    assert batch.earliest == LONG_AGO + 3
+    assert batch.latest == LONG_AGO + 4
 
     span = {"after": LONG_AGO + 4, "until": LONG_AGO + 4}
-    batch = {"before": NOW - YEAR, "by": "ann", "began": NOW, **span}
-    assert await store.write(SCOPE, retention.remove_some, **batch) == 1
+    options = {"before": NOW - YEAR, "by": "ann", "began": NOW, **span}
+    assert await store.write(SCOPE, retention.remove_some, **options) == 1
     assert ids_in(path) == {*ids} - {"loop 4"}
     assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
     assert ids_in(path) == {"loop 0", "loop 1"}

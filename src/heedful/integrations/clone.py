@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
@@ -240,14 +240,7 @@ def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
             yield _instructions_item(root, rules, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
-    for place, agent in product(inside, AGENT_FOLDERS):
-        if os.path.isdir(root / place / agent):
-            for kind in PROMPT_FOLDERS:
-                prompts = (place / agent / kind).as_posix()
-                yield from _prompts(root, prompts, names)
-    for place, settings in product(inside, AGENT_SETTINGS):
-        yield from _naming_settings(root, (place / settings).as_posix())
-
+    yield from _known_prompts(root, inside, names)
     for name in names:
         text = _read(root, name)
         if text is None or text.strip():
@@ -259,6 +252,22 @@ def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
         if len(names) > most_names:
             yield _instructions_item(root, name, text=None)
             return
+
+
+def _known_prompts(
+    root: Path, places: Sequence[Path], names: list[str]
+) -> Iterator[CloneItem]:
+    """Yield what is read when an agent needs it, and settings that name instructions.
+
+    Adds to `names` the files that prompts import.
+    """
+    for place, agent in product(places, AGENT_FOLDERS):
+        if os.path.isdir(root / place / agent):
+            for kind in PROMPT_FOLDERS:
+                folder = (place / agent / kind).as_posix()
+                yield from _prompts(root, folder, names)
+    for place, settings in product(places, AGENT_SETTINGS):
+        yield from _naming_settings(root, (place / settings).as_posix())
 
 
 def _prompts(root: Path, folder: str, names: list[str]) -> Iterator[CloneItem]:

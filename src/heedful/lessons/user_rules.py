@@ -37,7 +37,8 @@ _RULE_END_PATTERN = re.compile(r"(?<=[.!;])\s+|(?<=\?)\s*")
 _OPENING_PATTERN = _pattern(
     r"""(?:[-*•\d.)\s]+|
 (?:no|nope|right|ok|okay|please|and|also|but|so|well|hey|wait|stop(?=[,.!])|
-remember(?! to)|note|important|reminder|rule|actually|again|btw|yes|sorry|hm+)\b[\s,:.!—-]*)*"""
+remember(?! to)|note|important|reminder|rule|actually|again|btw|yes|sorry|hm+)\b
+[\s,:.!—-]*)*"""
 )
 # A correction of what the agent believed.
 _OBJECTION_PATTERN = _pattern(r"\s*(?:no|nope|wrong|actually|not)\b")
