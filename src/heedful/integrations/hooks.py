@@ -27,7 +27,6 @@ from heedful.integrations.agents import (
     in_our_names,
 )
 from heedful.integrations.host import MAX_MOMENT_CHARS, Advice, Host, HostRun
-from heedful.integrations.past import instruction_events
 from heedful.integrations.reminders import reminder_news
 from heedful.integrations.user_rules import move_rules
 from heedful.lessons.scope import Scope
@@ -458,6 +457,8 @@ async def _explain(moment: _Moment, failure: FailedCall, answered: Reply) -> Rep
 
 async def _on_start(moment: _Moment) -> Reply:
     """Show what came back most often; a person sees what waits and what helped."""
+    from heedful.integrations.past import instruction_events
+
     # After a resumption or a compaction, an agent does not know what it has read.
     start = Event("system_event", code=moment.text("source"))
     await moment.run.learn(start, *instruction_events(moment.run.host.foreign))

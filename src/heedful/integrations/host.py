@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heedful.errors import Conflict, NotFound
-from heedful.integrations import past
 from heedful.integrations.reminders import (
     list_failures,
     settle_reminders,
@@ -565,6 +564,7 @@ class HostRun:
         A run that goes on teaches something by its failures only. Returns None if there
         is no memory.
         """
+        from heedful.integrations import past
         from heedful.memory.sessions import Learned, learn_session
         from heedful.traces.reading import read
 
