@@ -374,6 +374,9 @@ def _table_of(name: str, text: str) -> dict[str, Any]:
 
 def _read(root: Path, name: str) -> str | None:
     """Return the text of a file of the project, "" without one, None if unreadable."""
+    # Most of the names are those of no file, and a session waits.
+    if not os.path.lexists(root / name):
+        return ""
     try:
         return read_project_file(root / name, within=root).decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):
