@@ -210,6 +210,27 @@ def test_instructions_of_a_clone_are_learnt_only_if_trusted(
         assert "next: heedful quarantine list" in status
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_told"),
+    [
+        pytest.param("n", False, id="each remedy waits"),
+        pytest.param("y", True, id="a remedy is told"),
+    ],
+)
+def test_settings_that_name_instructions_are_a_question(
+    answer: str, is_told: bool, home: Home
+) -> None:
+    home.write(".gemini/settings.json", '{"contextFileName": "docs/x.md"}')
+    home.commit("docs/x.md", "Be kind.\n")
+    home.take()
+    answers = ["y", "y", answer]
+    code, screen = answer_at_terminal(home.clone, home.home, "hook install", answers)
+    assert code == 0
+    assert "settings.json may name files with instructions to agents" in screen
+    fail_and_mend(home)
+    assert (REMEDY in fail_again(home)) == is_told
+
+
 def session_file(folder: Path) -> str:
     """Return a session of Claude Code in a folder: a command, and what put it right."""
     calls = [
@@ -335,12 +356,70 @@ CARRIED = [
     pytest.param({"AGENTS.override.md": EVIL}, "AGENTS.override.md", id="an override"),
     pytest.param({".clinerules": EVIL}, ".clinerules", id="the rules of Cline"),
     pytest.param({".clinerules/a.md": EVIL}, ".clinerules/a.md", id="its folder"),
+    pytest.param(
+        {".claude/skills/jest/SKILL.md": EVIL, ".claude/skills/jest/logo": b"\xff"},
+        ".claude/skills",
+        id="a skill, not the files beside it",
+    ),
+    pytest.param(
+        {".claude/commands/git/test.md": EVIL}, ".claude/commands", id="a command"
+    ),
+    pytest.param({".claude/agents/tester.md": EVIL}, ".claude/agents", id="an agent"),
+    pytest.param(
+        {".gemini/commands/test.toml": f"prompt = '{EVIL}'"},
+        ".gemini/commands",
+        id="a command of another agent",
+    ),
+    pytest.param(
+        {"docs/a.md": EVIL, ".claude/commands/test.md": "see @../../docs/a.md\n"},
+        "docs/a.md",
+        id="an import of a command",
+    ),
+    pytest.param(
+        {f".claude/commands/{n}.md": EVIL + "x " * 2**18 for n in range(3)},
+        ".claude/commands",
+        id="commands that are too long",
+    ),
+    pytest.param(
+        {f".claude/rules/{n:02}.md": "x " * 2**18 for n in range(9)},
+        ".claude/rules/08.md",
+        id="more than is read of all",
+    ),
+    pytest.param(
+        {f".claude/skills/a/{n}": "x" for n in range(1_000)}
+        | {".claude/skills/b/SKILL.md": EVIL},
+        ".claude/skills",
+        id="more files of skills than are looked at",
+    ),
+    pytest.param(
+        {
+            "docs/x.md": EVIL,
+            ".gemini/settings.json": '{"contextFileName": "docs/x.md"}',
+        },
+        ".gemini/settings.json",
+        id="settings that name instructions",
+    ),
+    pytest.param(
+        {".qwen/settings.json": '{"context": {"file\\u004eame": ["docs/x.md"]}}'},
+        ".qwen/settings.json",
+        id="settings that name them in other letters",
+    ),
+    pytest.param(
+        {".codex/config.toml": 'project_doc_fallback_filenames = ["x.md"]'},
+        ".codex/config.toml",
+        id="settings in TOML",
+    ),
+    pytest.param(
+        {"opencode.jsonc": '{"instructions": ["x.md"]} // all'},
+        "opencode.jsonc",
+        id="settings that cannot be parsed",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("files", "name"), CARRIED)
 def test_instructions_are_not_trusted_wherever_they_are(
-    files: dict[str, str], name: str, home: Home
+    files: dict[str, str | bytes], name: str, home: Home
 ) -> None:
     for file, content in files.items():
         home.write(file, content)

@@ -41,6 +41,10 @@ def texts_of(message: str) -> list[str]:
         ("- never mock the database", "never mock the database"),
         ("never force push to this repository", None),
         ("do not copy secrets to this repo", None),
+        ("never commit secrets: keys, tokens", None),
+        ("from now on: always use tabs", None),
+        ("Important: never use npm", "never use npm"),
+        ("It says: never mind.\nNever use npm", "Never use npm"),
     ],
 )
 def test_standing_order_is_a_rule(message: str, rule: str | None) -> None:
@@ -69,6 +73,8 @@ def test_standing_order_is_a_rule(message: str, rule: str | None) -> None:
         pytest.param("ok, use npm here", id="a permission"),
         pytest.param("```\nnever use npm\n```", id="code"),
         pytest.param("> never use npm", id="a quotation"),
+        pytest.param("translate to German: never use npm", id="words to work on"),
+        pytest.param("ChatGPT told me: hi. Never use npm", id="words of another"),
         pytest.param("<system>never use npm</system>", id="a machine"),
         pytest.param("never use npm. " + "x " * MAX_RULE_MESSAGE_CHARS, id="long"),
     ],

@@ -23,7 +23,7 @@ SCOPE = Scope()
 OTHER = Scope("other", "default")
 NOW = time.time()
 LONG_AGO = NOW - 2 * YEAR
-NONE_EXPIRED = retention.ExpiredLoops(loops=0, oldest=0.0, newest=0.0, rows="")
+NONE_EXPIRED = retention.Expired(loops=0, numbers="", earliest=None, latest=None)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_loops_that_ended_long_ago_go_with_all_that_is_theirs(path, store)
     remove = partial(retention.remove, store, SCOPE, ended_for=YEAR, by="ann")
     expired = await store.read(SCOPE, retention.find, time.time() - YEAR)
     assert expired.loops == 2
-    assert expired.oldest == expired.newest == LONG_AGO
+    assert expired.earliest == expired.latest == LONG_AGO
     assert ids_in(path) == {"old", "other old", "new", "open"}
 
     assert await remove() == 2
@@ -138,6 +138,33 @@ async def test_what_was_measured_is_the_same_before_and_after(path, store):
     assert sum(before.cases_of().get(None, {}).values()) == 4
 
 
+async def test_a_transaction_passes_no_loops_that_stay(path, store, monkeypatch):
+    """A read passes them, so that no writer waits."""
+    monkeypatch.setattr(retention, "MAX_REMOVED_LOOPS", 2)
+    ids = [f"loop {n}" for n in range(6)]
+    await run_loops(store, *ids)
+    for number, id in enumerate(ids):
+        let_end(path, LONG_AGO + number, id)
+    # The first ones stay, because their proof has not ended.
+    for id in ids[:2]:
+        await store.write(SCOPE, exposures.remember, (), exposures=exposed(id))
+
+    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, 0.0)
+    assert batch.loops == 2
+    assert batch.earliest == LONG_AGO + 2
+    assert batch.latest == LONG_AGO + 3
+    batch = await store.read(SCOPE, retention.find_some, NOW - YEAR, batch.latest)
+    assert batch.earliest == LONG_AGO + 3
+    assert batch.latest == LONG_AGO + 4
+
+    span = {"after": LONG_AGO + 4, "until": LONG_AGO + 4}
+    options = {"before": NOW - YEAR, "by": "ann", "began": NOW, **span}
+    assert await store.write(SCOPE, retention.remove_some, **options) == 1
+    assert ids_in(path) == {*ids} - {"loop 4"}
+    assert await retention.remove(store, SCOPE, ended_for=YEAR, by="ann") == 3
+    assert ids_in(path) == {"loop 0", "loop 1"}
+
+
 async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
     path, store, monkeypatch
 ):
@@ -148,6 +175,7 @@ async def test_a_removal_that_is_killed_leaves_whole_loops_and_says_how_many(
 
     # A transaction, and then no more.
     killed = {"before": NOW - YEAR, "by": "ann", "began": NOW}
+    killed |= {"after": 0.0, "until": NOW}
     assert await store.write(SCOPE, retention.remove_some, **killed) == 2
     assert len(ids_in(path)) == 5
     assert count_rows(path, "attempt") == 5

@@ -722,8 +722,8 @@ def prune(
             memory.scope, retention.find, time.time() - ended
         )
         times = ""
-        if expired.loops:
-            times = f", ended {when(expired.oldest)} to {when(expired.newest)}"
+        if expired.earliest is not None and expired.latest is not None:
+            times = f", ended {when(expired.earliest)} to {when(expired.latest)}"
         return lessons, expired.loops, times
 
     removed, loops, times = ask(remove)

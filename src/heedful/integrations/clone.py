@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
@@ -53,6 +53,50 @@ INSTRUCTION_FOLDERS = (
     ".github/instructions",
     ".windsurf/rules",
 )
+# The folders of agents in a project, and those in each with texts that an agent reads
+# when it needs one. Such a folder is one thing to approve.
+AGENT_FOLDERS = (
+    ".agents",
+    ".claude",
+    ".cline",
+    ".codex",
+    ".cursor",
+    ".factory",
+    ".gemini",
+    ".github",
+    ".goose",
+    ".kilocode",
+    ".kimi",
+    ".opencode",
+    ".qwen",
+)
+PROMPT_FOLDERS = (
+    "agent",
+    "agents",
+    "command",
+    "commands",
+    "droids",
+    "output-styles",
+    "prompts",
+    "skill",
+    "skills",
+)
+# Beside this file, a skill has files of any kind, which the agent reads with its tools.
+SKILL_FILE = "/skill.md"
+SKILL_FOLDERS = ("/skill", "/skills")
+# Settings of agents that may name files with instructions, and how they do.
+AGENT_SETTINGS = (
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".opencode/opencode.json",
+    ".opencode/opencode.jsonc",
+    ".qwen/settings.json",
+    "opencode.json",
+    "opencode.jsonc",
+)
+_NAMING_KEY_PATTERN = re.compile(
+    r'"(?:contextFileName|fileName|project_doc_fallback_filenames|\w*instructions\w*)":'
+)
 # The path of another file whose text an agent reads in the place of this one: without
 # the marks of a sentence behind it, and as all up to a blank that is not escaped.
 _IMPORT_PATTERNS = (
@@ -62,10 +106,17 @@ _IMPORT_PATTERNS = (
 # More servers, files of a folder, and imported files are not asked for, and so not
 # trusted.
 MAX_CLONE_ITEMS = 20
+# A folder of prompts with more files, or with longer texts, is not read.
+MAX_FOLDER_FILES = 1_000
+MAX_FOLDER_CHARS = 2**20
+# Of longer instructions the rest is not read: a session does not wait for it.
+MAX_INSTRUCTIONS_CHARS = 2**22
 MAX_SERVER_NAME_CHARS = 100
 MAX_SHOWN_SERVER_CHARS = 160
 SHOWN_DIGEST_CHARS = 12
 _SERVER_PART = "server"
+# The beginning of the source of what repeats a file of instructions.
+FILE_SOURCE_PREFIX = "file:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +125,8 @@ class CloneItem:
 
     `source` is its name in matters of trust. `digest` is that of its text, and
     `is_refused` is True if the person said no to this text. With `is_unread`, the
-    agent may read what heedful has not read, so nobody can be asked about it.
+    agent may read what heedful has not read, so nobody can be asked about it. Settings
+    with `names_files` name instructions: until they are approved, nobody knows which.
     """
 
     kind: Literal["server", "instructions"]
@@ -85,6 +137,7 @@ class CloneItem:
     is_approved: bool = False
     is_refused: bool = False
     is_unread: bool = False
+    names_files: bool = False
 
     @property
     def name(self) -> str:
@@ -100,6 +153,8 @@ class CloneItem:
             return f"{self.name} is an MCP server ({digest}): {beginning}"
         if self.is_unread:
             return f"{self.name} has instructions to agents that heedful cannot read"
+        if self.names_files:
+            return f"{self.name} may name files with instructions to agents ({digest})"
         lines = len(self.text.splitlines())
         return f"{self.name} has {lines} lines of instructions to agents ({digest})"
 
@@ -111,20 +166,22 @@ def clone_items(folder: Path) -> list[CloneItem]:
     """
     folder = folder.resolve()
     root = project_top(folder)
-    items = [*_servers(root), *_instructions(root, folder)]
-    approved = approvals()
-    return [item if item.is_unread else _with_answer(item, approved) for item in items]
+    return _with_answers([*_servers(root), *_instructions(root, folder)])
 
 
-def _with_answer(
-    item: CloneItem, approved: Mapping[str, Mapping[str, str]]
-) -> CloneItem:
-    """Return an item with what the person has answered about it."""
-    return replace(
-        item,
-        is_approved=approved["files"].get(item.name) == item.digest,
-        is_refused=approved["refused"].get(item.name) == item.digest,
-    )
+def _with_answers(items: Iterable[CloneItem]) -> list[CloneItem]:
+    """Return the items with what the person has answered about each."""
+    answers = approvals()
+    approved = answers["files"]
+    refused = answers["refused"]
+    return [
+        replace(
+            item,
+            is_approved=not item.is_unread and approved.get(item.name) == item.digest,
+            is_refused=not item.is_unread and refused.get(item.name) == item.digest,
+        )
+        for item in items
+    ]
 
 
 def server_trust(folder: Path) -> dict[str, Trust]:
@@ -133,7 +190,7 @@ def server_trust(folder: Path) -> dict[str, Trust]:
     # Most people have approved none, and a hook runs for each event.
     if not any(f"[{_SERVER_PART}:" in name for name in names):
         return {}
-    servers = [item for item in clone_items(folder) if item.kind == "server"]
+    servers = _with_answers(_servers(project_top(folder.resolve())))
     # Nobody knows from which file an agent has a server.
     doubted = {item.source for item in servers if not item.is_approved}
     return {item.source: "measured" for item in servers if item.source not in doubted}
@@ -145,13 +202,24 @@ def foreign_instructions(folder: Path) -> dict[str, str | None]:
     They are None if heedful has not read them.
     """
     return {
-        item.source: None if item.is_unread else item.text
+        item.source: None if item.is_unread or item.names_files else item.text
         for item in clone_items(folder)
         if item.kind == "instructions" and not item.is_approved
     }
 
 
 def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
+    """Yield the instructions for a session in a folder, the last unread if too long."""
+    size = 0
+    for item in _all_instructions(root, folder):
+        size += len(item.text)
+        if size > MAX_INSTRUCTIONS_CHARS:
+            yield replace(item, text="", is_unread=True)
+            return
+        yield item
+
+
+def _all_instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
     """Yield the files of instructions at known places, and what they import.
 
     An agent reads those of its folder and of each folder above it, up to the root. A
@@ -172,6 +240,7 @@ def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
             yield _instructions_item(root, rules, text=None)
 
     most_names = len(names) + MAX_CLONE_ITEMS
+    yield from _known_prompts(root, inside, names)
     for name in names:
         text = _read(root, name)
         if text is None or text.strip():
@@ -183,6 +252,57 @@ def _instructions(root: Path, folder: Path) -> Iterator[CloneItem]:
         if len(names) > most_names:
             yield _instructions_item(root, name, text=None)
             return
+
+
+def _known_prompts(
+    root: Path, places: Sequence[Path], names: list[str]
+) -> Iterator[CloneItem]:
+    """Yield what is read when an agent needs it, and settings that name instructions.
+
+    Adds to `names` the files that prompts import.
+    """
+    for place, agent in product(places, AGENT_FOLDERS):
+        if os.path.isdir(root / place / agent):
+            for kind in PROMPT_FOLDERS:
+                folder = (place / agent / kind).as_posix()
+                yield from _prompts(root, folder, names)
+    for place, settings in product(places, AGENT_SETTINGS):
+        yield from _naming_settings(root, (place / settings).as_posix())
+
+
+def _prompts(root: Path, folder: str, names: list[str]) -> Iterator[CloneItem]:
+    """Yield a folder of prompts, if it has any; add to `names` what they import."""
+    files = list(islice(_files_below(root, folder), MAX_FOLDER_FILES + 1))
+    is_whole = len(files) <= MAX_FOLDER_FILES
+    if folder.endswith(SKILL_FOLDERS):
+        files = [name for name in files if _is_skill(root, name)]
+    text = ""
+    for name in files:
+        prompt = _read(root, name)
+        if prompt is None or len(text) + len(prompt) > MAX_FOLDER_CHARS:
+            is_whole = False
+            break
+        text += f"{prompt}\n"
+        imported = dict.fromkeys(_imports(root, name, prompt))
+        names += [path for path in imported if path not in names]
+    if text.strip() or not is_whole:
+        yield _instructions_item(root, folder, text=text if is_whole else None)
+
+
+def _is_skill(root: Path, name: str) -> bool:
+    """Return True for the text of a skill, and for a link, which may lead to one."""
+    return name.lower().endswith(SKILL_FILE) or os.path.islink(root / name)
+
+
+def _naming_settings(root: Path, name: str) -> Iterator[CloneItem]:
+    """Yield settings that name files with instructions, or that cannot be parsed."""
+    text = _read(root, name)
+    table = _table_of(name, text or "")
+    is_naming = _NAMING_KEY_PATTERN.search(json.dumps(table, default=str))
+    if text is None:
+        yield _instructions_item(root, name, text=None)
+    elif is_naming or (text.strip() and not table):
+        yield replace(_instructions_item(root, name, text=text), names_files=True)
 
 
 def _files_below(root: Path, folder: str) -> Iterator[str]:
@@ -208,9 +328,6 @@ def _imports(root: Path, name: str, text: str) -> Iterator[str]:
 
 def _instructions_item(root: Path, name: str, text: str | None) -> CloneItem:
     """Return a file of instructions; its text is None if it was not read whole."""
-    # A hook before a call reads no instructions.
-    from heedful.lessons.waiting import FILE_SOURCE_PREFIX
-
     return CloneItem(
         kind="instructions",
         path=str(root / name),
@@ -257,6 +374,9 @@ def _table_of(name: str, text: str) -> dict[str, Any]:
 
 def _read(root: Path, name: str) -> str | None:
     """Return the text of a file of the project, "" without one, None if unreadable."""
+    # Most of the names are those of no file, and a session waits.
+    if not os.path.lexists(root / name):
+        return ""
     try:
         return read_project_file(root / name, within=root).decode("utf-8")
     except (FileNotFoundError, NotADirectoryError):

@@ -255,7 +255,9 @@ def _answer_event(event: str, agent: str, strict: bool) -> None:
     )
     host.root = str(project_top(folder))
     host.everywhere = _own_database(settings["db"])
-    if kind == "stop":
+    if kind == "start":
+        host.foreign = foreign_instructions(folder)
+    elif kind == "stop":
         _lift_time_limit(niceness=0)
 
     unheard = _unheard_calls(row, kind, data)

@@ -457,8 +457,11 @@ async def _explain(moment: _Moment, failure: FailedCall, answered: Reply) -> Rep
 
 async def _on_start(moment: _Moment) -> Reply:
     """Show what came back most often; a person sees what waits and what helped."""
+    from heedful.integrations.past import instruction_events
+
     # After a resumption or a compaction, an agent does not know what it has read.
-    await moment.run.learn(Event("system_event", code=moment.text("source")))
+    start = Event("system_event", code=moment.text("source"))
+    await moment.run.learn(start, *instruction_events(moment.run.host.foreign))
     opening = moment.advise(await moment.run.opening())
     notes = [note for note in await _start_notes(moment) if note]
     if not notes:

@@ -169,7 +169,7 @@ class Host:
 
         before = time.time() - exposures.ABANDONED_LOOP_SECONDS
         for id in await memory.store.read(memory.scope, episodes.abandoned, before):
-            await self.run(id)._finish(memory)
+            await self.run(id)._finish(memory, ends=False)
 
     async def guarded(
         self,
@@ -564,6 +564,7 @@ class HostRun:
         A run that goes on teaches something by its failures only. Returns None if there
         is no memory.
         """
+        from heedful.integrations import past
         from heedful.memory.sessions import Learned, learn_session
         from heedful.traces.reading import read
 
@@ -577,11 +578,8 @@ class HostRun:
         if not events:
             return Learned()
 
-        foreign = dict(self.host.foreign)
-        # What the agent read before the session was resumed may be gone.
-        if any(_is_resumption(event) for event in events):
-            foreign["earlier:turns"] = None
-
+        foreign = await past.foreign_texts(memory, self.id, events, self.host.foreign)
+        events = [event for event in events if not past.is_of_instructions(event)]
         document = {"session": self.id, "outcome": "partial", "events": events}
         file = json.dumps(document).encode()
         session, *_ = await asyncio.to_thread(lambda: list(read(file)))
@@ -834,10 +832,14 @@ class HostRun:
             too_late = True
             raise
 
-    async def _finish(self, memory: Memory) -> Learned | None:
-        """Store what the run taught and whether lessons helped; forget its events."""
+    async def _finish(self, memory: Memory, *, ends: bool = True) -> Learned | None:
+        """Store what the run taught and whether lessons helped; forget its events.
+
+        A run that does not end may go on: its id stays known.
+        """
         from heedful.integrations.alarms import measure_checks
 
+        until = time.time()
         await self.settle()
         await settle_reminders(memory, self.id, self.events, self.host.root)
         await measure_checks(memory, await self.events())
@@ -849,7 +851,9 @@ class HostRun:
             folder=self.host.root,
         )
         learned = await self.study(ends=True)
-        await memory.store.write(memory.scope, episodes.forget_session, self.id)
+        await memory.store.write(
+            memory.scope, episodes.forget_session, self.id, until=until, ends=ends
+        )
         return learned
 
 
@@ -884,11 +888,6 @@ def _record_events(
         share=share,
         at=time.time(),
     )
-
-
-def _is_resumption(event: Mapping[str, Any]) -> bool:
-    """Return True for the event by which an agent goes on with an earlier session."""
-    return event.get("type") == "system_event" and event.get("code") == "resume"
 
 
 def _plain_data(value: Any) -> Any:

@@ -32,12 +32,13 @@ _CODE_BLOCK_PATTERN = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # A message that an agent's own commands or notices wrote begins with a tag or bracket.
 _MACHINE_PATTERN = re.compile(r"\s*[<\[{]")
 # A dot in a path or a number does not end a sentence.
-_RULE_END_PATTERN = re.compile(r"(?<=[.!;])\s+|\n+|(?<=\?)\s*")
+_RULE_END_PATTERN = re.compile(r"(?<=[.!;])\s+|(?<=\?)\s*")
 # What may stand before a rule: "no, ", "please ", "- ", "ok and ".
 _OPENING_PATTERN = _pattern(
     r"""(?:[-*•\d.)\s]+|
 (?:no|nope|right|ok|okay|please|and|also|but|so|well|hey|wait|stop(?=[,.!])|
-remember(?! to)|note|actually|again|btw|yes|sorry|hm+)\b[\s,:.!—-]*)*"""
+remember(?! to)|note|important|reminder|rule|actually|again|btw|yes|sorry|hm+)\b
+[\s,:.!—-]*)*"""
 )
 # A correction of what the agent believed.
 _OBJECTION_PATTERN = _pattern(r"\s*(?:no|nope|wrong|actually|not)\b")
@@ -188,17 +189,22 @@ def read_rules(message: str) -> tuple[UserRule, ...]:
     message = _CODE_BLOCK_PATTERN.sub("\n", message)
     is_correction = _OBJECTION_PATTERN.match(message) is not None
     rules: dict[str, UserRule] = {}
-    for sentence in _sentences(message):
-        if _is_rule(sentence, is_correction):
-            rules[sentence.lower()] = UserRule(
-                text=sentence, reach=_reach_of(sentence), limits=limits_of(sentence)
-            )
+    for line in message.splitlines():
+        for sentence in _sentences(line):
+            introduction, colon, _ = f"{sentence} ".partition(": ")
+            # What follows may be the words of others: "translate to German: …".
+            if colon and not _is_rule(introduction, is_correction):
+                break
+            if _is_rule(sentence, is_correction):
+                rules[sentence.lower()] = UserRule(
+                    text=sentence, reach=_reach_of(sentence), limits=limits_of(sentence)
+                )
     return tuple(rules.values())[:MAX_MESSAGE_RULES]
 
 
-def _sentences(message: str) -> Iterator[str]:
+def _sentences(line: str) -> Iterator[str]:
     """Yield the sentences that may be rules, without what stands before them."""
-    for sentence in _RULE_END_PATTERN.split(message):
+    for sentence in _RULE_END_PATTERN.split(line):
         is_quoted = sentence.lstrip().startswith((">", "|", "+", "$", "`", "//"))
         if is_quoted or sentence.rstrip().endswith("?"):
             continue

@@ -20,8 +20,6 @@ from heedful.lessons.trust import (
 
 # The beginning of the name of a session among the sources of what derives from it.
 SESSION_SOURCE_PREFIX = "episode:"
-# The beginning of the source of what repeats a file of instructions to agents.
-FILE_SOURCE_PREFIX = "file:"
 READ_COMMAND = "heedful quarantine list"
 OWN_COMMAND = "heedful hook trust own"
 MAX_REASON_SOURCES = 4
@@ -32,6 +30,7 @@ _SOURCE_WORDS: Mapping[str, str] = {
     "reviewer": "the reviewer {name}",
     "key": "the key {name} of the service",
     "file": "{name}, which came with the project",
+    "earlier": "what the agent read in earlier turns",
 }
 
 

@@ -654,7 +654,9 @@ def append_events(
             user_rules.hear(db, scope, session, content)
 
     if db.select("1", "event", key_of(scope), f"limit 1 offset {MAX_SESSION_EVENTS}"):
-        db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
+        trimmed = db.run("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
+        sessions = {row["session"] for row in trimmed.fetchall()}
+        preconditions.note_past(db, scope, sessions)
 
 
 # The calls of a session among which are those that made what an error names.
@@ -782,8 +784,17 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
 
 @holds()
 @resumable(result=None)
-def forget_session(db: Db, scope: Scope, session: str) -> None:
-    """Delete the events and the marks of a session."""
+def forget_session(
+    db: Db, scope: Scope, session: str, *, until: float, ends: bool = True
+) -> None:
+    """Delete the events of a session up to a time, and its marks.
+
+    That it has a past is remembered if it does not end, or goes on since that time.
+    """
     key = {**key_of(scope), "session": storable(session)}
-    db.delete("event", key)
-    db.delete("session_mark", key)
+    db.run("forget_events", {**key, "until": until})
+    goes_on = bool(db.select("1", "event", key, "limit 1"))
+    if not goes_on:
+        db.delete("session_mark", key)
+    if goes_on or not ends:
+        preconditions.note_past(db, scope, [session])

@@ -661,14 +661,17 @@ def clear(db: Db, scope: Scope) -> int:
 
     Returns the number of lessons.
     """
+    from heedful.store import preconditions
+
     deleted = db.delete("lesson", key_of(scope))
 
     # Rows of other tables follow by cascades.
-    tables = "dream link exposure outcome climb trial taught episode span trace event"
+    tables = "dream link exposure outcome climb trial taught episode span trace"
     tables += " precondition blame loss precondition_test replayed session_mark remark"
     tables += " reminder substitution repair"
     for table in tables.split():
         db.delete(table, key_of(scope))
+    preconditions.forget_events(db, scope, key_of(scope))
     # Tasks that practice solved are learnt again. `on_passed` is still called.
     db.delete("practice", {**key_of(scope), "untold": False})
     db.send("clear_lineage", {"scope": token(scope)})

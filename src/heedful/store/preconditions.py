@@ -59,6 +59,8 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # An answer has at most this many failures.
 MAX_ANNOUNCED_FAILURES = 3
+# Agents keep a session so long that it can be resumed: 30 days.
+MAX_PAST_SECONDS = 30 * 86_400.0
 MAX_BLAME_CHARS = 400
 MAX_BLAME_STATE_CHARS = 300
 
@@ -469,8 +471,11 @@ def follow(
     `folder` is the root of the repository.
     """
     if event["type"] == "system_event":
-        if json.loads(event["record"])["code"] in FORGETTING_CODES:
+        code = json.loads(event["record"])["code"]
+        if code in FORGETTING_CODES:
             forget_reads(db, scope, session)
+        if code == "resume":
+            note_past(db, scope, [session])
     elif event["type"] == "tool_response" and event["call"] and not event["failed"]:
         row = db.one("call_of", scope, session=storable(session), call=event["call"])
         if row is not None:
@@ -499,3 +504,35 @@ def _mark_passed(
 def forget_reads(db: Db, scope: Scope, session: str) -> None:
     """Forget what a session has read, and was told: it was resumed, or compacted."""
     db.send("forget_reads", {**key_of(scope), "session": storable(session)})
+
+
+def past_mark(at: float) -> str:
+    """Return the mark of a session of which heedful does not know all, since a time."""
+    return time.strftime("past %Y-%m-%d", time.gmtime(at))
+
+
+def note_past(db: Db, scope: Scope, sessions: Iterable[str]) -> None:
+    """Remember that these sessions have read what their events do not have.
+
+    Forgets it of those without an event for `MAX_PAST_SECONDS`, so that marks do not
+    grow.
+    """
+    now = time.time()
+    for session in sessions:
+        mark(db, scope, session, [past_mark(now)])
+    oldest = past_mark(now - MAX_PAST_SECONDS)
+    db.send("forget_pasts", {**key_of(scope), "oldest": oldest})
+
+
+def forget_events(db: Db, scope: Scope, key: Mapping[str, Any]) -> None:
+    """Delete the events that match a key; sessions that go on have a past then."""
+    rows = db.select("distinct session", "event", key)
+    db.delete("event", key)
+    note_past(db, scope, [row["session"] for row in rows])
+
+
+def has_past(db: Db, scope: Scope, session: str) -> bool:
+    """Return True if a session has read what its events do not have."""
+    key = {**key_of(scope), "session": storable(session)}
+    marks = [row["mark"] for row in db.select("mark", "session_mark", key)]
+    return any(text.startswith("past ") for text in marks)

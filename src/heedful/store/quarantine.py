@@ -556,6 +556,8 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     A loop of others goes back to the state before the first attempt that the key
     reported. Returns the numbers, and the sources whose lessons must be deleted, too.
     """
+    from heedful.store import preconditions
+
     key = {"tenant": values["tenant"], "project": values["project"]}
     through_key = {**key, "via": values["source"]}
     sources = [values["source"]]
@@ -581,7 +583,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
     for row in db.run("delete_traces", values).fetchall():
         db.delete("span", {**key, "trace": row["id"]})
-    db.delete("event", through_key)
+    preconditions.forget_events(db, Scope(**key), through_key)
 
     outcomes = db.run("outcomes_of", values).fetchall()
     for row in outcomes:

@@ -5,21 +5,22 @@ loops, and do not need their rows. A loop whose row a proof still reads stays, t
 run goes with its stages.
 
 A transaction removes some hundred loops, so that no writer waits long, and leaves each
-loop whole or removes it. One ruling counts the loops of all transactions.
+loop whole or removes it. A read finds them: it passes those that stay, which may be
+many. One ruling counts the loops of all transactions.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from heedful.errors import LeaseLost
 from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import Scope, name_scope
 from heedful.store import lessons
-from heedful.store.connection import MAX_ROWS, Db, bulk, holds, key_of
+from heedful.store.connection import MAX_ROWS, Db, bulk, from_row, holds, key_of
 from heedful.store.exposures import ABANDONED_LOOP_SECONDS
 from heedful.store.store import Store
 from heedful.validation import check_actor
@@ -32,17 +33,18 @@ MAX_REMOVED_LOOPS = 300
 MAX_UNDOUBTED_LOOPS = 5
 
 
-class ExpiredLoops(NamedTuple):
-    """The number of loops that would be removed, and when the first and the last ended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """Loops that may be removed: how many, and the `numbers` of their rows in a list.
 
-    Times are in seconds since 1970, 0 without a loop. `rows` has the numbers of their
-    rows in the database, separated by commas, if they were asked for.
+    The `earliest` and the `latest` are the times when they changed last, None if there
+    are no loops.
     """
 
     loops: int
-    oldest: float
-    newest: float
-    rows: str
+    numbers: str
+    earliest: float | None
+    latest: float | None
 
 
 def scopes(db: Db, scope: Scope) -> list[Scope]:
@@ -52,9 +54,17 @@ def scopes(db: Db, scope: Scope) -> list[Scope]:
 
 
 @bulk
-def find(db: Db, scope: Scope, before: float) -> ExpiredLoops:
+def find(db: Db, scope: Scope, before: float) -> Expired:
     """Return the loops that ended before a time and that `remove` would remove."""
-    return _expired(db, scope, before, MAX_ROWS, lists=0)
+    return _expired(db, scope, before, after=0, until=before, limit=MAX_ROWS)
+
+
+@bulk
+def find_some(db: Db, scope: Scope, before: float, after: float) -> Expired:
+    """Find the next loops that ended before a time, and changed last `after` one."""
+    return _expired(
+        db, scope, before, after=after, until=before, limit=MAX_REMOVED_LOOPS
+    )
 
 
 @bulk
@@ -65,42 +75,57 @@ def count_all(db: Db, scope: Scope) -> int:
 
 
 @holds()
-def remove_some(db: Db, scope: Scope, *, before: float, by: str, began: float) -> int:
+def remove_some(
+    db: Db,
+    scope: Scope,
+    *,
+    before: float,
+    after: float,
+    until: float,
+    by: str,
+    began: float,
+) -> int:
     """Remove some of the loops that ended before a time; return how many.
 
-    The ruling of the time `began` counts them. Raises LeaseLost.
+    They changed last from `after` to `until`. The ruling of the time `began` counts
+    them. Raises LeaseLost.
     """
-    expired = _expired(db, scope, before, MAX_REMOVED_LOOPS, lists=1)
-    loops = expired.loops
-    if not loops:
+    expired = _expired(
+        db, scope, before, after=after, until=until, limit=MAX_REMOVED_LOOPS, lists=True
+    )
+    if not expired.loops:
         return 0
 
-    values = {**key_of(scope), "numbers": f"[{expired.rows}]", "before": before}
+    values = {**key_of(scope), "numbers": f"[{expired.numbers}]", "before": before}
     db.send("remove_notes", values)
-    if db.run("remove_loops", values).rowcount != loops:
+    if db.run("remove_loops", values).rowcount != expired.loops:
         raise LeaseLost("loops changed while they were removed; try again")
-    _count_in_ruling(db, scope, loops, before=before, by=by, began=began)
-    return loops
+    _count_in_ruling(db, scope, expired.loops, before=before, by=by, began=began)
+    return expired.loops
 
 
 def _expired(
-    db: Db, scope: Scope, before: float, limit: int, *, lists: int
-) -> ExpiredLoops:
-    """Return the loops that ended before a time, with their rows if `lists` is 1."""
+    db: Db,
+    scope: Scope,
+    before: float,
+    *,
+    after: float,
+    until: float,
+    limit: int,
+    lists: bool = False,
+) -> Expired:
+    """Return the loops that ended before a time, if asked with their row numbers."""
     (row,) = db.all(
         "expired_loops",
         scope,
         before=before,
+        after=after,
+        until=until,
         day=ABANDONED_LOOP_SECONDS,
         limit=limit,
-        lists=lists,
+        lists=int(lists),
     )
-    return ExpiredLoops(
-        loops=row["loops"],
-        oldest=row["oldest"],
-        newest=row["newest"],
-        rows=row["numbers"],
-    )
+    return from_row(Expired, row)
 
 
 def _count_in_ruling(
@@ -136,11 +161,21 @@ async def remove(store: Store, scope: Scope, *, ended_for: float, by: str) -> in
     began = time.time()
     before = began - ended_for
     removed = 0
+    after = 0.0
     while True:
-        loops = await store.write(scope, remove_some, before=before, by=by, began=began)
-        if not loops:
+        expired = await store.read(scope, find_some, before, after)
+        if expired.earliest is None or expired.latest is None:
             return removed
-        removed += loops
+        removed += await store.write(
+            scope,
+            remove_some,
+            before=before,
+            after=expired.earliest,
+            until=expired.latest,
+            by=by,
+            began=began,
+        )
+        after = expired.latest
 
 
 async def doubt(store: Store, scope: Scope, ended_for: float) -> str:

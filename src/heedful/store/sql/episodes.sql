@@ -199,6 +199,12 @@ delete from session_mark
 where tenant = :tenant and project = :project and session = :session
   and (mark >= 'read ' and mark < 'read!' or mark >= 'told lesson ' and mark < 'told lesson!');
 
+-- name: forget_pasts
+-- The marks of sessions with a past older than the mark :oldest, unless the session goes on.
+delete from session_mark
+where tenant = :tenant and project = :project and mark >= 'past ' and mark < :oldest
+  and not exists (select 1 from event e where e.tenant = :tenant and e.project = :project and e.session = session_mark.session);
+
 -- name: call_of
 -- The call of a result, by its id.
 select record from event
@@ -227,7 +233,12 @@ order by own, id;
 delete from event where n in (select n from (
   select n, count(*) over (order by last desc, case when session = :session then -n else 0 end) as place from (
     select n, session, max(n) over (partition by session) as last from event where tenant = :tenant and project = :project
-  ) as used) as placed where place > :most);
+  ) as used) as placed where place > :most)
+returning session;
+
+-- name: forget_events
+-- What came later is of a session that was resumed.
+delete from event where tenant = :tenant and project = :project and session = :session and at <= :until;
 
 -- name: course_of
 -- Whether a call is kept: the one with its id, or without one, a call of the tool that has no result yet. And whether

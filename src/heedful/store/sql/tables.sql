@@ -554,7 +554,7 @@ create table replayed (
 create index replayed_at on replayed (tenant, project, at);
 
 -- What has happened in the session of an agent that has not ended: 'read …', a file; 'passed …' and 'told …', a
--- precondition. All of them are digests.
+-- precondition. All of them are digests. 'past DAY': the session has read what its stored events do not have; this stays.
 create table session_mark (
   tenant text not null,
   project text not null,

@@ -1,0 +1,76 @@
+"""What an agent has read apart from the stored events of its run.
+
+Its session may have begun before these events do: it was resumed or swept, or its
+oldest events were trimmed. And it reads the instructions of a clone when it begins; a
+branch that is left takes them away, so their texts are kept as events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from heedful.memory.memory import Memory
+from heedful.redact import redact
+from heedful.store import preconditions
+from heedful.traces.episode import Event, Limits
+
+# The codes of events with a piece of instructions, and of those that were not kept.
+INSTRUCTIONS_CODE = "instructions"
+UNREAD_CODE = "unread instructions"
+EARLIER_TURNS_SOURCE = "earlier:turns"
+MAX_KEPT_INSTRUCTIONS_CHARS = 400_000  # of all files
+
+
+def instruction_events(foreign: Mapping[str, str | None]) -> Iterator[Event]:
+    """Yield the events that keep instructions that nobody has approved.
+
+    `foreign` maps their sources to their texts, as in `Host`. Instructions that cannot
+    be kept whole have an event that says so.
+    """
+    room = MAX_KEPT_INSTRUCTIONS_CHARS
+    for source, text in foreign.items():
+        # Words that were taken for a secret cannot be found again.
+        if text is None or len(text) > room or redact(text) != text:
+            yield _event_of(source, code=UNREAD_CODE)
+            continue
+        room -= len(text)
+        length = Limits().content
+        for start in range(0, len(text), length):
+            yield _event_of(
+                source, code=INSTRUCTIONS_CODE, content=text[start : start + length]
+            )
+
+
+def _event_of(source: str, code: str, content: str = "") -> Event:
+    """Return an event about instructions, which are named like a tool."""
+    return Event("system_event", content, tool=source, code=code, origin="external")
+
+
+async def foreign_texts(
+    memory: Memory,
+    session: str,
+    events: Sequence[Mapping[str, Any]],
+    foreign: Mapping[str, str | None],
+) -> dict[str, str | None]:
+    """Return all foreign texts of a run, by their sources: now, and as it began.
+
+    A text is None if nobody knows it.
+    """
+    texts = dict(foreign)
+    for event in filter(is_of_instructions, events):
+        source = event["tool"]
+        text = texts.get(source, "")
+        if text is None or event["code"] == UNREAD_CODE:
+            texts[source] = None
+        else:
+            texts[source] = text + event["content"]
+    if await memory.store.read(memory.scope, preconditions.has_past, session):
+        texts[EARLIER_TURNS_SOURCE] = None
+    return texts
+
+
+def is_of_instructions(event: Mapping[str, Any]) -> bool:
+    """Return True for an event about instructions, which is no step of a run."""
+    is_kept = event.get("code") in (INSTRUCTIONS_CODE, UNREAD_CODE)
+    return is_kept and event["origin"] == "external"
