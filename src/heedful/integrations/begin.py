@@ -1,13 +1,44 @@
-"""Begin a run whose id the host derives, such as from a session or a thread."""
+"""Begin a run whose id the host derives, and keep what its model read before.
+
+In a framework, each turn of a conversation is a run, and the model still has the
+turns before it in its messages. Their words are not the agent's own: an adapter gives
+them to `Earlier`, which stores them as events of the run, with their sources. So are
+the words of tools that the provider of a model runs (`provider_events`): no hook of a
+framework sees their calls. What heedful cannot read counts as a text of which a part
+was not kept, so that what may repeat it waits.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from heedful.errors import Conflict
-from heedful.integrations.host import Advice, HostRun
+from heedful.integrations.host import UNREAD_CODE, Advice, HostRun
+from heedful.redact import redact
+from heedful.store import episodes
+from heedful.traces.episode import Event, json_data
+
+# An event holds 8,000 characters, and redaction may add some to a piece of a text.
+MAX_PIECE_CHARS = 7_000
+# What two neighbouring pieces both have, so that one of them has a quotation whole.
+OVERLAP_CHARS = 500
+# A longer argument of a call is no part of a command; it is kept with the result.
+MAX_ARGUMENT_CHARS = 1_000
+# Storing longer conversations would take too long: heedful does not read them.
+MAX_EARLIER_CHARS = 1_000_000
+MAX_PROVIDER_CHARS = 100_000
+# What stands in the place of what heedful cannot see, as `CUT_MARK_PATTERN` finds it.
+UNSEEN_MARK = "\n[more values are left out]"
+# Where a tool of a provider writes what it told the model.
+OUTPUT_KEYS = ("output", "outputs", "result", "results", "content", "tools", "error")
+# A response names the pages of a search, and does not have their words.
+_UNSEEN_OUTPUT_PATTERN = re.compile("encrypted_content|web_?search|grounding", re.I)
 
 
 async def begin_run(
@@ -25,3 +56,120 @@ async def begin_run(
 
     run = open(f"{id}~{secrets.token_hex(4)}", task)
     return run, await run.recall()
+
+
+class Earlier:
+    """What a model has in its messages when a run begins, but for the task.
+
+    A user's message has the user as its source, and the result of a call that the
+    agent made has the tool or the programs of the call, so that it is trusted as in the
+    run in which it was made. All other words have the network, also those of the agent:
+    it may repeat what stood in messages that are gone. It `is_unread` if it is kept
+    where heedful cannot read it, and `is_stored` if the run has the events.
+    """
+
+    def __init__(self) -> None:
+        self.is_unread = False
+        self.is_stored = False
+        self._calls: dict[str, tuple[str, Any]] = {}
+        self._typed: list[str] = []
+        self._others: list[str] = []
+        self._results: list[tuple[str, Mapping[str, Any], str]] = []
+
+    def typed(self, text: str) -> None:
+        """Add a message of the user."""
+        texts = self._typed if len(text) <= MAX_PIECE_CHARS else self._others
+        texts.append(text)
+
+    def said(self, text: str) -> None:
+        """Add the words of anybody else."""
+        self._others.append(text)
+
+    def ran(self, item: Any) -> None:
+        """Add what a tool of the provider said."""
+        self._others.append(_provider_text(item))
+
+    def called(self, call: str, tool: str, arguments: Any) -> None:
+        """Note a call of the agent; its words count when its result is added."""
+        self._calls[call] = tool, arguments
+
+    def returned(self, call: str, text: str) -> None:
+        """Add the result of a call; one without its call has the network as source."""
+        if call not in self._calls:
+            self.said(text)
+            return
+
+        tool, arguments = self._calls.pop(call)
+        arguments = json_data(arguments)
+        if not isinstance(arguments, Mapping):
+            arguments = {"command": str(arguments)}
+        long_names = [
+            name
+            for name, argument in arguments.items()
+            if len(str(argument)) > MAX_ARGUMENT_CHARS
+        ]
+        texts = [str(arguments[name]) for name in long_names]
+        short_arguments = {
+            name: arguments[name] for name in arguments if name not in long_names
+        }
+        self._results.append((tool, short_arguments, "\n".join([*texts, text])))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the events as rows of the store.
+
+        The same words have the same id, so that they count once if a run that goes on
+        stores them again. A long conversation is one event without words, with which
+        heedful says that it has not read it.
+        """
+        texts = [*self._typed, *self._others, *(text for _, _, text in self._results)]
+        if self.is_unread or sum(map(len, texts)) > MAX_EARLIER_CHARS:
+            return [episodes.event_row(Event("system_event", code=UNREAD_CODE))]
+
+        events = [_event(text) for text in self._typed]
+        others = "\n\n".join(self._others)
+        events += [_event(piece, origin="external") for piece in _pieces(others)]
+        for tool, arguments, text in self._results:
+            events += [
+                _event(piece, tool=tool, arguments=arguments, origin="tool")
+                for piece in _pieces(text)
+            ]
+        return [episodes.event_row(event) for event in events]
+
+
+def provider_events(items: Iterable[Any]) -> list[Event]:
+    """Return what tools that a provider ran told its model, as events of the run.
+
+    Give the items of a response that are neither text, nor thoughts, nor a call.
+    """
+    text = "\n\n".join(map(_provider_text, items))
+    return [_event(piece, origin="external") for piece in _pieces(text)]
+
+
+def _provider_text(item: Any) -> str:
+    """Return an item of a response as text; a mark says if it has not all words."""
+    from pydantic_core import to_jsonable_python
+
+    data = to_jsonable_python(item, bytes_mode="base64", fallback=repr)
+    text = json.dumps(data, ensure_ascii=False)
+    has_output = isinstance(data, Mapping) and any(map(data.get, OUTPUT_KEYS))
+    is_cut = len(text) > MAX_PROVIDER_CHARS
+    if is_cut or not has_output or _UNSEEN_OUTPUT_PATTERN.search(text):
+        text = f"{text[:MAX_PROVIDER_CHARS]}{UNSEEN_MARK}"
+    return text
+
+
+def _event(text: str, **fields: Any) -> Event:
+    """Return an event with words from outside of the run."""
+    named = json.dumps([text, fields], default=repr)
+    digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()
+    return Event("system_event", text, call=f"earlier {digest[:32]}", **fields)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the pieces of a text that fit into an event, redacted before it is cut."""
+    if len(text) > MAX_PIECE_CHARS:
+        text = redact(text)
+    step = MAX_PIECE_CHARS - OVERLAP_CHARS
+    for start in range(0, max(1, len(text) - OVERLAP_CHARS), step):
+        if text.strip():
+            yield text[start : start + MAX_PIECE_CHARS]

@@ -59,6 +59,7 @@ from heedful.validation import check_number, refuses_unknown_options
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.drive.report import ReportedLoop
+    from heedful.integrations.begin import Earlier
     from heedful.lessons.lesson import Outcome
     from heedful.lessons.patterns import Seen
     from heedful.lessons.stated_rule import StatedRule
@@ -75,6 +76,8 @@ MAX_MOMENT_CHARS = 9_000
 MAX_CALL_ADVICE_CHARS = 10_000
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 UNFIT_SILENCE = "it was told in this session, or goes against a rule of the user"
+# The code of an event that stands for words that the model has and heedful has not.
+UNREAD_CODE = "unread"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -214,6 +217,7 @@ class HostRun:
     `call_advice` has the advice about calls, by their ids. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
+    `earlier` is what the model read before the run; it is stored with the first call.
     """
 
     host: Host
@@ -224,6 +228,7 @@ class HostRun:
     call_advice: dict[str, list[str]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
+    earlier: Earlier | None = None
 
     async def opening(self) -> Advice:
         """Return a brief for a task yet unknown: what cost earlier sessions most calls.
@@ -578,7 +583,7 @@ class HostRun:
             return Learned()
 
         foreign = dict(self.host.foreign)
-        # What the agent read before the session was resumed may be gone.
+        # What the agent read before may be gone, or elsewhere.
         if any(_is_resumption(event) for event in events):
             foreign["earlier:turns"] = None
 
@@ -815,10 +820,15 @@ class HostRun:
         if memory is None or not (lessons or rows or marks):
             return frozenset()
 
+        # Without calls a run teaches nothing that could repeat what was read before.
+        has_call = any(event.type == "tool_call" for event in events)
+        earlier = self.earlier if has_call else None
+        if earlier is not None and not earlier.is_stored:
+            rows = await asyncio.to_thread(earlier.rows) + rows
         too_late = False
 
         try:
-            return await memory.store.write(
+            announced = await memory.store.write(
                 memory.scope,
                 _record_events,
                 self.id,
@@ -833,6 +843,10 @@ class HostRun:
             # The write still waits for its turn, and its answer would not be shown.
             too_late = True
             raise
+
+        if earlier is not None:
+            earlier.is_stored = True
+        return announced
 
     async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and whether lessons helped; forget its events."""
@@ -887,8 +901,9 @@ def _record_events(
 
 
 def _is_resumption(event: Mapping[str, Any]) -> bool:
-    """Return True for the event by which an agent goes on with an earlier session."""
-    return event.get("type") == "system_event" and event.get("code") == "resume"
+    """Return True for an event by which an agent goes on with what is not stored."""
+    codes = ("resume", UNREAD_CODE)
+    return event.get("type") == "system_event" and event.get("code") in codes
 
 
 def _plain_data(value: Any) -> Any:

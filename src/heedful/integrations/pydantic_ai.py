@@ -11,14 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
+    BaseToolCallPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    RetryPromptPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -31,10 +37,14 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
+
+# What a model itself says in a response; a call has its result in another part.
+OWN_PARTS = (TextPart, ThinkingPart, BaseToolCallPart)
 
 
 @dataclass
@@ -59,17 +69,21 @@ class Heedful(AbstractCapability[Any]):
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
         past = ctx.messages
+        earlier = past
 
         if ctx.prompt is None and past and past[-1].run_id:
             # The run goes on after a pause, such as for an approval.
             id = past[-1].run_id
+            earlier = [message for message in past if message.run_id != id]
         elif ctx.prompt is None and past:
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
             task = "\n".join(_text_of(part.content) for part in prompts)
+            earlier = past[:-1]
 
         run = self.host.run(id, task)
+        run.earlier = _earlier_of(earlier)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
@@ -187,6 +201,14 @@ class _Run(Heedful):
         """Show the model what memory has, and only the last rejected answer."""
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
+    ) -> ModelResponse:
+        """Keep what tools of the provider said."""
+        items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
+        await self.run.learn(*provider_events(items))
+        return response
 
     async def wrap_tool_execute(
         self,
@@ -363,6 +385,25 @@ class _Run(Heedful):
         if isinstance(content, list | tuple) and content:
             content = content[0]
         return isinstance(content, str) and content in self.feedback
+
+
+def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
+    """Return what the messages before a run say."""
+    earlier = Earlier()
+    for part in chain.from_iterable(message.parts for message in messages):
+        if isinstance(part, UserPromptPart):
+            earlier.typed(_text_of(part.content))
+        elif isinstance(part, SystemPromptPart | TextPart):
+            earlier.said(part.content)
+        elif isinstance(part, ToolCallPart):
+            earlier.called(part.tool_call_id, part.tool_name, part.args)
+        elif isinstance(part, RetryPromptPart):
+            earlier.returned(part.tool_call_id, part.model_response())
+        elif isinstance(part, ToolReturnPart):
+            earlier.returned(part.tool_call_id, part.model_response_str())
+        elif not isinstance(part, OWN_PARTS):
+            earlier.ran(part)
+    return earlier
 
 
 def _text_of(prompt: Any) -> str:
