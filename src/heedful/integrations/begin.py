@@ -61,7 +61,7 @@ async def begin_run(
 class Earlier:
     """What a model has in its messages when a run begins, but for the task.
 
-    A user's message has the user as its source, and the result of a call that the
+    A prompt of a user or a system has the user as its source, and the result of a call that the
     agent made has the tool or the programs of the call, so that it is trusted as in the
     run in which it was made. All other words have the network, also those of the agent:
     it may repeat what stood in messages that are gone. It `is_unread` if it is kept
@@ -77,7 +77,7 @@ class Earlier:
         self._results: list[tuple[str, Mapping[str, Any], str]] = []
 
     def typed(self, text: str) -> None:
-        """Add a message of the user."""
+        """Add a message of the user, or of the system."""
         texts = self._typed if len(text) <= MAX_PIECE_CHARS else self._others
         texts.append(text)
 

@@ -22,6 +22,7 @@ from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
     RemoveMessage,
+    SystemMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -677,7 +678,7 @@ def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
             continue
         if isinstance(message, ToolMessage):
             earlier.returned(message.tool_call_id, text)
-        elif _user_prompts([message]):
+        elif isinstance(message, SystemMessage) or _user_prompts([message]):
             earlier.typed(text)
         else:
             earlier.said(text)

@@ -36,6 +36,7 @@ Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
+_PROMPT_ROLES = ("user", "system", "developer")
 # The types of calls whose results the hooks see, and of these results in an input.
 _CALL_ITEM_TYPES = ("function_call", "custom_tool_call")
 _RESULT_ITEM_TYPES = ("function_call_output", "custom_tool_call_output")
@@ -512,7 +513,7 @@ def _earlier_of(items: Items) -> Earlier:
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        if item.get("role") == "user":
+        if item.get("role") in _PROMPT_ROLES:
             earlier.typed(text)
         elif item.get("role"):
             earlier.said(text)

@@ -21,7 +21,6 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    RetryPromptPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -390,19 +389,23 @@ class _Run(Heedful):
 def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     """Return what the messages before a run say."""
     earlier = Earlier()
-    for part in chain.from_iterable(message.parts for message in messages):
-        if isinstance(part, UserPromptPart):
-            earlier.typed(_text_of(part.content))
-        elif isinstance(part, SystemPromptPart | TextPart):
+    requests = [message for message in messages if isinstance(message, ModelRequest)]
+    responses = [message for message in messages if isinstance(message, ModelResponse)]
+    for part in chain.from_iterable(message.parts for message in responses):
+        if isinstance(part, TextPart):
             earlier.said(part.content)
         elif isinstance(part, ToolCallPart):
             earlier.called(part.tool_call_id, part.tool_name, part.args)
-        elif isinstance(part, RetryPromptPart):
-            earlier.returned(part.tool_call_id, part.model_response())
-        elif isinstance(part, ToolReturnPart):
-            earlier.returned(part.tool_call_id, part.model_response_str())
         elif not isinstance(part, OWN_PARTS):
             earlier.ran(part)
+
+    for part in chain.from_iterable(message.parts for message in requests):
+        if isinstance(part, UserPromptPart | SystemPromptPart):
+            earlier.typed(_text_of(part.content))
+        elif isinstance(part, ToolReturnPart):
+            earlier.returned(part.tool_call_id, part.model_response_str())
+        else:
+            earlier.said(repr(part))
     return earlier
 
 
