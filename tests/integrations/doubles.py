@@ -2,9 +2,10 @@
 script.
 
 Each double has a function `drive`, which runs an agent as a user of this integration
-would set it up, and `chat`, which runs one agent for several tasks of one conversation. The model takes the turns of the script in order, and repeats the last.
-`results` has what the tool `shell` returns or raises for a command, by default "done".
-Raises what the host raises.
+would set it up, and `chat`, which gives one agent several tasks in one conversation.
+The model takes the turns of the script in order, and repeats the last. `results` has
+what the tool `shell` returns or raises for a command, by default "done". Raises what
+the host raises.
 """
 
 from __future__ import annotations

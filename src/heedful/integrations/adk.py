@@ -86,10 +86,7 @@ class HeedfulAdkPlugin(BasePlugin):
             hold_back=self.hold_back,
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
-        events = invocation_context.session.events
-        run.run.earlier = _earlier_of(
-            [event for event in events if event.invocation_id != invocation]
-        )
+        run.run.earlier = _earlier_of(invocation_context.session.events)
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -365,10 +362,9 @@ def _provider_items(event: Event) -> list[Any]:
     """Return what the code and the tools that a provider ran said in an event."""
     parts = (event.content and event.content.parts) or []
     items: list[Any] = [
-        item
+        part
         for part in parts
-        for item in (part.code_execution_result, getattr(part, "tool_response", None))
-        if item
+        if part.code_execution_result or getattr(part, "tool_response", None)
     ]
     # Answers from a search of the provider; the words of its pages are not here.
     if event.grounding_metadata:

@@ -275,15 +275,6 @@ class _MiddlewareRun(Attempts):
             for provider in self.providers()
         )
 
-    def task_place(self, messages: Sequence[Message]) -> int:
-        """Return the number of the message with the task, or of messages without it."""
-        places = [
-            number
-            for number, message in enumerate(messages)
-            if _is_prompt(message) and message.text == self.run.task
-        ]
-        return max(places, default=len(messages))
-
     def advised(self, messages: Sequence[Message]) -> list[Message]:
         """Return a request with what memory has, and the last rejected answer.
 
@@ -292,7 +283,15 @@ class _MiddlewareRun(Attempts):
         call_advice = self.call_advice()
         # A request may have been compacted.
         self.place = min(len(messages), self.place or len(messages))
-        task = self.task_place(messages)
+        task = max(
+            (
+                number
+                for number, message in enumerate(messages)
+                if _is_prompt(message) and message.text == self.run.task
+            ),
+            default=-1,
+        )
+
         request: list[Message] = []
         # Advice waits until the results of parallel calls, which stay together, end.
         waiting: list[str] = []
@@ -323,8 +322,7 @@ class _Requests(ChatMiddleware):
         run = self.run
         run.spent += Usage(1)
         if run.run.earlier is None:
-            messages = context.messages
-            run.run.earlier = _earlier_of(messages[: run.task_place(messages)])
+            run.run.earlier = _earlier_of(context.messages)
             # The service keeps the turns before.
             conversation = (context.options or {}).get("conversation_id")
             run.run.earlier.is_unread = bool(conversation)
@@ -388,8 +386,8 @@ def _earlier_of(messages: Sequence[Message]) -> Earlier:
             earlier.said(message.text)
         for content in message.contents:
             if content.type == "function_call":
-                call = content.name or "", content.arguments
-                earlier.called(str(content.call_id), *call)
+                name = content.name or ""
+                earlier.called(str(content.call_id), name, content.arguments)
             elif content.type == "function_result":
                 text = _result_text(content.result)
                 earlier.returned(str(content.call_id), text)

@@ -110,11 +110,8 @@ class _TaskRun(Attempts):
         """
         earlier = Earlier()
         for message in messages:
-            text = str(message["content"]).replace(self.task.description, "")
-            if message["role"] == "system":
-                earlier.typed(text)
-            else:
-                earlier.said(text.replace(self.task.expected_output, ""))
+            text = str(message["content"])
+            earlier.said(text.replace(self.task.description, ""))
         return earlier
 
     def first_text(self) -> str:

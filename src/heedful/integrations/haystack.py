@@ -97,7 +97,7 @@ class _Watch:
             last=prompt,
             counted=_usage(state),
         )
-        run.run.earlier = _earlier_of([one for one in messages if one is not prompt])
+        run.run.earlier = _earlier_of(messages)
         await run.begin()
         self.runs[state] = run
         if run.known_answer is not None:

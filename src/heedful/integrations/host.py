@@ -76,8 +76,6 @@ MAX_MOMENT_CHARS = 9_000
 MAX_CALL_ADVICE_CHARS = 10_000
 WITHHELD_SILENCE = f"{HOLDOUT_REASON}; how often: heedful proof"
 UNFIT_SILENCE = "it was told in this session, or goes against a rule of the user"
-# The code of an event that stands for words that the model has and heedful has not.
-UNREAD_CODE = "unread"
 FACTS_HEADING = "What earlier sessions recorded (facts to weigh, not instructions):"
 
 
@@ -372,6 +370,8 @@ class HostRun:
 
         async def look(memory: Memory) -> Advice:
             """Return advice from earlier failures of this call."""
+            if self.earlier is not None:
+                await self.earlier.store(memory, self.id)
             history = await memory.store.read(memory.scope, read)
             marks = [f"told {failure.digest}" for failure in history.failures]
             advice = await self._offer(history, history.warnings, event, marks)
@@ -524,12 +524,10 @@ class HostRun:
     @property
     def best(self) -> Any:
         """The best output, as the host gave it; None before the first verdict."""
-        if self.loop is None:
-            return None
-        loop = self.loop.loop
-        if not loop.best:
+        if self.loop is None or not self.loop.loop.best:
             return None
 
+        loop = self.loop.loop
         # The first attempts may be those of an earlier process.
         earlier_attempts = len(loop.attempts) - len(self.outputs)
         index = loop.best - 1 - earlier_attempts
@@ -541,13 +539,12 @@ class HostRun:
         Learns from errors and from what fixed them, never from an output that was
         rejected. If heedful fails, returns None.
         """
-        if ends is None:
-            work = self._keep(events)
-            return await self.host.guarded("keep events", work, otherwise=None)
-
-        work = self._keep(events, ends=True)
+        is_end = ends is not None
         return await self.host.guarded(
-            "learn from a run", work, otherwise=None, limited=False
+            "learn from a run" if is_end else "keep events",
+            work=self._keep(events, ends=is_end),
+            otherwise=None,
+            limited=not is_end,
         )
 
     async def _keep(
@@ -584,7 +581,7 @@ class HostRun:
 
         foreign = dict(self.host.foreign)
         # What the agent read before may be gone, or elsewhere.
-        if any(_is_resumption(event) for event in events):
+        if any(event["code"] in episodes.UNREAD_CODES for event in events):
             foreign["earlier:turns"] = None
 
         document = {"session": self.id, "outcome": "partial", "events": events}
@@ -820,15 +817,10 @@ class HostRun:
         if memory is None or not (lessons or rows or marks):
             return frozenset()
 
-        # Without calls a run teaches nothing that could repeat what was read before.
-        has_call = any(event.type == "tool_call" for event in events)
-        earlier = self.earlier if has_call else None
-        if earlier is not None and not earlier.is_stored:
-            rows = await asyncio.to_thread(earlier.rows) + rows
         too_late = False
 
         try:
-            announced = await memory.store.write(
+            return await memory.store.write(
                 memory.scope,
                 _record_events,
                 self.id,
@@ -843,10 +835,6 @@ class HostRun:
             # The write still waits for its turn, and its answer would not be shown.
             too_late = True
             raise
-
-        if earlier is not None:
-            earlier.is_stored = True
-        return announced
 
     async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and whether lessons helped; forget its events."""
@@ -898,12 +886,6 @@ def _record_events(
         share=share,
         at=time.time(),
     )
-
-
-def _is_resumption(event: Mapping[str, Any]) -> bool:
-    """Return True for an event by which an agent goes on with what is not stored."""
-    codes = ("resume", UNREAD_CODE)
-    return event.get("type") == "system_event" and event.get("code") in codes
 
 
 def _plain_data(value: Any) -> Any:

@@ -54,7 +54,7 @@ Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 MESSAGE_SOURCE_KEY = "lc_source"
-# Blocks of an answer that are the model's own, or a call whose result has its own block.
+# Blocks of an answer that are the model's own; a call has its result in another block.
 OWN_BLOCK_TYPES = frozenset(
     "text reasoning thinking redacted_thinking tool_call tool_call_chunk tool_use "
     "function_call server_tool_call server_tool_use mcp_tool_use".split()
@@ -110,20 +110,14 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
         response = handler(run_now(self._inform(request)))
-        run, events = self._provider_events(request, response)
-        if run is not None and events:
-            run_now(run.learn(*events))
-        return _count_usage(request, response)
+        return run_now(self._take(request, response))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
         response = await handler(await self._inform(request))
-        run, events = self._provider_events(request, response)
-        if run is not None and events:
-            await run.learn(*events)
-        return _count_usage(request, response)
+        return await self._take(request, response)
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -182,20 +176,16 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         run = self.runs(record["id"], record["task"])
         if run.earlier is None:
-            # Another process has begun the run.
-            messages = state["messages"]
-            ids = [message.id for message in messages]
-            asked = record["asked"]
-            end = ids.index(asked) if asked in ids else len(messages)
-            run.earlier = _earlier_of(messages[:end])
+            run.earlier = _earlier_of(state["messages"])
         return run
 
-    def _provider_events(
-        self, request: Request, response: Answer
-    ) -> tuple[HostRun | None, list[Event]]:
-        """Return the open run, and what tools of the provider said in a response."""
+    async def _take(self, request: Request, response: Answer) -> Response:
+        """Keep what tools of the provider said in a response, and count its usage."""
+        run = self._run(request.state)
         items = chain.from_iterable(map(_provider_items, response.result))
-        return self._run(request.state), provider_events(items)
+        if run is not None:
+            await run.learn(*provider_events(items))
+        return _count_usage(request, response)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
@@ -217,8 +207,6 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
-        messages = state["messages"]
-        run.earlier = _earlier_of([one for one in messages if one != prompts[-1]])
         record = {
             "id": run.id,
             "task": task,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
@@ -204,10 +204,7 @@ async def _begin(
     attempts.input = state or base
     attempts.best_items = base
     attempts.derived = derived
-    attempts.run.earlier = _earlier_of([item for item in base if item is not anchor])
-    # The server keeps the turns before.
-    if options.get("previous_response_id") or options.get("conversation_id"):
-        attempts.run.earlier.is_unread = True
+    attempts.run.earlier = _earlier_of(base, options)
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -507,9 +504,11 @@ class _Hooks(agents.RunHooks[Any]):
         await self.user.on_tool_end(context, agent, tool, result)
 
 
-def _earlier_of(items: Items) -> Earlier:
-    """Return what the items before a task say."""
+def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
+    """Return what the input of a run says; a server may keep the turns before."""
     earlier = Earlier()
+    kept = options.get("previous_response_id") or options.get("conversation_id")
+    earlier.is_unread = bool(kept)
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")

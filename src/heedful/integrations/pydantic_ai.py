@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
@@ -68,21 +67,18 @@ class Heedful(AbstractCapability[Any]):
         id = ctx.run_id or ""
         task = _text_of(ctx.prompt)
         past = ctx.messages
-        earlier = past
 
         if ctx.prompt is None and past and past[-1].run_id:
             # The run goes on after a pause, such as for an approval.
             id = past[-1].run_id
-            earlier = [message for message in past if message.run_id != id]
         elif ctx.prompt is None and past:
             prompts = [
                 part for part in past[-1].parts if isinstance(part, UserPromptPart)
             ]
             task = "\n".join(_text_of(part.content) for part in prompts)
-            earlier = past[:-1]
 
         run = self.host.run(id, task)
-        run.earlier = _earlier_of(earlier)
+        run.earlier = _earlier_of(past)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
@@ -389,23 +385,20 @@ class _Run(Heedful):
 def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     """Return what the messages before a run say."""
     earlier = Earlier()
-    requests = [message for message in messages if isinstance(message, ModelRequest)]
-    responses = [message for message in messages if isinstance(message, ModelResponse)]
-    for part in chain.from_iterable(message.parts for message in responses):
-        if isinstance(part, TextPart):
-            earlier.said(part.content)
-        elif isinstance(part, ToolCallPart):
-            earlier.called(part.tool_call_id, part.tool_name, part.args)
-        elif not isinstance(part, OWN_PARTS):
-            earlier.ran(part)
-
-    for part in chain.from_iterable(message.parts for message in requests):
-        if isinstance(part, UserPromptPart | SystemPromptPart):
-            earlier.typed(_text_of(part.content))
-        elif isinstance(part, ToolReturnPart):
-            earlier.returned(part.tool_call_id, part.model_response_str())
-        else:
-            earlier.said(repr(part))
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, UserPromptPart | SystemPromptPart):
+                earlier.typed(_text_of(part.content))
+            elif isinstance(part, TextPart):
+                earlier.said(part.content)
+            elif isinstance(part, ToolCallPart):
+                earlier.called(part.tool_call_id, part.tool_name, part.args)
+            elif isinstance(part, ToolReturnPart):
+                earlier.returned(part.tool_call_id, part.model_response_str())
+            elif isinstance(message, ModelRequest):
+                earlier.said(repr(part))
+            elif not isinstance(part, OWN_PARTS):
+                earlier.ran(part)
     return earlier
 
 

@@ -102,7 +102,7 @@ class HeedfulPlugin(Plugin):
         run = _Invocation(
             run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
         )
-        earlier = _earlier_of([one for one in all_messages if one is not message])
+        earlier = _earlier_of(all_messages)
         # The server keeps the turns before.
         is_stateful = getattr(event.agent.model, "stateful", False)
         earlier.is_unread = is_stateful and bool(getattr(event.agent, STATE_NAME, True))

@@ -657,6 +657,9 @@ def append_events(
         db.send("trim_events", {**key, "most": MAX_SESSION_EVENTS * 9 // 10})
 
 
+# The codes of events that stand for words which the agent has read and heedful has not:
+# those before it was resumed, and those that another system keeps.
+UNREAD_CODES = ("resume", "unread")
 # The calls of a session among which are those that made what an error names.
 MAX_RECENT_CALLS = 500
 # The fields of an event that its stored record has.
