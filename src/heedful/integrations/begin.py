@@ -135,8 +135,7 @@ class Earlier:
             return [episodes.event_row(Event("system_event", code="unread"))]
 
         events = [_event(text) for text in self._typed]
-        others = "\n\n".join(self._others)
-        events += [_event(piece, origin="external") for piece in _pieces(others)]
+        events += _external_events(self._others)
         for tool, arguments, text in self._results:
             events += [
                 _event(piece, tool=tool, arguments=arguments, origin="tool")
@@ -150,7 +149,14 @@ def provider_events(items: Iterable[Any]) -> list[Event]:
 
     Give the items of a response that are neither text, nor thoughts, nor a call.
     """
-    text = "\n\n".join(map(_provider_text, items))
+    return _external_events(map(_provider_text, items))
+
+
+def _external_events(texts: Iterable[str]) -> list[Event]:
+    """Return texts whose author is not known as events."""
+    text = "\n\n".join(texts)
+    if not text.strip():
+        return []
     return [_event(piece, origin="external") for piece in _pieces(text)]
 
 
@@ -180,5 +186,4 @@ def _pieces(text: str) -> Iterator[str]:
         text = redact(text)
     step = MAX_PIECE_CHARS - OVERLAP_CHARS
     for start in range(0, max(1, len(text) - OVERLAP_CHARS), step):
-        if text.strip():
-            yield text[start : start + MAX_PIECE_CHARS]
+        yield text[start : start + MAX_PIECE_CHARS]
