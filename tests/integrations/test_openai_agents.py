@@ -29,7 +29,7 @@ from heedful.integrations.openai_agents import (
     run_streamed,
     run_sync,
 )
-from tests.integrations import test_earlier_turns
+from tests.integrations import test_earlier_turns as earlier_turns
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import (
@@ -189,10 +189,8 @@ def test_the_examples_run(name: str) -> None:
 async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
     option: str, tmp_path: Any
 ) -> None:
-    memory = test_earlier_turns.memory_in(tmp_path)
-    agent, _ = shell_agent(
-        test_earlier_turns.FIXES, Driven(), test_earlier_turns.FAILING
-    )
+    memory = earlier_turns.memory_in(tmp_path)
+    agent, _ = shell_agent(earlier_turns.FIXES, Driven(), earlier_turns.FAILING)
     host = Host(memory=memory, strict=True)
     await run(agent, "run the tests", host=host, run_config=CONFIG, **{option: "x"})
-    assert not await test_earlier_turns.is_told(memory)
+    assert not await earlier_turns.is_told(memory)
