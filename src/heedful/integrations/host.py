@@ -581,7 +581,7 @@ class HostRun:
 
         foreign = dict(self.host.foreign)
         # What the agent read before may be gone, or elsewhere.
-        if any(event["code"] in episodes.UNREAD_CODES for event in events):
+        if any(event.get("code") in episodes.UNREAD_CODES for event in events):
             foreign["earlier:turns"] = None
 
         document = {"session": self.id, "outcome": "partial", "events": events}
