@@ -32,7 +32,7 @@ from heedful.loop.record import Usage
 from heedful.store import episodes, loops
 from tests.integrations import test_earlier_turns as earlier_turns
 from tests.integrations.double_langchain import agent_of, scripted
-from tests.integrations.doubles import Call, ModelDown, Say, shell_of
+from tests.integrations.doubles import Call, ModelDown, Results, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -315,7 +315,10 @@ async def test_a_run_that_another_process_goes_on_with_knows_the_turns_before(
 ) -> None:
     memory = earlier_turns.memory_in(tmp_path)
     host = Host(memory=memory, strict=True)
-    results = {earlier_turns.READ: earlier_turns.PAGE, **earlier_turns.FAILING}
+    results: Results = {
+        earlier_turns.READ: earlier_turns.PAGE,
+        **earlier_turns.FAILING,
+    }
     read = [Call(earlier_turns.READ), Say("I read it.")]
     options: Any = {
         "tools": [shell_of([], results)],

@@ -74,8 +74,8 @@ class Earlier:
     """
 
     def __init__(self) -> None:
-        self.is_unread = False
-        self.is_stored = False
+        self.is_unread: bool = False
+        self.is_stored: bool = False
         self._calls: dict[str, tuple[str, Any]] = {}
         self._typed: list[str] = []
         self._others: list[str] = []

@@ -524,10 +524,12 @@ class HostRun:
     @property
     def best(self) -> Any:
         """The best output, as the host gave it; None before the first verdict."""
-        if self.loop is None or not self.loop.loop.best:
+        if self.loop is None:
+            return None
+        loop = self.loop.loop
+        if not loop.best:
             return None
 
-        loop = self.loop.loop
         # The first attempts may be those of an earlier process.
         earlier_attempts = len(loop.attempts) - len(self.outputs)
         index = loop.best - 1 - earlier_attempts
