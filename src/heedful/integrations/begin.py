@@ -1,11 +1,11 @@
 """Begin a run whose id the host derives, and keep what its model read before.
 
-In a framework, each turn of a conversation is a run, and the model still has the
-turns before it in its messages. Their words are not the agent's own: an adapter gives
-them to `Earlier`, which stores them as events of the run, with their sources. So are
-the words of tools that the provider of a model runs (`provider_events`): no hook of a
-framework sees their calls. What heedful cannot read counts as a text of which a part
-was not kept, so that what may repeat it waits.
+In a framework, each turn of a conversation is a run, and the model still has the turns
+before it in its messages. Their words are not the agent's own: an adapter gives them to
+`Earlier`, which stores them with their sources as events of the run. The words of tools
+that the provider of a model runs are not its own either, and no hook of a framework
+sees their calls: they are `provider_events`. What heedful cannot read counts as a text
+of which a part was not kept, so that what may repeat it waits.
 """
 
 from __future__ import annotations

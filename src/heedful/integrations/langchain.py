@@ -1,7 +1,7 @@
 """heedful in agents of LangChain, LangGraph and deepagents: a middleware and nodes.
 
 `HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other
-middleware. A graph without `create_agent` takes `recall_node` and `judge_node`. What a
+middleware. A graph without `create_agent` takes `judge_node`. What a
 run needs to go on is in the private state of the agent, so a checkpointer saves it.
 """
 
@@ -689,7 +689,7 @@ def _provider_items(message: AnyMessage) -> list[Any]:
         if isinstance(block, dict) and block.get("type") not in OWN_BLOCK_TYPES
     ]
     # Some packages of LangChain write it beside the content.
-    items += message.additional_kwargs.get("tool_outputs", [])
+    items += message.additional_kwargs.get("tool_outputs") or ()
     grounding = message.response_metadata.get("grounding_metadata")
     return [*items, {"grounding": grounding}] if grounding else items
 

@@ -518,9 +518,9 @@ def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
             earlier.said(text)
         elif kind in _CALL_ITEM_TYPES:
             arguments = item.get("arguments", item.get("input"))
-            earlier.called(item["call_id"], item["name"], arguments)
+            earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], _text_of(item["output"]))
+            earlier.returned(item["call_id"], _text_of(item.get("output") or ""))
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
