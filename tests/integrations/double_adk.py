@@ -21,7 +21,16 @@ from heedful.errors import HeedfulError
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.adk import HeedfulAdkPlugin
 from heedful.integrations.attempts import ID_KEY
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 USAGE = types.GenerateContentResponseUsageMetadata(
     prompt_token_count=10, candidates_token_count=5
@@ -55,7 +64,11 @@ class Scripted(BaseLlm):
             part = types.Part(function_call=call)
         else:
             part = types.Part(text=turn.text)
-        content = types.Content(role="model", parts=[part])
+        parts = [part]
+        if isinstance(turn, Call) and turn.provided:
+            result = types.CodeExecutionResult(output=turn.provided)
+            parts.insert(0, types.Part(code_execution_result=result))
+        content = types.Content(role="model", parts=parts)
         if stream and part.text:
             yield LlmResponse(content=content, partial=True)
         yield LlmResponse(content=content, usage_metadata=USAGE)
@@ -121,3 +134,10 @@ async def drive(
     driven.answer = text_of(events[-1].content or types.Content())
     driven.verdict = verdict_of(events[-1])
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    agent = shell_agent(script_of(tasks), Driven(), results)
+    runner = runner_of(agent, HeedfulAdkPlugin(host))
+    for task in tasks:
+        await run(runner, task)

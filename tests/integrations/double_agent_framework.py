@@ -24,7 +24,16 @@ from agent_framework import (
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 USAGE = UsageDetails(input_token_count=7, output_token_count=2, total_token_count=9)
 
@@ -52,15 +61,15 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         return self.answer(messages)
 
     async def answer(self, messages: Sequence[Message]) -> ChatResponse:
-        message = Message("assistant", [self.next(messages)])
+        message = Message("assistant", self.next(messages))
         return ChatResponse(messages=[message], usage_details=USAGE)
 
     async def updates(
         self, messages: Sequence[Message]
     ) -> AsyncIterator[ChatResponseUpdate]:
-        yield ChatResponseUpdate(role="assistant", contents=[self.next(messages)])
+        yield ChatResponseUpdate(role="assistant", contents=self.next(messages))
 
-    def next(self, messages: Sequence[Message]) -> Content:
+    def next(self, messages: Sequence[Message]) -> list[Content]:
         """Return the next turn; keep the texts of the request."""
         contents = [content for message in messages for content in message.contents]
         texts = [content.text or content.result for content in contents]
@@ -70,10 +79,14 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         if isinstance(turn, Exception):
             raise turn
         if isinstance(turn, Call):
-            return Content.from_function_call(
+            call = Content.from_function_call(
                 f"call-{number}", "shell", arguments={"command": turn.command}
             )
-        return Content.from_text(turn.text)
+            if not turn.provided:
+                return [call]
+            output = turn.provided
+            return [Content.from_mcp_server_tool_result("mcp-1", output=output), call]
+        return [Content.from_text(turn.text)]
 
 
 def shell_agent(
@@ -96,3 +109,11 @@ async def drive(
     driven.answer = response.text
     driven.verdict = verdict_of(response)
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    middleware = [HeedfulAgentMiddleware(host)]
+    agent = shell_agent(script_of(tasks), Driven(), results, middleware=middleware)
+    session = AgentSession(session_id="chat")
+    for task in tasks:
+        await agent.run(task, session=session)

@@ -17,7 +17,16 @@ from pydantic import PrivateAttr
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -83,3 +92,11 @@ async def drive(
     driven.answer = str(result).strip()
     driven.verdict = verdict_of(result)
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    """Run tasks of which each has the results of those before in its prompt."""
+    driven = Driven()
+    script = script_of(tasks)
+    watched = [watch(shell_task(task, script, driven, results), host) for task in tasks]
+    await crew_of(*watched).kickoff_async()

@@ -12,7 +12,16 @@ from haystack.tools.from_function import create_tool_from_function
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5}
 
@@ -35,7 +44,9 @@ def scripted(script: Script, driven: Driven, *, ids: bool = True) -> MockChatGen
                 arguments={"command": turn.command},
                 id=f"call-{number}" if ids else None,
             )
-            return ChatMessage.from_assistant(tool_calls=[call])
+            # The answers of OpenAI name the tools, and Haystack keeps the names.
+            meta = {"tools": [{"type": "web_search"}]} if turn.provided else {}
+            return ChatMessage.from_assistant(tool_calls=[call], meta=meta)
         return ChatMessage.from_assistant(turn.text)
 
     return MockChatGenerator(response_fn=answer, meta={"usage": USAGE})
@@ -69,3 +80,11 @@ async def drive(
     driven.answer = result["last_message"].text
     driven.verdict = verdict_of(result)
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    agent = shell_agent(script_of(tasks), Driven(), results, hooks=hooks(host))
+    messages: list[ChatMessage] = []
+    for task in tasks:
+        result = await agent.run_async([*messages, *asked(task)])
+        messages = result["messages"]

@@ -10,6 +10,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
@@ -21,7 +22,9 @@ from tests.integrations.doubles import (
     Results,
     Say,
     Script,
+    Tasks,
     Turn,
+    script_of,
     shell_of,
 )
 
@@ -48,7 +51,9 @@ def message(number: int, turn: Turn | AIMessage) -> AIMessage:
             "args": {"command": turn.command},
             "id": f"call-{number}",
         }
-        return AIMessage("", tool_calls=[call])
+        block = {"type": "web_fetch_tool_result", "content": turn.provided}
+        content: Any = [block] if turn.provided else ""
+        return AIMessage(content, tool_calls=[call])
     return AIMessage(turn.text) if isinstance(turn, Say) else turn.model_copy()
 
 
@@ -79,3 +84,15 @@ async def drive(
         commands=commands,
         verdict=verdict_of(state),
     )
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    agent = agent_of(
+        scripted(script_of(tasks)),
+        HeedfulMiddleware(host),
+        tools=[shell_of([], results)],
+        checkpointer=InMemorySaver(),
+    )
+    config: Any = {"configurable": {"thread_id": "chat"}}
+    for task in tasks:
+        await agent.ainvoke({"messages": [("user", task)]}, config)

@@ -7,11 +7,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agents import Agent, ModelResponse, RunConfig, Usage, function_tool
+from agents import (
+    Agent,
+    HostedMCPTool,
+    ModelResponse,
+    RunConfig,
+    SQLiteSession,
+    Usage,
+    function_tool,
+)
 from agents.testing import ScriptedModel, assistant_message, function_call
+from openai.types.responses.response_output_item import McpCall
 
 from heedful.integrations import Host, openai_agents, verdict_of
-from tests.integrations.doubles import OK, Driven, Results, Say, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Say,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
+
+MCP_SERVER: Any = {
+    "type": "mcp",
+    "server_label": "docs",
+    "server_url": "https://docs.example",
+    "require_approval": "never",
+}
 
 
 def scripted(turns: Script, tool: str = "shell") -> Any:
@@ -25,8 +51,23 @@ def scripted(turns: Script, tool: str = "shell") -> Any:
         call = {} if isinstance(turn, Say) else {"command": turn.command}
         item: Any = function_call(tool, call, call_id=f"call-{number}")
         item = assistant_message(turn.text) if isinstance(turn, Say) else item
-        steps.append(ModelResponse([item], usage, f"resp-{number}"))
+        items = [item]
+        if isinstance(turn, Call) and turn.provided:
+            items.insert(0, _mcp_call(turn.provided))
+        steps.append(ModelResponse(items, usage, f"resp-{number}"))
     return ScriptedModel(steps)
+
+
+def _mcp_call(output: str) -> McpCall:
+    """Return a call of a tool that the provider has run."""
+    return McpCall(
+        id="mcp-1",
+        arguments="{}",
+        name="fetch",
+        server_label="docs",
+        type="mcp_call",
+        output=output,
+    )
 
 
 def prompts(model: Any) -> list[str]:
@@ -66,3 +107,14 @@ async def drive(
         commands=driven.commands,
         verdict=verdict_of(result),
     )
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    config = RunConfig(tracing_disabled=True)
+    agent, _ = shell_agent(script_of(tasks), Driven(), results)
+    agent.tools.append(HostedMCPTool(tool_config=MCP_SERVER))
+    session = SQLiteSession("chat")
+    for task in tasks:
+        await openai_agents.run(
+            agent, task, host=host, session=session, run_config=config
+        )

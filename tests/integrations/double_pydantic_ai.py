@@ -10,6 +10,8 @@ from pydantic_ai import (
     Agent,
     ModelMessage,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     TextPart,
     ToolCallPart,
     ToolFailed,
@@ -18,7 +20,16 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 
 def scripted(script: Script, driven: Driven) -> FunctionModel:
@@ -37,7 +48,8 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
         if isinstance(turn, Exception):
             raise turn
         if isinstance(turn, Call):
-            return ModelResponse([ToolCallPart("shell", {"command": turn.command})])
+            call = ToolCallPart("shell", {"command": turn.command})
+            return ModelResponse([*_provided(turn.provided), call])
         if info.output_tools:
             name = next(iter(info.output_tools[0].parameters_json_schema["properties"]))
             return ModelResponse(
@@ -51,6 +63,16 @@ def scripted(script: Script, driven: Driven) -> FunctionModel:
         yield str(answer(messages, info).text)
 
     return FunctionModel(answer, stream_function=stream)
+
+
+def _provided(text: str) -> list[Any]:
+    """Return the parts of a tool that the provider has run."""
+    if not text:
+        return []
+    return [
+        NativeToolCallPart("web_fetch", {}, tool_call_id="native-1"),
+        NativeToolReturnPart("web_fetch", text, tool_call_id="native-1"),
+    ]
 
 
 def shell_agent(
@@ -70,3 +92,13 @@ async def drive(
     driven.answer = result.output
     driven.verdict = verdict_of(result)
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    agent = shell_agent(
+        script_of(tasks), Driven(), results, capabilities=[Heedful(host=host)]
+    )
+    messages: list[ModelMessage] = []
+    for task in tasks:
+        result = await agent.run(task, message_history=messages)
+        messages = result.all_messages()

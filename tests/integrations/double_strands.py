@@ -15,7 +15,16 @@ from strands.models import Model
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
-from tests.integrations.doubles import OK, Call, Driven, Results, Script, shell_of
+from tests.integrations.doubles import (
+    OK,
+    Call,
+    Driven,
+    Results,
+    Script,
+    Tasks,
+    script_of,
+    shell_of,
+)
 
 USAGE = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
 
@@ -64,6 +73,12 @@ class Scripted(Model):
             delta = {"toolUse": {"input": arguments}}
 
         yield {"messageStart": {"role": "assistant"}}
+        if isinstance(turn, Call) and turn.provided:
+            source = {"title": turn.provided, "sourceContent": [], "location": {}}
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": "I read it."}}}
+            yield {"contentBlockDelta": {"delta": {"citation": source}}}
+            yield {"contentBlockStop": {}}
         yield {"contentBlockStart": {"start": start}}
         yield {"contentBlockDelta": {"delta": delta}}
         yield {"contentBlockStop": {}}
@@ -102,3 +117,11 @@ async def drive(
     driven.answer = str(result).strip()
     driven.verdict = verdict_of(result)
     return driven
+
+
+async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
+    agent = shell_agent(
+        script_of(tasks), Driven(), results, plugins=[HeedfulPlugin(host)]
+    )
+    for task in tasks:
+        await agent.invoke_async(task)

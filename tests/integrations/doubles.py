@@ -2,9 +2,10 @@
 script.
 
 Each double has a function `drive`, which runs an agent as a user of this integration
-would set it up. The model takes the turns of the script in order, and repeats the last.
-`results` has what the tool `shell` returns or raises for a command, by default "done".
-Raises what the host raises.
+would set it up, and `chat`, which gives one agent several tasks in one conversation.
+The model takes the turns of the script in order, and repeats the last. `results` has
+what the tool `shell` returns or raises for a command, by default "done". Raises what
+the host raises.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from heedful import Done
@@ -27,9 +29,13 @@ class Say:
 
 @dataclass(frozen=True)
 class Call:
-    """The model calls the tool `shell` with this command."""
+    """The model calls the tool `shell` with this command.
+
+    In the same answer, a tool that the provider of the model runs has said `provided`.
+    """
 
     command: str
+    provided: str = ""
 
 
 class ModelDown(Exception):
@@ -38,6 +44,7 @@ class ModelDown(Exception):
 
 Turn = Say | Call | ModelDown
 Script = Sequence[Turn]
+Tasks = Mapping[str, Script]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
 
@@ -52,6 +59,11 @@ class Driven:
     prompts: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     verdict: Done | None = None
+
+
+def script_of(tasks: Tasks) -> list[Turn]:
+    """Return the turns of a model that is given several tasks."""
+    return list(chain.from_iterable(tasks.values()))
 
 
 def shell_of(

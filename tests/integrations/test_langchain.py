@@ -30,8 +30,9 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.loop.record import Usage
 from heedful.store import episodes, loops
+from tests.integrations import test_earlier_turns as earlier_turns
 from tests.integrations.double_langchain import agent_of, scripted
-from tests.integrations.doubles import Call, ModelDown, Say, shell_of
+from tests.integrations.doubles import Call, ModelDown, Results, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -307,3 +308,29 @@ def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None
     runpy.run_path(f"examples/integrations/{name}.py")
     printed = capsys.readouterr().out
     assert "never worked" in printed if "deep" in name else "accepted: P1" in printed
+
+
+async def test_a_run_that_another_process_goes_on_with_knows_the_turns_before(
+    tmp_path: Path,
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    host = Host(memory=memory, strict=True)
+    results: Results = {
+        earlier_turns.READ: earlier_turns.PAGE,
+        **earlier_turns.FAILING,
+    }
+    read = [Call(earlier_turns.READ), Say("I read it.")]
+    options: Any = {
+        "tools": [shell_of([], results)],
+        "checkpointer": InMemorySaver(),
+    }
+    model = scripted([*read, *earlier_turns.FIXES])
+    agent = agent_of(model, HeedfulMiddleware(host), **options)
+    await agent.ainvoke({"messages": [("user", "read the docs")]}, thread("one"))
+    stops = agent_of(
+        model, HeedfulMiddleware(host), interrupt_before=["tools"], **options
+    )
+    await stops.ainvoke({"messages": [("user", "run the tests")]}, thread("one"))
+    other = agent_of(model, HeedfulMiddleware(host), **options)
+    await other.ainvoke(None, thread("one"))
+    assert not await earlier_turns.is_told(memory)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from strands import Agent
+from strands import Agent, tool
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider
 from strands.session import FileSessionManager
 from strands.vended_plugins.context_injector import ContextInjector
@@ -19,8 +19,9 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from heedful.store import loops
+from tests.integrations import test_earlier_turns as earlier_turns
 from tests.integrations.double_strands import Scripted, shell_agent
-from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
+from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn, shell_of
 from tests.integrations.test_hosts import (
     ERROR,
     TASK,
@@ -315,3 +316,33 @@ def test_the_example_runs() -> None:
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert printed.count("answer: P") == 2
     assert printed.rpartition("asked:")[2].count("answer with one of P0 to P3") == 1
+
+
+class Stateful(Scripted):
+    """A model whose server keeps the messages."""
+
+    stateful = True
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        pytest.param({"response_id": "one"}, False, id="a later turn"),
+        pytest.param({}, True, id="the first turn"),
+    ],
+)
+async def test_a_fix_waits_if_the_server_keeps_the_turns_before(
+    state: Any, told: bool, tmp_path: Any
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    driven = Driven()
+    shell = tool(shell_of(driven.commands, earlier_turns.FAILING))
+    agent = Agent(
+        Stateful(earlier_turns.FIXES, driven),
+        tools=[shell],
+        callback_handler=None,
+        plugins=[HeedfulPlugin(Host(memory=memory, strict=True))],
+    )
+    agent._model_state.update(state)
+    await agent.invoke_async("run the tests")
+    assert await earlier_turns.is_told(memory) is told

@@ -30,6 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
@@ -85,6 +86,7 @@ class HeedfulAdkPlugin(BasePlugin):
             hold_back=self.hold_back,
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
+        run.run.earlier = _earlier_of(invocation_context.session.events)
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -212,6 +214,7 @@ class HeedfulAdkPlugin(BasePlugin):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
+        await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
         if verdict and event.author in run.judged and event.is_final_response():
@@ -335,6 +338,38 @@ def _is_reached_by_transfer(agent: Any) -> bool:
             return False
         agent = agent.parent_agent
     return False
+
+
+def _earlier_of(events: Sequence[Event]) -> Earlier:
+    """Return what the events of a session before an invocation say."""
+    earlier = Earlier()
+    for event in events:
+        text = _text_of(event.content)
+        if event.author == "user":
+            earlier.typed(text)
+        else:
+            earlier.said(text)
+        for call in event.get_function_calls():
+            earlier.called(call.id or "", call.name or "", call.args)
+        for answer in event.get_function_responses():
+            earlier.returned(answer.id or "", str(answer.response))
+        for item in _provider_items(event):
+            earlier.ran(item)
+    return earlier
+
+
+def _provider_items(event: Event) -> list[Any]:
+    """Return what the code and the tools that a provider ran said in an event."""
+    parts = (event.content and event.content.parts) or []
+    items: list[Any] = [
+        part
+        for part in parts
+        if part.code_execution_result or getattr(part, "tool_response", None)
+    ]
+    # Answers from a search of the provider; the words of its pages are not here.
+    if event.grounding_metadata:
+        items.append({"grounding": event.grounding_metadata})
+    return items
 
 
 def _content(role: str, text: str) -> types.Content:

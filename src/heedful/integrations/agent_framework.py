@@ -15,6 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 from agent_framework import (
@@ -24,6 +25,8 @@ from agent_framework import (
     AgentResponseUpdate,
     ChatContext,
     ChatMiddleware,
+    ChatResponse,
+    Content,
     FunctionInvocationContext,
     FunctionMiddleware,
     HistoryProvider,
@@ -37,10 +40,15 @@ from agent_framework.exceptions import MiddlewareException, UserInputRequiredExc
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
-from heedful.integrations.begin import begin_run
+from heedful.integrations.begin import Earlier, begin_run, provider_events
 from heedful.integrations.host import Host
 from heedful.loop.record import Candidate, Usage
 
+# What a model itself says, beside the calls of tools of the provider.
+OWN_CONTENT_TYPES = frozenset(
+    "text text_reasoning function_call function_result usage "
+    "function_approval_request function_approval_response".split()
+)
 CallNext: TypeAlias = Callable[[], Awaitable[None]]
 Response: TypeAlias = AgentResponse[Any]
 
@@ -311,9 +319,25 @@ class _Requests(ChatMiddleware):
 
     async def process(self, context: ChatContext, call_next: CallNext) -> None:
         """Add what memory has to a request."""
-        self.run.spent += Usage(1)
-        context.messages = self.run.advised(context.messages)
+        run = self.run
+        run.spent += Usage(1)
+        if run.run.earlier is None:
+            run.run.earlier = _earlier_of(context.messages)
+            # The service keeps the turns before.
+            conversation = (context.options or {}).get("conversation_id")
+            run.run.earlier.is_unread = bool(conversation)
+        context.messages = run.advised(context.messages)
+        # A stream ends before a tool is called.
+        context.stream_result_hooks.append(self.keep)
         await call_next()
+        if isinstance(context.result, ChatResponse):
+            await self.keep(context.result)
+
+    async def keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
+        """Keep what tools of the provider said in a response."""
+        items = chain.from_iterable(map(_provider_contents, response.messages))
+        await self.run.run.learn(*provider_events(items))
+        return response
 
 
 class _Calls(FunctionMiddleware):
@@ -350,6 +374,38 @@ class _Calls(FunctionMiddleware):
 def _is_prompt(message: Message) -> bool:
     """Return True if a message is a text of the user."""
     return message.role == "user" and bool(message.text)
+
+
+def _earlier_of(messages: Sequence[Message]) -> Earlier:
+    """Return what the messages before a task say."""
+    earlier = Earlier()
+    for message in messages:
+        if message.role in ("user", "system"):
+            earlier.typed(message.text)
+        else:
+            earlier.said(message.text)
+        for content in message.contents:
+            if content.type == "function_call":
+                name = content.name or ""
+                earlier.called(str(content.call_id), name, content.arguments)
+            elif content.type == "function_result":
+                text = _result_text(content.result)
+                earlier.returned(str(content.call_id), text)
+        for content in _provider_contents(message):
+            earlier.ran(content)
+    return earlier
+
+
+def _provider_contents(message: Message) -> list[Content]:
+    """Return what tools of the provider said in an answer of the model."""
+    if message.role != "assistant":
+        return []
+    return [
+        content
+        for content in message.contents
+        if content.type not in OWN_CONTENT_TYPES
+        and not content.type.endswith("_tool_call")
+    ]
 
 
 def _result_calls(message: Message | None) -> list[str]:

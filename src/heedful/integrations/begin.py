@@ -1,13 +1,49 @@
-"""Begin a run whose id the host derives, such as from a session or a thread."""
+"""Begin a run whose id the host derives, and keep what its model read before.
+
+In a framework, each turn of a conversation is a run, and the model still has the turns
+before it in its messages. Their words are not the agent's own: an adapter gives them to
+`Earlier`, which stores them with their sources as events of the run. The words of tools
+that the provider of a model runs are not its own either, and no hook of a framework
+sees their calls: they are `provider_events`. What heedful cannot read counts as a text
+of which a part was not kept, so that what may repeat it waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
+from heedful.memory.memory import Memory
+from heedful.redact import redact
+from heedful.store import episodes
+from heedful.traces.episode import Event, json_data
+
+# An event holds 8,000 characters, and redaction may add some to a piece of a text.
+MAX_PIECE_CHARS = 7_000
+# What two neighbouring pieces both have, so that one of them has a quotation whole.
+OVERLAP_CHARS = 500
+# A longer argument says nothing about where a result comes from.
+MAX_CALL_ARGUMENT_CHARS = 1_000
+# Storing longer conversations would take too long: heedful does not read them.
+MAX_EARLIER_CHARS = 1_000_000
+MAX_PROVIDER_CHARS = 100_000
+# What stands in the place of what heedful cannot see, as `CUT_MARK_PATTERN` finds it.
+UNSEEN_MARK = "\n[more values are left out]"
+# Where a tool of a provider writes what it told the model.
+OUTPUT_KEYS = frozenset(
+    "output outputs result results content tools error code_execution_result "
+    "tool_response".split()
+)
+# A response names the pages of a search, and does not have their words.
+_UNSEEN_OUTPUT_PATTERN = re.compile(r"(?i)encrypted_content|web_?search|grounding")
 
 
 async def begin_run(
@@ -25,3 +61,129 @@ async def begin_run(
 
     run = open(f"{id}~{secrets.token_hex(4)}", task)
     return run, await run.recall()
+
+
+class Earlier:
+    """What a model has in its messages when a run begins.
+
+    A prompt of a user or a system has the user as its source. The result of a call that
+    the agent made has the tool or the programs of the call, so that it is trusted as in
+    the run in which it was made. All other words have the network, also those of the
+    agent: it may repeat what stood in messages that are gone. It `is_unread` if it is
+    kept where heedful cannot read it, and `is_stored` if the run has the events.
+    """
+
+    def __init__(self) -> None:
+        self.is_unread: bool = False
+        self.is_stored: bool = False
+        self._calls: dict[str, tuple[str, Any]] = {}
+        self._typed: list[str] = []
+        self._others: list[str] = []
+        self._results: list[tuple[str, Mapping[str, Any], str]] = []
+
+    def typed(self, text: str) -> None:
+        """Add a message of the user, or of the system."""
+        texts = self._typed if len(text) <= MAX_PIECE_CHARS else self._others
+        texts.append(text)
+
+    def said(self, text: str) -> None:
+        """Add the words of anybody else."""
+        self._others.append(text)
+
+    def ran(self, item: Any) -> None:
+        """Add what a tool of the provider said."""
+        self._others.append(_provider_text(item))
+
+    def called(self, call: str, tool: str, arguments: Any) -> None:
+        """Note a call of the agent, whose words count with its result."""
+        self._calls[call] = tool, arguments
+
+    def returned(self, call: str, text: str) -> None:
+        """Add the result of a call; one without its call has the network as source."""
+        if call not in self._calls:
+            self.said(text)
+            return
+
+        tool, arguments = self._calls[call]
+        arguments = json_data(arguments)
+        if not isinstance(arguments, Mapping):
+            arguments = {"command": str(arguments)}
+        short_arguments = {
+            name: argument
+            for name, argument in arguments.items()
+            if len(str(argument)) <= MAX_CALL_ARGUMENT_CHARS
+        }
+        self._results.append((tool, short_arguments, text))
+
+    async def store(self, memory: Memory, run: str) -> None:
+        """Store the events of a run, once. Raises StoreError."""
+        if not self.is_stored:
+            # Redaction takes a tenth of a second for 400,000 characters.
+            rows = await asyncio.to_thread(self._rows)
+            await memory.store.write(memory.scope, episodes.append_events, run, rows)
+            self.is_stored = True
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the events as rows of the store.
+
+        The same words have the same id, so that they count once if a run that goes on
+        stores them again. A long conversation is one event without words, with which
+        heedful says that it has not read it.
+        """
+        texts = [*self._typed, *self._others, *(text for _, _, text in self._results)]
+        if self.is_unread or sum(map(len, texts)) > MAX_EARLIER_CHARS:
+            return [episodes.event_row(Event("system_event", code="unread"))]
+
+        events = [_event(text) for text in self._typed]
+        events += _external_events(self._others)
+        for tool, arguments, text in self._results:
+            events += [
+                _event(piece, tool=tool, arguments=arguments, origin="tool")
+                for piece in _pieces(text)
+            ]
+        return list(map(episodes.event_row, events))
+
+
+def provider_events(items: Iterable[Any]) -> list[Event]:
+    """Return what tools that a provider ran told its model, as events of the run.
+
+    Give the items of a response that are neither text, nor thoughts, nor a call.
+    """
+    return _external_events(map(_provider_text, items))
+
+
+def _external_events(texts: Iterable[str]) -> list[Event]:
+    """Return texts whose author is not known as events."""
+    text = "\n\n".join(texts)
+    if not text.strip():
+        return []
+    return [_event(piece, origin="external") for piece in _pieces(text)]
+
+
+def _provider_text(item: Any) -> str:
+    """Return an item of a response as text; a mark says if it has not all words."""
+    from pydantic_core import to_jsonable_python
+
+    data = to_jsonable_python(item, bytes_mode="base64", fallback=repr)
+    text = json.dumps(data, ensure_ascii=False)
+    has_output = isinstance(data, Mapping) and any(map(data.get, OUTPUT_KEYS))
+    is_cut = len(text) > MAX_PROVIDER_CHARS
+    if is_cut or not has_output or _UNSEEN_OUTPUT_PATTERN.search(text):
+        text = f"{text[:MAX_PROVIDER_CHARS]}{UNSEEN_MARK}"
+    return text
+
+
+def _event(text: str, **fields: Any) -> Event:
+    """Return an event with words from outside of the run."""
+    content = json.dumps([text, fields], default=repr)
+    digest = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()
+    return Event("system_event", text, call=f"earlier {digest[:32]}", **fields)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the pieces of a text that fit into an event, redacted before it is cut."""
+    if len(text) > MAX_PIECE_CHARS:
+        text = redact(text)
+    step = MAX_PIECE_CHARS - OVERLAP_CHARS
+    for start in range(0, max(1, len(text) - OVERLAP_CHARS), step):
+        yield text[start : start + MAX_PIECE_CHARS]

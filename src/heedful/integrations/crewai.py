@@ -10,7 +10,7 @@ id of an earlier one, which may have been killed, goes on with it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
+from heedful.integrations.begin import Earlier
 from heedful.integrations.host import Host
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
@@ -101,6 +102,17 @@ class _TaskRun(Attempts):
         except (AttributeError, ValidationError):
             # No object is asked for, or the text is none; CrewAI may convert it later.
             return text
+
+    def earlier_in(self, messages: Sequence[Mapping[str, Any]]) -> Earlier:
+        """Return what the first request says beside the task.
+
+        That is the results of earlier tasks, and what CrewAI remembers.
+        """
+        earlier = Earlier()
+        for message in messages:
+            text = str(message["content"])
+            earlier.said(text.replace(self.task.description, ""))
+        return earlier
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.
@@ -184,6 +196,8 @@ def _advise(context: Any) -> None:
         return
 
     run.spent += Usage(1)
+    if run.run.earlier is None:
+        run.run.earlier = run.earlier_in(context.messages)
     text = run.first_text()
     contents = [str(message["content"]) for message in context.messages]
     if text and not any(text in content for content in contents):

@@ -27,6 +27,7 @@ from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import Host
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
@@ -96,6 +97,7 @@ class _Watch:
             last=prompt,
             counted=_usage(state),
         )
+        run.run.earlier = _earlier_of(messages)
         await run.begin()
         self.runs[state] = run
         if run.known_answer is not None:
@@ -119,6 +121,7 @@ class _Watch:
         if run is None or not messages or not messages[-1].tool_calls:
             return
 
+        await run.run.learn(*provider_events(_provider_tools(messages[-1])))
         results = []
         free: list[ToolCall] = []
         for call in messages[-1].tool_calls:
@@ -240,6 +243,33 @@ class _AgentRun(Attempts):
                 new_messages.append(_note(self.feedback))
 
         return new_messages + [_note(text) for text in waiting if text]
+
+
+def _earlier_of(messages: Iterable[ChatMessage]) -> Earlier:
+    """Return what the messages before a task say."""
+    earlier = Earlier()
+    for message in messages:
+        text = "\n".join(message.texts)
+        if message.is_from(ChatRole.ASSISTANT):
+            earlier.said(text)
+        elif not message.tool_call_results:
+            earlier.typed(text)
+        for result in message.tool_call_results:
+            call = result.origin
+            earlier.called(_call_id(call), call.tool_name, call.arguments)
+            earlier.returned(_call_id(call), _result_text(result.result))
+        for tool in _provider_tools(message):
+            earlier.ran(tool)
+    return earlier
+
+
+def _provider_tools(message: ChatMessage) -> list[Any]:
+    """Return the tools that the provider may have run for an answer.
+
+    Haystack keeps what a model was offered, but not what these tools said.
+    """
+    tools = message.meta.get("tools") or ()
+    return [tool for tool in tools if tool.get("type") != "function"]
 
 
 def _own(state: State) -> list[ChatMessage]:

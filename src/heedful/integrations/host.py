@@ -59,6 +59,7 @@ from heedful.validation import check_number, refuses_unknown_options
 if TYPE_CHECKING:  # a hook process imports only what its event needs
     from heedful.checks.evaluate import Check
     from heedful.drive.report import ReportedLoop
+    from heedful.integrations.begin import Earlier
     from heedful.lessons.lesson import Outcome
     from heedful.lessons.patterns import Seen
     from heedful.lessons.stated_rule import StatedRule
@@ -214,6 +215,7 @@ class HostRun:
     `call_advice` has the advice about calls, by their ids. `room` is how many
     characters of lessons the host can show now: what it cannot show is not recorded as
     shown. `unjudged` says why the last output has no verdict, if heedful failed.
+    `earlier` is what the model read before the run; it is stored with the first call.
     """
 
     host: Host
@@ -224,6 +226,7 @@ class HostRun:
     call_advice: dict[str, list[str]] = field(default_factory=dict)
     room: int = MAX_MOMENT_CHARS
     unjudged: Done | None = None
+    earlier: Earlier | None = None
 
     async def opening(self) -> Advice:
         """Return a brief for a task yet unknown: what cost earlier sessions most calls.
@@ -367,6 +370,8 @@ class HostRun:
 
         async def look(memory: Memory) -> Advice:
             """Return advice from earlier failures of this call."""
+            if self.earlier is not None:
+                await self.earlier.store(memory, self.id)
             history = await memory.store.read(memory.scope, read)
             marks = [f"told {failure.digest}" for failure in history.failures]
             advice = await self._offer(history, history.warnings, event, marks)
@@ -536,13 +541,12 @@ class HostRun:
         Learns from errors and from what fixed them, never from an output that was
         rejected. If heedful fails, returns None.
         """
-        if ends is None:
-            work = self._keep(events)
-            return await self.host.guarded("keep events", work, otherwise=None)
-
-        work = self._keep(events, ends=True)
+        is_end = ends is not None
         return await self.host.guarded(
-            "learn from a run", work, otherwise=None, limited=False
+            "learn from a run" if is_end else "keep events",
+            work=self._keep(events, ends=is_end),
+            otherwise=None,
+            limited=not is_end,
         )
 
     async def _keep(

@@ -1,7 +1,7 @@
 """heedful in agents of LangChain, LangGraph and deepagents: a middleware and nodes.
 
 `HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other
-middleware. A graph without `create_agent` takes `recall_node` and `judge_node`. What a
+middleware. A graph without `create_agent` takes `judge_node`. What a
 run needs to go on is in the private state of the agent, so a checkpointer saves it.
 """
 
@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
@@ -21,6 +22,7 @@ from langchain_core.messages import (
     AnyMessage,
     HumanMessage,
     RemoveMessage,
+    SystemMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -34,7 +36,7 @@ from pydantic_core import to_jsonable_python
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host, run_now
-from heedful.integrations.begin import begin_run
+from heedful.integrations.begin import Earlier, begin_run, provider_events
 from heedful.integrations.host import Advice, Host, HostRun
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
@@ -52,6 +54,11 @@ Update: TypeAlias = dict[str, Any] | None
 _data = partial(to_jsonable_python, fallback=repr)
 # LangChain's own middleware marks the messages that it makes under this key, too.
 MESSAGE_SOURCE_KEY = "lc_source"
+# Blocks of an answer that are the model's own; a call has its result in another block.
+OWN_BLOCK_TYPES = frozenset(
+    "text reasoning thinking redacted_thinking tool_call tool_call_chunk tool_use "
+    "function_call server_tool_call server_tool_use mcp_tool_use".split()
+)
 # With fewer steps before LangGraph's limit, what the run has learnt is stored at once:
 # the limit raises an error outside the agent, and no later hook runs.
 MIN_REMAINING_STEPS = 3
@@ -102,13 +109,15 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _count_usage(request, handler(run_now(self._inform(request))))
+        response = handler(run_now(self._inform(request)))
+        return run_now(self._take(request, response))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        return _count_usage(request, await handler(await self._inform(request)))
+        response = await handler(await self._inform(request))
+        return await self._take(request, response)
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -162,7 +171,21 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     def _run(self, state: Any) -> HostRun | None:
         """Return the open run of a state, None if there is none."""
         record = _record_of(state)
-        return self.runs(record["id"], record["task"]) if record.get("open") else None
+        if not record.get("open"):
+            return None
+
+        run = self.runs(record["id"], record["task"])
+        if run.earlier is None:
+            run.earlier = _earlier_of(state["messages"])
+        return run
+
+    async def _take(self, request: Request, response: Answer) -> Response:
+        """Keep what tools of the provider said in a response, and count its usage."""
+        run = self._run(request.state)
+        items = chain.from_iterable(map(_provider_items, response.result))
+        if run is not None:
+            await run.learn(*provider_events(items))
+        return _count_usage(request, response)
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""
@@ -632,6 +655,43 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
         if isinstance(message, HumanMessage)
         and MESSAGE_SOURCE_KEY not in message.additional_kwargs
     ]
+
+
+def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
+    """Return what messages say, but those that are heedful's own."""
+    earlier = Earlier()
+    for message in messages:
+        text = str(message.text)
+        if message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY:
+            continue
+        if isinstance(message, ToolMessage):
+            earlier.returned(message.tool_call_id, text)
+        elif isinstance(message, SystemMessage) or _user_prompts([message]):
+            earlier.typed(text)
+        else:
+            earlier.said(text)
+        for call in getattr(message, "tool_calls", ()):
+            earlier.called(call["id"] or "", call["name"], call["args"])
+        for item in _provider_items(message):
+            earlier.ran(item)
+    return earlier
+
+
+def _provider_items(message: AnyMessage) -> list[Any]:
+    """Return what tools of the provider said, as an answer of a model has it."""
+    if not isinstance(message, AIMessage):
+        return []
+
+    blocks = message.content if isinstance(message.content, list) else []
+    items: list[Any] = [
+        block
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") not in OWN_BLOCK_TYPES
+    ]
+    # Some packages of LangChain write it beside the content.
+    items += message.additional_kwargs.get("tool_outputs") or ()
+    grounding = message.response_metadata.get("grounding_metadata")
+    return [*items, {"grounding": grounding}] if grounding else items
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
@@ -25,6 +25,7 @@ from agents.tool_context import ToolContext
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
@@ -35,6 +36,12 @@ Input: TypeAlias = str | Items | agents.RunState[Any]
 Agent: TypeAlias = agents.Agent[Any]
 # The roles and types of items that are an answer of the model, or its thoughts.
 _ANSWER_ITEM_TYPES = {"assistant", "reasoning"}
+_PROMPT_ROLES = ("user", "system", "developer")
+# The types of calls whose results the hooks see, and of these results in an input.
+_CALL_ITEM_TYPES = ("function_call", "custom_tool_call")
+_RESULT_ITEM_TYPES = ("function_call_output", "custom_tool_call_output")
+# What a model itself says in a response.
+_OWN_ITEM_TYPES = (*_CALL_ITEM_TYPES, "message", "reasoning", "mcp_approval_request")
 
 
 async def run(
@@ -197,6 +204,7 @@ async def _begin(
     attempts.input = state or base
     attempts.best_items = base
     attempts.derived = derived
+    attempts.run.earlier = _earlier_of(base, options)
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -463,12 +471,19 @@ class _Hooks(agents.RunHooks[Any]):
         self.user = user or agents.RunHooks[Any]()
         for name in (
             "on_llm_start",
-            "on_llm_end",
             "on_agent_start",
             "on_agent_end",
             "on_handoff",
         ):
             setattr(self, name, getattr(self.user, name))
+
+    async def on_llm_end(
+        self, context: Any, agent: Any, response: agents.ModelResponse
+    ) -> None:
+        """Keep what tools of the provider said."""
+        items = [item for item in response.output if _is_provided(item)]
+        await self.attempts.run.learn(*provider_events(items))
+        await self.user.on_llm_end(context, agent, response)
 
     async def on_tool_start(self, context: Any, agent: Any, tool: agents.Tool) -> None:
         """Ask memory about the call of a tool."""
@@ -487,6 +502,34 @@ class _Hooks(agents.RunHooks[Any]):
             await self.attempts.run.learn(event)
 
         await self.user.on_tool_end(context, agent, tool, result)
+
+
+def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
+    """Return what the input of a run says; a server may keep the turns before."""
+    earlier = Earlier()
+    kept = options.get("previous_response_id") or options.get("conversation_id")
+    earlier.is_unread = bool(kept)
+    for item in items:
+        kind = item.get("type")
+        text = _text_of(item.get("content") or "")
+        if item.get("role") in _PROMPT_ROLES:
+            earlier.typed(text)
+        elif item.get("role"):
+            earlier.said(text)
+        elif kind in _CALL_ITEM_TYPES:
+            arguments = item.get("arguments", item.get("input"))
+            earlier.called(item["call_id"], item.get("name", ""), arguments)
+        elif kind in _RESULT_ITEM_TYPES:
+            earlier.returned(item["call_id"], _text_of(item.get("output") or ""))
+        elif kind not in _OWN_ITEM_TYPES:
+            earlier.ran(item)
+    return earlier
+
+
+def _is_provided(item: Any) -> bool:
+    """Return True if an item of a response is not the model's own."""
+    kind = item.get("type") if isinstance(item, dict) else item.type
+    return kind not in _OWN_ITEM_TYPES
 
 
 def _is_answer(item: Any) -> bool:

@@ -16,9 +16,13 @@ from typing import Any
 from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
+    BaseToolCallPart,
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -31,10 +35,14 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
+
+# What a model itself says in a response; a call has its result in another part.
+OWN_PARTS = (TextPart, ThinkingPart, BaseToolCallPart)
 
 
 @dataclass
@@ -70,6 +78,7 @@ class Heedful(AbstractCapability[Any]):
             task = "\n".join(_text_of(part.content) for part in prompts)
 
         run = self.host.run(id, task)
+        run.earlier = _earlier_of(past)
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
@@ -187,6 +196,14 @@ class _Run(Heedful):
         """Show the model what memory has, and only the last rejected answer."""
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
+    ) -> ModelResponse:
+        """Keep what tools of the provider said."""
+        items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
+        await self.run.learn(*provider_events(items))
+        return response
 
     async def wrap_tool_execute(
         self,
@@ -363,6 +380,26 @@ class _Run(Heedful):
         if isinstance(content, list | tuple) and content:
             content = content[0]
         return isinstance(content, str) and content in self.feedback
+
+
+def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
+    """Return what the messages before a run say."""
+    earlier = Earlier()
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, UserPromptPart | SystemPromptPart):
+                earlier.typed(_text_of(part.content))
+            elif isinstance(part, TextPart):
+                earlier.said(part.content)
+            elif isinstance(part, ToolCallPart):
+                earlier.called(part.tool_call_id, part.tool_name, part.args)
+            elif isinstance(part, ToolReturnPart):
+                earlier.returned(part.tool_call_id, part.model_response_str())
+            elif isinstance(message, ModelRequest):
+                earlier.said(repr(part))
+            elif not isinstance(part, OWN_PARTS):
+                earlier.ran(part)
+    return earlier
 
 
 def _text_of(prompt: Any) -> str:

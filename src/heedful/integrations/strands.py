@@ -43,12 +43,17 @@ from strands.types.tools import ToolResult
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
+from heedful.integrations.begin import Earlier, provider_events
 from heedful.integrations.host import Host
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 
 # The reasons for which a model stops when it has answered.
 ANSWER_STOP_REASONS = ("end_turn", "stop_sequence")
+# What an agent knows of the turns that a server keeps; empty before the first.
+STATE_NAME = "_model_state"
+# The blocks of a message that are the model's own, or a call.
+OWN_BLOCKS = frozenset(("text", "reasoningContent", "toolUse", "cachePoint"))
 # The reasons for which an agent stops that goes on later.
 PAUSE_STOP_REASONS = ("interrupt", "checkpoint")
 
@@ -86,7 +91,8 @@ class HeedfulPlugin(Plugin):
         if not messages and event.agent in self.runs:
             return
 
-        message = _task_message([*event.agent.messages, *messages])
+        all_messages = [*event.agent.messages, *messages]
+        message = _task_message(all_messages)
         task_id = message.setdefault("tracking_id", str(uuid.uuid4()))
         id = event.invocation_state.get(ID_KEY)
         if not id:
@@ -96,6 +102,11 @@ class HeedfulPlugin(Plugin):
         run = _Invocation(
             run=host_run, hold_back=self.hold_back, task_id=task_id, last_id=task_id
         )
+        earlier = _earlier_of(all_messages)
+        # The server keeps the turns before.
+        is_stateful = getattr(event.agent.model, "stateful", False)
+        earlier.is_unread = is_stateful and bool(getattr(event.agent, STATE_NAME, True))
+        host_run.earlier = earlier
         await run.begin()
         self.runs[event.agent] = run
 
@@ -124,6 +135,7 @@ class HeedfulPlugin(Plugin):
 
         message = response.message
         run.count(message)
+        await run.run.learn(*provider_events(_provider_blocks(message)))
         output: Any = _text_of(message)
         if _wants_object(event.agent):
             # Only a model that is made to answer with an object does so in a text.
@@ -251,6 +263,32 @@ class _Invocation(Attempts):
                 new_messages.append(_message("user", self.feedback))
 
         return new_messages
+
+
+def _earlier_of(messages: Messages) -> Earlier:
+    """Return what the messages before a task say."""
+    earlier = Earlier()
+    for message in messages:
+        is_prompt = message["role"] == "user"
+        for block in message["content"]:
+            if "text" in block:
+                add = earlier.typed if is_prompt else earlier.said
+                add(block["text"])
+            elif "toolUse" in block:
+                use = block["toolUse"]
+                earlier.called(use["toolUseId"], use["name"], use["input"])
+            elif "toolResult" in block:
+                result = block["toolResult"]
+                earlier.returned(result["toolUseId"], _result_text(result))
+        if not is_prompt:
+            for block in _provider_blocks(message):
+                earlier.ran(block)
+    return earlier
+
+
+def _provider_blocks(message: Message) -> list[Any]:
+    """Return what tools of the provider said in an answer of the model."""
+    return [block for block in message["content"] if OWN_BLOCKS.isdisjoint(block)]
 
 
 def _message(role: Any, text: str) -> Message:

@@ -59,6 +59,9 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # An answer has at most this many failures.
 MAX_ANNOUNCED_FAILURES = 3
+# The codes of events that stand for words which the agent has read and heedful has not:
+# those before it was resumed, and those that another system keeps.
+UNREAD_CODES = ("resume", "unread")
 # Agents keep a session so long that it can be resumed: 30 days.
 MAX_PAST_SECONDS = 30 * 86_400.0
 MAX_BLAME_CHARS = 400
@@ -474,7 +477,7 @@ def follow(
         code = json.loads(event["record"])["code"]
         if code in FORGETTING_CODES:
             forget_reads(db, scope, session)
-        if code == "resume":
+        if code in UNREAD_CODES:
             note_past(db, scope, [session])
     elif event["type"] == "tool_response" and event["call"] and not event["failed"]:
         row = db.one("call_of", scope, session=storable(session), call=event["call"])

@@ -8,6 +8,7 @@ was not kept is not known: `gap_of` and `Origins.unseen`.
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from typing import Any
 
 from heedful.lessons.action import command_of
@@ -83,14 +84,15 @@ class Origins:
         self._writers: dict[str, frozenset[str]] = {}
         self._of_calls: dict[int, frozenset[str]] = {}
         for position, event in enumerate(run.events):
-            if event.type == "tool_call":
+            if event.type == "tool_call" or _is_earlier_call(event):
                 self._of_calls[position] = self._call_sources(position)
         self._of_events = [self._event_sources(n) for n in range(len(run.events))]
 
     def _call_sources(self, call: int) -> frozenset[str]:
         """Return the sources of a call's result, and note the files that it writes."""
         event = self.run.events[call]
-        text = "\n".join(named_arguments(event).values())
+        call_event = replace(event, type="tool_call")
+        text = "\n".join(named_arguments(call_event).values())
         names = _FILE_NAME_PATTERN.findall(text)
         written = {
             file.rpartition("/")[2] for file in _WRITTEN_FILE_PATTERN.findall(text)
@@ -118,7 +120,7 @@ class Origins:
         event = self.run.events[position]
         if event.origin == "external":
             return frozenset({NETWORK_SOURCE})
-        if event.origin and event.type == "tool_call":
+        if event.origin and position in self._of_calls:
             return self._of_calls[position]
         if event.origin or event.type in RESULT_EVENTS:
             return self._result_sources(position)
@@ -223,6 +225,12 @@ class Origins:
         return {word: places[n] for word, n in first_at.items()}
 
 
+def _is_earlier_call(event: Event) -> bool:
+    """Return True for a call, with its result, that was made before the run began."""
+    is_call = event.type == "system_event" and event.arguments is not None
+    return is_call and event.origin == "tool"
+
+
 def gap_of(run: Course) -> int | None:
     """Return the position of the event after the omitted ones, None if none are.
 
@@ -277,11 +285,11 @@ def pasted(run: Course) -> list[tuple[int, str]]:
 
     Nobody knows who wrote the rest, so trust in the user does not cover it. A prompt is
     the task or the goal (position -1), or a message of a user or of the system around
-    the agent.
+    the agent. Words with an origin have sources of their own.
     """
     prompts = [(-1, run.episode.task), (-1, run.episode.goal)]
     for position, event in enumerate(run.events):
-        if event.type in SURROUNDING_EVENTS:
+        if event.type in SURROUNDING_EVENTS and not event.origin:
             prompts.append((position, event.content))
 
     return [
