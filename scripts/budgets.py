@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 48_700,
+        "statements": 49_200,
         "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,
@@ -49,7 +49,7 @@ CEILINGS: Mapping[str, Mapping[str, float]] = {
     },
     "tests": {
         "largest module": 475,
-        "mean line": 41.2,
+        "mean line": 41.4,
         "long lines, %": 0,
         "packed_call": 3.5,
         "packed_keywords": 5.5,
