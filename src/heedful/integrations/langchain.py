@@ -1,8 +1,8 @@
 """heedful in agents of LangChain, LangGraph and deepagents: a middleware and nodes.
 
 `HeedfulMiddleware(host)` goes to `create_agent` or `create_deep_agent`, before other
-middleware. A graph without `create_agent` takes `judge_node`. What a
-run needs to go on is in the private state of the agent, so a checkpointer saves it.
+middleware. A graph without `create_agent` takes `judge_node`. What a run needs to go on
+is in the private state of the agent, so a checkpointer saves it.
 """
 
 from __future__ import annotations
