@@ -230,7 +230,8 @@ async def test_an_empty_query_names_the_command_that_restores(memory):
     await memory.store.write(memory.scope, retire, lesson.id, retired=True)
     command = f"heedful proof --restore {lesson.id} --by NAME"
     for text in ("", SAID):
-        assert f"it was retired: {command}" in (await memory.query(text)).silence
+        silence = (await memory.query(text)).silence
+        assert f"it was retired; to change that: {command}" in silence
 
 
 async def test_an_empty_query_names_what_fits_the_filters_first(memory):

@@ -140,7 +140,7 @@ def test_the_interval_covers_at_all_times_at_once(case: str, share: float) -> No
         high += ever(large)
     assert max(low, high) <= at_most(RUNS, LEVEL)
     (percent,) = read_documented(
-        r"the interval was wrong in at most ([\d.]+) % of the runs"
+        r"the interval was wrong in at most ([\d.]+) % of the simulations"
     )
     assert low + high <= (
         RUNS * percent / 100 if RUNS >= 2_000 else at_most(RUNS, percent / 100)
@@ -236,7 +236,7 @@ def test_what_does_nothing_is_refuted_as_seldom_as_documented() -> None:
     misses = sum(
         ever(np.maximum(*wealth_of_both(run, 0.0, share=0.1))) for run in simulations
     )
-    (percent,) = read_documented(r"The interval of heedful does so in (\d+) %")
+    (percent,) = read_documented(r"The interval of heedful did so in (\d+) %")
     assert near(misses, percent / 100, runs)
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.action import (
@@ -511,7 +512,7 @@ def forget_reads(db: Db, scope: Scope, session: str) -> None:
 
 def past_mark(at: float) -> str:
     """Return the mark of a session of which heedful does not know all, since a time."""
-    return time.strftime("past %Y-%m-%d", time.gmtime(at))
+    return datetime.fromtimestamp(at, UTC).strftime("past %Y-%m-%d")
 
 
 def note_past(db: Db, scope: Scope, sessions: Iterable[str]) -> None:
