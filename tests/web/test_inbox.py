@@ -97,7 +97,7 @@ def test_many_rulings_have_one_reason(browser):
     missed = group_of(browser, MISSED)
     copied = group_of(browser, COPIED)
     chosen = f"{missed},{copied}"
-    note = browser.do("release", id=chosen, why="read")
+    note = browser.do("release", id=chosen, why="read", sure="yes")
     assert "4 texts released: recall may show them." in note
     assert listed(browser) == [ATTACK]
     log = read_data(browser.api.get("/v1/audit"))["items"]
@@ -105,6 +105,57 @@ def test_many_rulings_have_one_reason(browser):
         row["detail"]["why"] for row in log if row["action"] == "quarantine.release"
     ]
     assert reasons == 4 * ["read"]
+
+
+@pytest.mark.both
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        pytest.param("too", [], id="these, too: all are released"),
+        pytest.param("others", [ATTACK], id="the others: the attack still waits"),
+    ],
+)
+def test_texts_that_may_be_attacks_are_released_together_only_when_asked_twice(
+    browser, answer, left
+):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    for other in (MISSED, COPIED):
+        browser.do("reject", id=group_of(browser, other), why="not this")
+    from_tool = memory.remember("Hint", "exit 1", lesson="Read it all", trust="tool")
+    browser.api.run(from_tool)
+    both = f"{group_of(browser, 'Read it all')},{group_of(browser, ATTACK)}"
+    form = {"token": browser.token, "id": both, "why": "read"}
+    asked = browser.post("/do/release", form)
+    assert len(listed(browser)) == 2, "nothing is released before the answer"
+
+    assert "/ui/quarantine/release" in asked.headers["location"]
+    page = browser.get("/quarantine/release").text
+    assert f'<pre tabindex="0">{ATTACK}</pre>' in page
+    assert "Read it all" not in page
+    forms = re.findall(r'<form method="post" action="/ui/do/release">.*?</form>', page)
+    label = "Release this one, too" if answer == "too" else "Release only the other one"
+    (chosen,) = [form for form in forms if label in form]
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', chosen))
+    assert browser.post("/do/release", fields).status_code == 303
+    assert listed(browser) == left
+
+
+def test_one_row_of_a_stranger_is_released_by_one_gesture(browser):
+    note = browser.do("release", id=group_of(browser, COPIED), why="read")
+    assert "3 texts released" in note
+
+
+def test_a_decision_can_be_undone_where_it_is_said(browser):
+    attack = group_of(browser, ATTACK)
+    form = {"token": browser.token, "id": attack, "why": "read"}
+    browser.post("/do/reject", form)
+    noted = browser.get("/quarantine").text
+    assert 'action="/ui/do/undo"' in noted
+    assert f'name="id" value="{attack}"' in noted
+    assert 'action="/ui/do/undo"' not in browser.get("/quarantine").text
+    assert 'action="/ui/do/undo"' in browser.get(f"/quarantine/{attack}").text
+    browser.do("undo", id=attack, why="by mistake")
+    assert ATTACK in listed(browser)
 
 
 def test_boxes_of_one_name_are_one_form(browser):
@@ -270,7 +321,7 @@ def test_decisions_made_at_once_stand_together_and_have_pages(browser):
     assert len(waiting) == 4, "the pages of the book are one row"
     ids = [str(id) for row in waiting for id in row["ids"]]
     browser.do("reject", id=",".join(ids[:5]), why="an order")
-    browser.do("release", id=",".join(ids[5:]), why="read")
+    browser.do("release", id=",".join(ids[5:]), why="read", sure="yes")
     page = data_of(browser, "/decided")
     assert page["counts"] == {"released": len(ids) - 5, "rejected": 5, "undone": 0}
     assert {row["batch"] for row in page["decisions"]} == {0}
@@ -302,7 +353,7 @@ def test_decisions_made_at_once_are_undone_at_once(browser, ruling):
 
     words = words_of(browser.get("/quarantine/decided").text)
     assert "3 undone" in words
-    assert "because: by mistake" in words
+    assert "by mistake" in words
     assert "Undo:" not in words
     undone = data_of(browser, "/decided?decision=undone")["decisions"]
     assert [row["action"] for row in undone] == ["undo"] * 3
@@ -316,7 +367,7 @@ def test_decisions_made_at_once_are_undone_at_once(browser, ruling):
 def test_undo_says_what_prompts_keep_and_what_waited_before(browser):
     missed = group_of(browser, MISSED)
     copied = group_of(browser, COPIED)
-    browser.do("release", id=f"{missed},{copied}", why="read")
+    browser.do("release", id=f"{missed},{copied}", why="read", sure="yes")
     memory = Memory(browser.api.setup.store, Scope("acme", "main"))
     briefing = browser.api.run(memory.brief(MISSED, "a loop"))
     assert briefing.shown
@@ -518,17 +569,19 @@ def test_a_text_with_signs_or_of_a_stranger_is_ticked_and_released_deliberately(
     assert len(boxes) == 4
     assert len(together) == 1
     assert f'value="{group_of(browser, from_tool)}"' in together[0]
-    assert "all of tools on this page without signs" in page
+    assert "all 1 text on this page that tools wrote and that has no sign" in page
     assert 'class="main" formaction="/ui/do/release"' not in page
 
     suspects = browser.get("/quarantine?sign=password").text
-    assert "data-rejects> all on this page with this sign, to reject" in suspects
+    assert "data-rejects> all 1 text on this page with this sign, to reject" in suspects
 
     rows = {row["lesson"]: row["id"] for row in data_of(browser)["waiting"]}
     suspect = browser.get(f"/quarantine/{rows[ATTACK]}").text
-    honest = browser.get(f"/quarantine/{rows[MISSED]}").text
+    of_stranger = browser.get(f"/quarantine/{rows[MISSED]}").text
+    of_tool = browser.get(f"/quarantine/{rows[from_tool]}").text
     assert 'class="main" formaction="/ui/do/release"' not in suspect
-    assert 'class="main" formaction="/ui/do/release"' in honest
+    assert 'class="main" formaction="/ui/do/release"' not in of_stranger
+    assert 'class="main" formaction="/ui/do/release"' in of_tool
 
 
 def test_a_rejected_text_says_who_rejected_it_and_that_no_prompt_has_it(browser):
@@ -574,6 +627,6 @@ def test_how_often_an_error_came_back_is_one_sentence(browser):
 
 def test_a_list_says_what_its_box_for_all_decides(browser):
     page = browser.get("/quarantine?cursor=1").text
-    assert "2 of 3 shown; only what is shown is decided" in page
+    assert "2 of 3 rows shown; only what is shown is decided" in page
     assert "only what is shown is decided" not in browser.get("/quarantine").text
     assert "a text without any may be an attack, too" in page

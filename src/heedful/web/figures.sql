@@ -329,6 +329,7 @@ select e.id, e.trust, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.p
 from example as e join lesson l on l.id = e.lesson_id
 where e.scope = :token and e.state = 'quarantined'
   and (:trust = '' or e.trust = :trust) and (:source = '' or exists (select 1 from origin where example = e.id and source = :source))
+  and (:ids = '' or e.id in (select atom from json_each(case :ids when '' then '[]' else :ids end)))
 order by e.id desc limit :limit;
 
 -- name: ruling_counts

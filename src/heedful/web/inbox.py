@@ -105,6 +105,14 @@ class InboxRow:
         """The sort key: most often missed first, then most dangerous, then newest."""
         return -self.missed, -danger(self.signs), -len(self.signs), -self.id
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be an attack: it has signs of danger, or strangers wrote it.
+
+        Attacks of strangers may have no sign.
+        """
+        return bool(self.signs) or self.trust == "external"
+
     def has(self, sign: str) -> bool:
         """Return whether the group has a kind of sign; "" is any, `NO_SIGN` is none."""
         if sign == NO_SIGN:
@@ -114,12 +122,16 @@ class InboxRow:
 
 @bulk
 def groups(
-    db: Db, scope: Scope, source: str = "", trust: str = ""
+    db: Db,
+    scope: Scope,
+    source: str = "",
+    trust: str = "",
+    ids: Sequence[int] = (),
 ) -> tuple[list[InboxRow], int]:
     """Return the groups that wait, in the order in which to look at them.
 
     Also returns how many of the newest texts they have. "" allows all sources and
-    trust.
+    trust. With `ids`, they have all of these texts that wait, and no others.
     """
     rows = figures.rows(
         db,
@@ -128,7 +140,8 @@ def groups(
         token=token(scope),
         source=source,
         trust=trust,
-        limit=MAX_ORDERED_TEXTS,
+        ids=json.dumps(list(ids)) if ids else "",
+        limit=len(ids) or MAX_ORDERED_TEXTS,
         missed=MAX_MISSED,
     )
     members: dict[tuple[str, ...], list[Row]] = {}
@@ -136,7 +149,7 @@ def groups(
     read = 0
     for row in rows:
         free_chars -= len(row["record"]) + len(row["lesson"]) + len(row["pattern"])
-        if read and free_chars < 0:
+        if read and free_chars < 0 and not ids:
             break
         read += 1
         members.setdefault(_alike(row), []).append(row)
@@ -251,9 +264,11 @@ async def quarantine(visit: Visit) -> Document:
     source = filters["source"]
     waiting = await visit.caller.read(figures.waiting, 1)
     inbox, read = await visit.caller.read(groups, source, filters["trust"])
-    found_signs = chain.from_iterable(group.signs for group in inbox)
-    kinds = Counter(sign.kind for sign in found_signs)
-    unsigned = sum(not group.signs for group in inbox)
+    kinds: Counter[str] = Counter()
+    for group in inbox:
+        for sign in group.signs:
+            kinds[sign.kind] += len(group.ids)
+    unsigned = sum(len(group.ids) for group in inbox if not group.signs)
 
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
     fitting = [group for group in inbox if group.has(filters["sign"])]
@@ -279,7 +294,8 @@ async def quarantine(visit: Visit) -> Document:
         "groups": len(inbox),
         "fitting": len(fitting),
         "fitting_texts": sum(len(group.ids) for group in fitting),
-        "suspect": len(inbox) - unsigned,
+        "suspect": read - unsigned,
+        "read": read,
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
         "unsigned": unsigned,
         "unread": max(0, waiting.total - read) if is_all else 0,
@@ -412,7 +428,7 @@ def prompt_of(entry: Document, lesson_id: int) -> str:
     return ranking.as_text(ranking.as_messages([match]), 0, [match])
 
 
-async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
+async def review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
     """Release or reject the texts whose ids a form names; return what was `done`.
 
     `done` says it of one text, which is "it". If all have been reviewed before, raises
@@ -430,6 +446,7 @@ async def _review(visit: Visit, ruling: Literal["release", "reject"], done: str)
     for id in waiting or ids:
         await visit.ask("POST", f"/v1/quarantine/{id}/{ruling}", {"why": why})
 
+    visit.session.undo = waiting
     earlier = len(ids) - len(waiting)
     before = f" Somebody had reviewed {counted(earlier, 'text')}." if earlier else ""
     if len(waiting) != 1:
@@ -443,14 +460,9 @@ def _still_waiting(db: Db, scope: Scope, ids: Sequence[int]) -> list[int]:
     return [entry.id for entry in entries if entry.state == "quarantined"]
 
 
-async def release(visit: Visit) -> str:
-    """Release texts from quarantine."""
-    return await _review(visit, "release", "released: recall may show it")
-
-
 async def reject(visit: Visit) -> str:
     """Reject texts."""
-    return await _review(visit, "reject", "rejected: no loop is shown it")
+    return await review(visit, "reject", "rejected: no loop is shown it")
 
 
 async def undecided(visit: Visit) -> str:
@@ -506,6 +518,4 @@ PAGES = (
         may=REVIEWING,
     ),
 )
-ACTIONS = tuple(
-    SiteAction(do, ("approve",)) for do in (release, reject, undecided, revoke)
-)
+ACTIONS = tuple(SiteAction(do, ("approve",)) for do in (reject, undecided, revoke))

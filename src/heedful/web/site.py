@@ -110,7 +110,9 @@ class Session:
     who opened the address of `heedful ui`; it stays True when the store gets its first
     key. `secure` is True if the browser used https. `token` is in every form of the
     session. `note` says what the last form did, and is shown once. `reasons` has the
-    last reason of each ruling; that under "" was sent without a ruling.
+    last reason of each ruling; that under "" was sent without a ruling. `asked` is the
+    form about which a question is open. `undo` has the ids of the texts that the last
+    form decided about; their way back is shown once, with the note.
     """
 
     authorization: str
@@ -121,6 +123,8 @@ class Session:
     used: float = field(default_factory=time.monotonic)
     note: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
+    asked: Mapping[str, str] = field(default_factory=dict)
+    undo: Sequence[int] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -242,7 +246,8 @@ class Visit:
     """One request of somebody who signed in, and the routes that it may ask.
 
     `person` is False for what a live page asks for by itself, and for HEAD. `is_table`
-    is True if the rows of the page are asked for as CSV.
+    is True if the rows of the page are asked for as CSV. An action may set `following`
+    to the page that opens after it; without, that of its form opens again.
     """
 
     app: ASGIApp
@@ -254,6 +259,7 @@ class Visit:
     read_only: bool = False
     person: bool = True
     is_table: bool = False
+    following: str = ""
 
     @property
     def is_here(self) -> bool:
@@ -791,7 +797,8 @@ class Site:
 
         with Effects(actor=visit.caller.actor):
             visit.session.note = await action.do(visit)
-        return RedirectResponse(own_address(visit.form.get("back", "")), 303)
+        following = visit.following or own_address(visit.form.get("back", ""))
+        return RedirectResponse(following, 303)
 
     async def _events(self, request: Request) -> Response:
         """Say, as server-sent events, that something of the project changed."""
@@ -893,12 +900,13 @@ def _html(
 
     `visit` is None for a visitor who is not signed in.
     """
-    note = ""
+    notes = {"note": "", "undo": ()}
     if visit is not None and visit.person:
-        note = visit.session.note
+        notes = {"note": visit.session.note, "undo": visit.session.undo}
         visit.session.note = ""
+        visit.session.undo = ()
 
-    text = page_text(template, visit=visit, title=title, note=note, **facts)
+    text = page_text(template, visit=visit, title=title, **notes, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
 
 

@@ -71,8 +71,9 @@ function choose(button) {
   const why = button.form.elements.why;
   for (const one of all("main .chosen")) one.classList.remove("chosen");
   button.classList.add("chosen");
-  const texts = all(`main ${boxes}:checked`).map((box) => $("a", box.closest("tr")).textContent);
-  const about = texts.length > 1 ? ` ${texts.length} rows` : texts.length ? `: ${texts[0].slice(0, 60)}` : "";
+  const ticked = all(`main ${boxes}:checked`);
+  const texts = ticked.map((box) => $("a", box.closest("tr")).textContent);
+  const about = texts.length > 1 ? ` ${ticked.flatMap((box) => box.value.split(",")).length} texts` : texts.length ? `: ${texts[0].slice(0, 60)}` : "";
   $("[data-reason]", button.form).textContent = `Reason for ${button.dataset.rules}${about}, then Enter`;
   if (!why.value || why.value === why.dataset.offered) why.dataset.offered = why.value = button.dataset.why;
   why.focus();
@@ -105,7 +106,7 @@ const tick = (boxes, on, alone) => { for (const box of boxes) if (!on || alone |
 let ticked, onlyRejects;
 function count() {
   const texts = all(`main ${boxes}:checked`).flatMap((box) => box.value.split(",")).length;
-  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts}${one.dataset.ticked}` : "";
+  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts} text${texts === 1 ? "" : "s"}${one.dataset.ticked}` : "";
   if ($(`main ${boxes}`)) for (const one of all("main [data-rules]")) one.disabled = !texts || (onlyRejects && one.dataset.rules === "releasing");
 }
 document.addEventListener("click", (event) => {
