@@ -4,9 +4,9 @@ All that belongs to a page is in this room:
 
 - `loops.py`, `pairs.py`, `lessons.py`, `lesson.py`, `dreams.py`, `recall.py`,
   `inbox.py`, `second_look.py`, `decisions.py`, `work.py`, `policies.py`, `spend.py`,
-  `system.py`: the pages of a subject. A function makes the data of a page; the tables `PAGES` and
-  `ACTIONS` at the end of a module declare its pages, and what its forms do. `matrix.py`
-  makes the matrix of a loop.
+  `system.py`: the pages of a subject. A function makes the data of a page; the tables
+  `PAGES` and `ACTIONS` at the end of a module declare its pages, and what its forms
+  do. `matrix.py` makes the matrix of a loop.
 - `templates/ui/NAME.html.j2`: what a page shows of its data; `render.py` has the
   filters. The frame and the style are those of the reports, in `pages/templates/`.
 - `static/`: the script and the icon.
