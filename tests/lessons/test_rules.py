@@ -20,6 +20,7 @@ from heedful.lessons.signature import (
     with_rule,
 )
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
+from heedful.loop.stop import requirement_of
 
 TEAMS = ("@billing", "@shipping")
 QUEUE_OF = {"a task": "refunds"}
@@ -201,6 +202,26 @@ def test_a_single_failure_teaches_what_its_check_declares(
         declared=declared_by([check]),
     )
     assert masked == rule
+
+
+def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
+    def adds_up(candidate: str) -> bool:
+        """The total is the sum of the amounts.
+
+        It stands at the end.
+        """
+        return candidate.endswith("7 EUR")
+
+    message = requirement_of(adds_up)
+    masked = mask_finding(
+        message,
+        "",
+        task="add 3 EUR and 4 EUR",
+        answers=["the total: 8 EUR", "the total: 7 EUR"],
+        accepted="the total: 7 EUR",
+        declared=declared_by([adds_up]),
+    )
+    assert masked == message.rstrip(".")
 
 
 @pytest.mark.parametrize(

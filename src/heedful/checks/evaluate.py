@@ -20,7 +20,7 @@ from heedful import errors
 from heedful.errors import UserCode
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NO_USAGE, Evaluation, Finding, Goal
-from heedful.loop.stop import rule_name
+from heedful.loop.stop import requirement_of, rule_name
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.validation import as_float, refuses_unknown_options
@@ -461,12 +461,7 @@ def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
 
 def _failed_condition(check: Check | Evaluate) -> str:
     """Return what is wrong if a check answers False, from its docstring or name."""
-    documentation = ""
-    if inspect.isroutine(check):
-        documentation = (check.__doc__ or "").strip()
-    if documentation:
-        return f"must hold: {documentation.splitlines()[0]}"
-    return f"{rule_name(check)} does not hold"
+    return requirement_of(check) or f"{rule_name(check)} does not hold"
 
 
 def _redact_finding(finding: Finding) -> Finding:

@@ -716,7 +716,11 @@ class _DeclarationReader:
 
     def _read_function(self, function: FunctionType, depth: int) -> None:
         """Read literals, defaults, captured values, and constants of the module."""
+        from heedful.loop.stop import requirement_of
+
         names = self._read_code(function.__code__)
+        # Its author wrote this sentence of the finding, too; it ends without a stop.
+        self.texts |= {requirement_of(function).rstrip(". ")} - {""}
         values = [
             *(function.__defaults__ or ()),
             *(function.__kwdefaults__ or {}).values(),

@@ -9,6 +9,7 @@ stores the result in the attempt, for `Repeat`.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,6 +51,12 @@ class Stop:
 
     rule: str
     detail: str
+
+
+def requirement_of(check: Callable[..., object]) -> str:
+    """Return what a function demands, by the first line of its docstring, or ""."""
+    documentation = (check.__doc__ or "").strip() if inspect.isroutine(check) else ""
+    return f"must hold: {documentation.splitlines()[0]}" if documentation else ""
 
 
 def rule_name(rule: Callable[..., object]) -> str:
