@@ -900,7 +900,7 @@ def _html(
 
     `visit` is None for a visitor who is not signed in.
     """
-    notes = {"note": "", "undo": ()}
+    notes: dict[str, object] = {"note": "", "undo": ()}
     if visit is not None and visit.person:
         notes = {"note": visit.session.note, "undo": visit.session.undo}
         visit.session.note = ""
