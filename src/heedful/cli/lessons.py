@@ -310,7 +310,7 @@ def _nearest_lesson(error_text: str) -> tuple[str, int]:
     """
     text = error_text[:MAX_RECALLED_ERROR_CHARS]
     answers = ask_all(lambda memory: memory.recall(text, 1))
-    matches = [(db, match) for db, found in answers for match in found]
+    matches = [(db, match) for db, matched in answers for match in matched]
     if not matches:
         return "", 0
     db, nearest = max(matches, key=lambda entry: entry[1].relevance)
@@ -586,7 +586,7 @@ def _check_key(key: str) -> None:
         return await memory.store.read(memory.scope, memory_keys)
 
     answers = ask_all(read)
-    keys = sorted(set(chain.from_iterable(known for _, known in answers)))
+    keys = sorted(set(chain.from_iterable(keys_of_file for _, keys_of_file in answers)))
     if key not in keys:
         near = get_close_matches(key, keys, n=MAX_NEAR_KEYS, cutoff=0.0)
         raise UnknownName("memory key", key, near)
