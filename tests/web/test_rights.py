@@ -39,6 +39,7 @@ ROUTE_OF_PAGE = {
     "/quarantine": QUARANTINE,
     "/quarantine/{n:int}": "GET /v1/quarantine/1",
     "/quarantine/decided": QUARANTINE,
+    "/quarantine/release": QUARANTINE,
     "/dreams": "GET /v1/reflections",
     "/proof": "GET /v1/proof",
     "/recall": "POST /v1/recall",
