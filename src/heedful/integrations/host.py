@@ -170,7 +170,7 @@ class Host:
 
         before = time.time() - exposures.ABANDONED_LOOP_SECONDS
         for id in await memory.store.read(memory.scope, episodes.abandoned, before):
-            await self.run(id)._finish(memory, ends=False)
+            await self.run(id)._finish(memory)
 
     async def guarded(
         self,
@@ -836,10 +836,10 @@ class HostRun:
             too_late = True
             raise
 
-    async def _finish(self, memory: Memory, *, ends: bool = True) -> Learned | None:
+    async def _finish(self, memory: Memory) -> Learned | None:
         """Store what the run taught and whether lessons helped; forget its events.
 
-        A run that does not end may go on: its id stays known.
+        Its id stays known, because it may go on.
         """
         from heedful.integrations.alarms import measure_checks
 
@@ -856,7 +856,7 @@ class HostRun:
         )
         learned = await self.study(ends=True)
         await memory.store.write(
-            memory.scope, episodes.forget_session, self.id, until=until, ends=ends
+            memory.scope, episodes.forget_session, self.id, until=until
         )
         return learned
 

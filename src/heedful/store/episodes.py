@@ -784,17 +784,14 @@ def session_events(db: Db, scope: Scope, session: str) -> list[dict[str, Any]]:
 
 @holds()
 @resumable(result=None)
-def forget_session(
-    db: Db, scope: Scope, session: str, *, until: float, ends: bool = True
-) -> None:
+def forget_session(db: Db, scope: Scope, session: str, *, until: float) -> None:
     """Delete the events of a session up to a time, and its marks.
 
-    That it has a past is remembered if it does not end, or goes on since that time.
+    That it has a past is remembered: agents go on with sessions that have ended.
     """
     key = {**key_of(scope), "session": storable(session)}
     db.run("forget_events", {**key, "until": until})
     goes_on = bool(db.select("1", "event", key, "limit 1"))
     if not goes_on:
         db.delete("session_mark", key)
-    if goes_on or not ends:
-        preconditions.note_past(db, scope, [session])
+    preconditions.note_past(db, scope, [session])

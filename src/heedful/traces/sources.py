@@ -192,7 +192,7 @@ class Origins:
         """Return the positions and sources of texts that were kept without a part.
 
         Nobody can say whether words of an agent stood in the part that was cut or
-        redacted. A prompt counts if it is `pasted`.
+        redacted, or in a result that never came. A prompt counts if it is `pasted`.
         """
         texts = [
             (position, sources, event_text(self.run.events[position]))
@@ -203,11 +203,22 @@ class Origins:
             (position, frozenset({NETWORK_SOURCE}), prompt)
             for position, prompt in pasted(self.run)
         ]
-        return [
+        unseen = [
             (position, sources)
             for position, sources, text in texts
             if _lacks_part(text)
         ]
+        unseen += [
+            (call, sources)
+            for call, sources in self._of_calls.items()
+            if self._lacks_result(call)
+        ]
+        return unseen
+
+    def _lacks_result(self, call: int) -> bool:
+        """Return True for a call of the run whose result was not kept."""
+        is_call = self.run.events[call].type == "tool_call"
+        return is_call and self.run.result[call] is None
 
     def first(self, words: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
         """Map each word to the first text that has it: its position and its sources.
