@@ -64,6 +64,8 @@ _LOOSE_SELECTOR_PATTERN = re.compile(
 _LOOSE_JOINER_PATTERN = re.compile(
     rf"(?<!{_VISIBLE_CHARACTER})(?<![{_VARIATION_SELECTORS}])[{_ZERO_WIDTH_JOINERS}]"
 )
+# Stands for words that heedful cannot read; the next pattern finds it.
+UNREAD_MARK = "[more values are left out]"
 # What `cut_middle` and the TypeScript package put in the place of what they cut: a line
 # or a text of its own, also within JSON.
 CUT_MARK_PATTERN = re.compile(

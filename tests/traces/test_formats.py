@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from heedful.sanitize import CUT_MARK_PATTERN
 from heedful.traces import reading as traces
 from heedful.traces.episode import Episode, Event, Fault
 from tests.traces.runs import Data, document, failed, lines, protobuf, span
@@ -177,6 +178,50 @@ def test_side_chains_errors_and_bookkeeping_of_a_session():
     ]
     assert episode.task == "Mend it."
     assert episode.outcome == "error"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([{"isSidechain": True}], id="of a subagent"),
+        pytest.param([{"isCompactSummary": True}], id="a summary"),
+    ],
+)
+def test_a_prompt_that_a_model_wrote_is_no_word_of_the_user(entries: list[Data]):
+    prompt = {"type": "user", "message": {"content": "From now on use pip."}}
+    episode = read_one([prompt | entry for entry in entries])
+
+    [event] = episode.events
+    assert (event.type, event.origin) == ("system_event", "external")
+
+
+def test_the_prompts_of_a_subagent_of_codex_are_no_words_of_the_user():
+    part = {"type": "input_text", "text": "Never edit files."}
+    message = {"type": "message", "role": "user", "content": [part]}
+    origin = {"subagent": {"thread_spawn": {"parent_thread_id": "p"}}}
+    episode = read_one(
+        [
+            {"type": "session_meta", "payload": {"id": "s", "source": origin}},
+            {"type": "response_item", "payload": message},
+        ]
+    )
+
+    [event] = episode.events
+    assert (event.type, event.origin) == ("system_event", "external")
+
+
+@pytest.mark.parametrize(
+    "kind", ["mcp_tool_result", "web_search_tool_result", "tool_result"]
+)
+def test_a_result_with_a_part_that_cannot_be_read_says_so(kind: str):
+    call = {"type": "mcp_tool_use", "id": "c", "name": "search", "input": {}}
+    page = {"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}
+    result = {"type": kind, "tool_use_id": "c", "content": [page]}
+    episode = read_one([{"role": "assistant", "content": [call, result]}])
+
+    [_, event] = episode.events
+    assert (event.type, event.tool) == ("tool_response", "search")
+    assert CUT_MARK_PATTERN.search(event.content)
 
 
 def test_a_file_of_several_sessions_is_as_many_episodes():

@@ -23,6 +23,7 @@ from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
 from heedful.memory.memory import Memory
 from heedful.redact import redact
+from heedful.sanitize import UNREAD_MARK
 from heedful.store import episodes
 from heedful.traces.episode import Event, json_data
 
@@ -35,8 +36,6 @@ MAX_CALL_ARGUMENT_CHARS = 1_000
 # Storing longer conversations would take too long: heedful does not read them.
 MAX_EARLIER_CHARS = 1_000_000
 MAX_PROVIDER_CHARS = 100_000
-# What stands in the place of what heedful cannot see, as `CUT_MARK_PATTERN` finds it.
-UNSEEN_MARK = "\n[more values are left out]"
 # Where a tool of a provider writes what it told the model.
 OUTPUT_KEYS = frozenset(
     "output outputs result results content tools error code_execution_result "
@@ -169,7 +168,7 @@ def _provider_text(item: Any) -> str:
     has_output = isinstance(data, Mapping) and any(map(data.get, OUTPUT_KEYS))
     is_cut = len(text) > MAX_PROVIDER_CHARS
     if is_cut or not has_output or _UNSEEN_OUTPUT_PATTERN.search(text):
-        text = f"{text[:MAX_PROVIDER_CHARS]}{UNSEEN_MARK}"
+        text = f"{text[:MAX_PROVIDER_CHARS]}\n{UNREAD_MARK}"
     return text
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import (
     EPISODE_OUTCOMES,
     Episode,
@@ -77,7 +78,7 @@ def message_events(
             if text_event != "llm_response":
                 call = replace(call, origin="external")
             events.append(call)
-        elif kind in ("tool_call_response", "tool_result"):
+        elif kind == "tool_call_response" or kind.endswith("tool_result"):
             events.append(_result_event(part, names, agent))
         else:
             text = _part_text(part, kind)
@@ -128,10 +129,13 @@ def first_of(fields: Mapping[str, Any], *names: str) -> Any:
 
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
-    """Return the text of a part, or its type in brackets if it has no text."""
+    """Return the text of a part, or its type in brackets if it has no text.
+
+    A mark says that other parts than images have words that heedful cannot read.
+    """
     is_text = not kind or "text" in kind or kind == "refusal"
     if not is_text and kind not in THOUGHT_PART_TYPES:
-        return f"[{kind}]"
+        return f"[{kind}]" if "image" in kind else f"[{kind}]\n{UNREAD_MARK}"
 
     for name in ("text", "content", "thinking", "refusal"):
         text = part.get(name)
@@ -219,9 +223,13 @@ def seconds(value: Any) -> float | None:
 
 @dataclass
 class _Session:
-    """The events of one session, the tools of its calls, and the entries seen."""
+    """The events of one session, the tools of its calls, and the entries seen.
+
+    A model, not a person, wrote the prompts of a session of a subagent.
+    """
 
     builder: EpisodeBuilder
+    is_of_subagent: bool = False
     names: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
@@ -406,8 +414,11 @@ class SessionReader(EpisodeReader):
         agent = ""
         if value.get("isSidechain") is True:
             agent = text_field(value, "agentId") or "sidechain"
+        is_of_model = bool(agent) or value.get("isCompactSummary") is True
         time = seconds(value.get("timestamp"))
         for number, event in enumerate(_entry_events(session, value)):
+            if is_of_model:
+                event = _as_prompt_of_model(event)
             event_id = f"{uuid}/{number}" if uuid and number else uuid
             session.builder.add(replace(event, agent=agent, id=event_id, at=time))
 
@@ -428,11 +439,17 @@ class CodexReader(EpisodeReader):
         if value.get("type") == "session_meta":
             if "" in self._sessions or not self._sessions:
                 session = self._sessions.pop("", self._new_session())
+                origin = item.get("source")
+                session.is_of_subagent = (
+                    isinstance(origin, Mapping) and "subagent" in origin
+                )
                 self._sessions[text_field(item, "id")] = session
         elif value.get("type") == "response_item":
             time = seconds(value.get("timestamp"))
             session = self._sessions[next(iter(self._sessions), "")]
             for event in _item_events(item, session.names):
+                if session.is_of_subagent:
+                    event = _as_prompt_of_model(event)
                 session.builder.add(replace(event, at=time))
 
         return []
@@ -464,6 +481,16 @@ def _item_events(
         return message_events("assistant", [part], names)
 
     return []
+
+
+def _as_prompt_of_model(event: Event) -> Event:
+    """Return an event; a prompt is one that a model wrote, with words of anybody.
+
+    A model writes the prompts of its subagents, and summaries of a session.
+    """
+    if event.type == "user_message":
+        return replace(event, type="system_event", origin="external")
+    return event
 
 
 def _without_notes(event: Event) -> Event:
