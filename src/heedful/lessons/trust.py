@@ -112,7 +112,7 @@ class Provenance:
 class QuarantinedLesson:
     """An entry in quarantine: the lesson, its example and its source.
 
-    `id` is the id of the example's row. `example` is None if the lesson has no example.
+    `id` is the id of the example's row. `example` is None if no prompt shows its words.
     `source` is the source of this entry, and `seen` counts the sightings of its
     pattern.
     """

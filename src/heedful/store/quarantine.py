@@ -87,7 +87,8 @@ def quarantined(
         entry = from_row(
             QuarantinedLesson,
             row,
-            example=example if example.accepted else None,
+            # A prompt shows what was wrong also without an accepted answer.
+            example=example if example.accepted or example.wrong else None,
             provenance=trusts.Provenance(),
         )
         entries.append(entry)
