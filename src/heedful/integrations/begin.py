@@ -5,7 +5,7 @@ before it in its messages. Their words are not the agent's own: an adapter gives
 `Earlier`, which stores them with their sources as events of the run. The words of tools
 that the provider of a model runs are not its own either, and no hook of a framework
 sees their calls: they are `provider_events`. What heedful cannot read counts as a text
-of which a part was not kept, so that what may repeat it waits.
+that was cut: a fix that may repeat it waits.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 
 # An answer has at most this many failures.
 MAX_ANNOUNCED_FAILURES = 3
-# The codes of events that stand for words which the agent has read and heedful has not:
-# those before it was resumed, and those that another system keeps.
+# The codes of events that stand for words that only the agent has read: before it was
+# resumed, or in messages that another system keeps.
 UNREAD_CODES = ("resume", "unread")
 # Agents keep a session so long that it can be resumed: 30 days.
 MAX_PAST_SECONDS = 30 * 86_400.0
