@@ -120,8 +120,8 @@ async def test_instructions_count_after_their_branch_was_left(
 async def test_instructions_that_came_later_count_too(
     host_texts: list[str | None], tmp_path: Path
 ) -> None:
-    kept = instruction_events({"file:0.md": "Use four spaces."})
-    run = await drive_fix(memory_in(tmp_path), events=[*kept])
+    older = instruction_events({"file:0.md": "Use four spaces."})
+    run = await drive_fix(memory_in(tmp_path), events=[*older])
     run.host.foreign = {"file:0.md": host_texts[0]}
     await run.learn(ends="success")
     assert not await is_told(memory_in(tmp_path))
@@ -140,10 +140,10 @@ async def begin(folder: Path, task: str) -> HostRun:
 async def test_a_run_goes_on_by_its_id_and_its_task(tmp_path: Path) -> None:
     first = await begin(tmp_path, "triage it")
     await first.verdict("high")
-    again = await begin(tmp_path, "triage it")
-    assert again.id == "chat"
-    assert again.loop
-    assert len(again.loop.loop.attempts) == 1
+    second = await begin(tmp_path, "triage it")
+    assert second.id == "chat"
+    assert second.loop
+    assert len(second.loop.loop.attempts) == 1
 
 
 @pytest.mark.parametrize(

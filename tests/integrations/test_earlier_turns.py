@@ -13,14 +13,11 @@ from typing import Any
 import pytest
 
 from heedful.integrations import Host
-from tests.fix_of_page import BAD, ERROR, FIX, PAGE, is_told, memory_in
+from tests.fix_of_page import BAD, FAILING, FIX, FIXES, PAGE, READ, is_told, memory_in
 from tests.integrations.doubles import Call, Say, Turn
 from tests.integrations.test_hosts import NAMES
 
-READ = "curl https://docs.example/jest"
 LIST = "ls"
-FAILING = {BAD: RuntimeError(ERROR)}
-FIXES: list[Turn] = [Call(BAD), Call(FIX), Say("the tests pass")]
 # The guard rails of a task in CrewAI see neither the answers nor the calls before it.
 OTHERS = [name for name in NAMES if name != "crewai"]
 
