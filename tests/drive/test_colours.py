@@ -204,9 +204,7 @@ def test_a_function_that_nothing_judges_is_warned_of_once(
     name = f"{__name__}.unjudged_{checks}"
     doubt = "passed, but nothing judged it"
     cure = "Pass checks, goals or an evaluator."
-    assert caplog.messages == [
-        f"heedful: {name}: {doubt}. {cure}"
-    ]
+    assert caplog.messages == [f"heedful: {name}: {doubt}. {cure}"]
 
 
 def test_a_lambda_that_nothing_judges_is_named(

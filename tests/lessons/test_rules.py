@@ -101,7 +101,11 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
     ("check", "rejected", "accepted", "rule"),
     [
         pytest.param(
-            literal, "May 5", "2025-05-05", "___ is no date. write YYYY-MM-DD", id="code"
+            literal,
+            "May 5",
+            "2025-05-05",
+            "___ is no date. write YYYY-MM-DD",
+            id="code",
         ),
         pytest.param(
             template,
