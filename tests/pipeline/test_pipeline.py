@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import traceback
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, cast
 
@@ -237,9 +238,9 @@ def test_a_traceback_has_the_lines_of_the_stage_and_of_the_call() -> None:
 async def test_an_awaited_call_raises_with_the_lines_of_the_user() -> None:
     pipeline = Pipeline("p", store=None, progress=False)
     pipeline.stage(name="first")(lambda state: state["raw"])
-    calls = [
+    calls: list[Awaitable[object]] = [
         pipeline.run({"row": 1}),
-        heedful.run("x", generate=lambda task: {}["raw"], store=None),
+        heedful.run("x", generate=int, store=None),
     ]
 
     for call in calls:
