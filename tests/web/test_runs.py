@@ -6,6 +6,7 @@ import pytest
 
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
+from heedful.testing import ScriptedModel
 from tests.web.support import browsing, words_of
 
 pytestmark = pytest.mark.both
@@ -39,6 +40,22 @@ def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
         "load": 1,
         "report": 1,
     }
+
+
+def test_a_run_shows_what_each_stage_was_given(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("mail", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="read")(lambda state: "a late parcel")
+    answer = pipeline.stage(name="answer", model=ScriptedModel("Sorry."))
+    answer(lambda state: "Answer this: " + "please " * 600)
+    pipeline.stage(name="send")(lambda state: None)
+    run = browser.api.run(pipeline.run({})).run
+
+    page = words_of(browser.get(f"/runs/{run}").text)
+    assert "Input: the state with which the run began; it is not stored." in page
+    assert "Input: a prompt of 4,213 characters" in page
+    assert " … and 1,213 characters" in page
+    assert "Input: the state, with 6 characters from answer" in page
 
 
 def count_rows(state: dict[str, int]) -> list[Finding]:

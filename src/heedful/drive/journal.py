@@ -628,7 +628,9 @@ class LoopMemory:
             await self.memory.look(outcome_number)
         except StoreError as error:
             _log.warning(
-                "loop %s ended; its lessons were not reviewed: %s", loop.id, error
+                "heedful: loop %s ended, but its lessons were not reviewed: %s",
+                loop.id,
+                error,
             )
 
 
