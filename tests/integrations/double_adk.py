@@ -141,3 +141,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     runner = runner_of(agent, HeedfulAdkPlugin(host))
     for task in tasks:
         await run(runner, task)
+WAYS: tuple[str, ...] = ()

@@ -117,3 +117,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     session = AgentSession(session_id="chat")
     for task in tasks:
         await agent.run(task, session=session)
+WAYS: tuple[str, ...] = ()

@@ -100,3 +100,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     script = script_of(tasks)
     watched = [watch(shell_task(task, script, driven, results), host) for task in tasks]
     await crew_of(*watched).kickoff_async()
+WAYS: tuple[str, ...] = ()

@@ -88,3 +88,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     for task in tasks:
         result = await agent.run_async([*messages, *asked(task)])
         messages = result["messages"]
+WAYS: tuple[str, ...] = ()

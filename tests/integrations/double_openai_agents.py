@@ -118,3 +118,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         await openai_agents.run(
             agent, task, host=host, session=session, run_config=config
         )
+WAYS: tuple[str, ...] = ()

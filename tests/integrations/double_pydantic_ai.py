@@ -102,3 +102,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     for task in tasks:
         result = await agent.run(task, message_history=messages)
         messages = result.all_messages()
+WAYS: tuple[str, ...] = ()

@@ -125,3 +125,4 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     )
     for task in tasks:
         await agent.invoke_async(task)
+WAYS: tuple[str, ...] = ()
