@@ -27,7 +27,9 @@ ADDED = [
     for name in NAMES
     for way in double_of(name).WAYS
 ]
-# The code of a developer adds the words, and nothing says whose they are.
+# A server of the provider adds the words, where heedful cannot read them.
+UNREAD_WAYS = {"made prompt"}
+READ = [case for case in ADDED if not UNREAD_WAYS.intersection(case.values)]
 STATIC = "static prompt"
 
 
@@ -48,7 +50,7 @@ async def test_a_fix_in_words_that_code_adds_waits(
     assert not await teach(tmp_path, name, way=way, text=PAGE)
 
 
-@pytest.mark.parametrize(("name", "way"), ADDED)
+@pytest.mark.parametrize(("name", "way"), READ)
 async def test_a_fix_is_told_if_code_adds_other_words(
     name: str, way: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import agents
@@ -21,14 +22,16 @@ from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
+from pydantic_core import to_jsonable_python
 
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
+from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 Items: TypeAlias = list[Any]
@@ -40,6 +43,9 @@ _PROMPT_ROLES = ("user", "system", "developer")
 # The types of calls whose results the hooks see, and of these results in an input.
 _CALL_ITEM_TYPES = ("function_call", "custom_tool_call")
 _RESULT_ITEM_TYPES = ("function_call_output", "custom_tool_call_output")
+# The keys of items whose values are no words.
+_META_KEYS = ("id", "call_id", "name", "role", "status", "type")
+_FILE_PART_TYPES = ("input_image", "input_file", "input_audio")
 # What a model itself says in a response.
 _OWN_ITEM_TYPES = (*_CALL_ITEM_TYPES, "message", "reasoning", "mcp_approval_request")
 
@@ -150,6 +156,7 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
+    attempts.earlier.know(advice.text)
     # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
@@ -194,8 +201,15 @@ async def _begin(
     if past and not state:
         base = await _join_items(past, items, config)
 
+    earlier = _earlier_of(base, options, own=past + items)
+    if state:
+        earlier.know(*_words(state.to_json()))
     attempts = _Attempts(
-        agent=agent, run=host.run(id, task), config=config, options=options
+        agent=agent,
+        run=host.run(id, task),
+        earlier=earlier,
+        config=config,
+        options=options,
     )
     attempts.first = len(past) if state else len(base) - len(items)
     attempts.anchor = anchor
@@ -204,7 +218,6 @@ async def _begin(
     attempts.input = state or base
     attempts.best_items = base
     attempts.derived = derived
-    attempts.run.earlier = _earlier_of(base, options)
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -239,11 +252,14 @@ class _Attempts:
         self,
         agent: Agent,
         run: HostRun,
+        earlier: Earlier,
         config: agents.RunConfig,
         options: dict[str, Any],
     ) -> None:
         self.agent = agent
         self.run = run
+        self.run.earlier = earlier
+        self.earlier = earlier
         self.config = config
 
         self.input: Input = []
@@ -289,6 +305,7 @@ class _Attempts:
         user_filter = self.config.call_model_input_filter
         filtered = user_filter(data) if user_filter else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        await self._learn_added(data, model_data)
 
         call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
         tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
@@ -311,6 +328,21 @@ class _Attempts:
 
         items += [_message("user", text) for text in waiting if text]
         return replace(model_data, input=items)
+
+    async def _learn_added(self, data: CallModelData[Any], sent: ModelInputData) -> None:
+        """Keep what functions and filters of the user added to a request."""
+        results = [
+            item for item in data.model_data.input if item.get("type") in _RESULT_ITEM_TYPES
+        ]
+        self.earlier.know(*_words(results))
+
+        agent: Any = data.agent
+        own = agent.instructions if isinstance(agent.instructions, str) else ""
+        texts = [sent.instructions or "", *_words(sent.input)]
+        # The server fills such a prompt in, so nobody here can read it.
+        if callable(agent.prompt):
+            texts.append(UNREAD_MARK)
+        await learn_added(self.run, *texts, own=own)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
@@ -429,6 +461,7 @@ class _Attempts:
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
+        self.earlier.know(answer, feedback)
         self.sent = work + self.pair
         self.input = self.sent
 
@@ -481,6 +514,8 @@ class _Hooks(agents.RunHooks[Any]):
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
         """Keep what tools of the provider said."""
+        data = to_jsonable_python(response.output, fallback=repr)
+        self.attempts.earlier.know(*_words(data))
         items = [item for item in response.output if _is_provided(item)]
         await self.attempts.run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
@@ -498,21 +533,27 @@ class _Hooks(agents.RunHooks[Any]):
         id = getattr(context, "tool_call_id", "")
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
-            event = Event("tool_response", str(result), tool=name, call=id)
+            item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
+            output = "\n".join(_words(item["output"]))
+            event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
         await self.user.on_tool_end(context, agent, tool, result)
 
 
-def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
-    """Return what the input of a run says; a server may keep the turns before."""
+def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier:
+    """Return what the input of a run says; a server may keep the turns before.
+
+    Items that are not the user's `own` were made by a callback.
+    """
     earlier = Earlier()
     kept = options.get("previous_response_id") or options.get("conversation_id")
     earlier.is_unread = bool(kept)
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        if item.get("role") in _PROMPT_ROLES:
+        earlier.know(*_words(item))
+        if item.get("role") in _PROMPT_ROLES and item in own:
             earlier.typed(text)
         elif item.get("role"):
             earlier.said(text)
@@ -520,10 +561,24 @@ def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
             arguments = item.get("arguments", item.get("input"))
             earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], _text_of(item.get("output") or ""))
+            output = "\n".join(_words(item.get("output")))
+            earlier.returned(item["call_id"], output)
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
+
+
+def _words(value: Any) -> list[str]:
+    """Return the words in items; a mark stands for a file, which heedful cannot read."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        if value.get("type") in _FILE_PART_TYPES:
+            return [UNREAD_MARK]
+        value = [part for key, part in value.items() if key not in _META_KEYS]
+    if not isinstance(value, list):
+        return []
+    return list(chain.from_iterable(map(_words, value)))
 
 
 def _is_provided(item: Any) -> bool:
