@@ -17,13 +17,17 @@ from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
     BaseToolCallPart,
+    CachePoint,
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    RetryPromptPart,
     SystemPromptPart,
+    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolReturn,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -35,10 +39,11 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
+from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 # What a model itself says in a response; a call has its result in another part.
@@ -78,8 +83,16 @@ class Heedful(AbstractCapability[Any]):
             task = "\n".join(_text_of(part.content) for part in prompts)
 
         run = self.host.run(id, task)
-        run.earlier = _earlier_of(past)
-        return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
+        earlier = _earlier_of(past)
+        earlier.know(_words_of(ctx.prompt))
+        run.earlier = earlier
+        return _Run(
+            host=self.host,
+            hold_back=self.hold_back,
+            run=run,
+            earlier=earlier,
+            id=self.id,
+        )
 
 
 @dataclass(kw_only=True)
@@ -90,10 +103,12 @@ class _Run(Heedful):
     earlier process, with what is wrong with it. `held_back` has the calls that did not
     run at first, `feedback` the texts about rejected answers, `answers` the ids of
     rejected calls of an output tool, and `counted` the usage before the current
-    attempt. `in_node` is True while a node of the agent's graph runs.
+    attempt. `own` is the prompt that the developer wrote. `in_node` is True while a
+    node of the agent's graph runs.
     """
 
     run: HostRun
+    earlier: Earlier
     recalled: str = ""
     resumed: str = ""
     held_back: set[str] = field(default_factory=set)
@@ -102,6 +117,7 @@ class _Run(Heedful):
     counted: Usage = Usage()
     verdict: Verdict | None = None
     best: ModelMessage | None = None
+    own: str = ""
     in_node: bool = False
     judged: bool = False
 
@@ -194,13 +210,24 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
+        self.own = _own_prompt(ctx, request_context)
+        results = [
+            part
+            for message in ctx.messages
+            for part in message.parts
+            if isinstance(part, ToolReturnPart | RetryPromptPart)
+        ]
+        self.earlier.know(*map(_words, results))
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
-        """Keep what tools of the provider said."""
+        """Keep what code added to the request, and what tools of the provider said."""
+        texts = _texts_of(request_context)
+        await learn_added(self.run, *texts, own=self.own)
+        self.earlier.know(*map(_words, response.parts))
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
         await self.run.learn(*provider_events(items))
         return response
@@ -247,7 +274,15 @@ class _Run(Heedful):
                 self.run.call_advice[id].pop()
             raise
 
-        await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
+        value = result
+        texts: list[str] = []
+        if isinstance(result, ToolReturn):
+            value = result.return_value
+            texts.append(_words_of(result.content))
+        texts.insert(0, _words(ToolReturnPart(name, value, tool_call_id=id)))
+        self.earlier.know(*texts)
+        text = "\n".join(filter(None, texts))
+        await self.run.learn(Event("tool_response", text, tool=name, call=id))
         return result
 
     async def after_output_process(
@@ -290,6 +325,7 @@ class _Run(Heedful):
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
+        self.earlier.know(feedback)
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -320,6 +356,7 @@ class _Run(Heedful):
                 for part in message.parts
                 if isinstance(part, ToolReturnPart)
             ]
+            self.earlier.know(*texts)
             added = [UserPromptPart(text) for text in texts if text]
             if added:
                 new_messages[number] = replace(message, parts=[*message.parts, *added])
@@ -387,6 +424,7 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     earlier = Earlier()
     for message in messages:
         for part in message.parts:
+            earlier.know(_words(part))
             if isinstance(part, UserPromptPart | SystemPromptPart):
                 earlier.typed(_text_of(part.content))
             elif isinstance(part, TextPart):
@@ -394,7 +432,7 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
             elif isinstance(part, ToolCallPart):
                 earlier.called(part.tool_call_id, part.tool_name, part.args)
             elif isinstance(part, ToolReturnPart):
-                earlier.returned(part.tool_call_id, part.model_response_str())
+                earlier.returned(part.tool_call_id, _words(part))
             elif isinstance(message, ModelRequest):
                 earlier.said(repr(part))
             elif not isinstance(part, OWN_PARTS):
@@ -406,6 +444,55 @@ def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
+    """Return the prompts that the developer wrote, and no function or server."""
+    texts = list(getattr(ctx.agent, "_system_prompts", ()))
+    for part in request.model_request_parameters.instruction_parts or ():
+        if str(part.id) == "agent" and not part.dynamic:
+            texts.append(part.content)
+    return "\n".join(texts)
+
+
+def _texts_of(request: ModelRequestContext) -> list[str]:
+    """Return all words of a request."""
+    texts = [_words(part) for message in request.messages for part in message.parts]
+    instructions = request.model_request_parameters.instruction_parts
+    if instructions is not None:
+        return [*texts, *(part.content for part in instructions)]
+    return [*texts, *(_instructions_of(message) for message in request.messages)]
+
+
+def _instructions_of(message: ModelMessage) -> str:
+    """Return the instructions that a message of a request has."""
+    return (isinstance(message, ModelRequest) and message.instructions) or ""
+
+
+def _words(part: Any) -> str:
+    """Return the words of a part of a message, or of a call."""
+    if isinstance(part, UserPromptPart | SystemPromptPart | TextPart | ThinkingPart):
+        return _words_of(part.content)
+    if isinstance(part, BaseToolCallPart):
+        return part.args_as_json_str()
+    if isinstance(part, RetryPromptPart):
+        return part.model_response()
+    if isinstance(part, ToolReturnPart):
+        texts = [part.model_response_str(), UNREAD_MARK if part.files else ""]
+        return "\n".join(filter(None, texts))
+    return repr(part)
+
+
+def _words_of(content: Any) -> str:
+    """Return the words of a content; a mark stands for images and files."""
+    parts = [content] if isinstance(content, str) else list(content or ())
+    texts: list[str] = []
+    for part in parts:
+        if isinstance(part, str | TextContent):
+            texts.append(getattr(part, "content", part))
+        elif not isinstance(part, CachePoint):
+            texts.append(UNREAD_MARK)
+    return "\n".join(texts)
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:
