@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -27,6 +28,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
@@ -35,13 +37,15 @@ from heedful.integrations.host import Host
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.sanitize import redact_ends
+from heedful.sanitize import UNREAD_MARK, redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
 # What is kept in this process about runs that were cancelled is bounded.
 MAX_INVOCATIONS = 1_000
 MAX_RESULT_CHARS = 100_000
+# What tools return as images and files; those of an MCP server are dictionaries.
+_FILES = (bytes, types.Blob, types.FileData, types.FunctionResponsePart)
 
 
 class HeedfulAdkPlugin(BasePlugin):
@@ -87,6 +91,7 @@ class HeedfulAdkPlugin(BasePlugin):
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
         run.run.earlier = _earlier_of(invocation_context.session.events)
+        run.know(_words(invocation_context.user_content))
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -98,6 +103,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or not isinstance(agent, LlmAgent):
             return
 
+        run.own[agent.name] = _own_prompt(agent)
         is_judged = run.judges_root and _is_reached_by_transfer(agent)
         if agent.name in self.agents or (is_judged and not self.agents):
             run.judged[agent.name] = agent.output_schema
@@ -118,6 +124,8 @@ class HeedfulAdkPlugin(BasePlugin):
         contents = list(llm_request.contents)
         run.lengths[agent] = len(contents)
         llm_request.contents = run.advised(contents, agent)
+        # Callbacks after this one add to the same object.
+        run.requests[agent] = llm_request
         llm_request.tools_dict[FEEDBACK_TOOL] = self.feedback_tool
         return None
 
@@ -131,6 +139,8 @@ class HeedfulAdkPlugin(BasePlugin):
 
         run.count(llm_response.usage_metadata)
         agent = callback_context.agent_name
+        await run.learn_request(agent)
+        run.know(_words(llm_response.content))
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         is_answer = text and not any(part.function_call for part in parts)
@@ -187,7 +197,10 @@ class HeedfulAdkPlugin(BasePlugin):
         if error:
             await run.failed(tool.name, error, call)
         else:
+            run.know("\n".join(_strings(result)))
             text = redact_ends(str(result), MAX_RESULT_CHARS)
+            if _has_files(result):
+                text = f"{text}\n{UNREAD_MARK}"
             await run.worked(tool.name, text, call)
 
     async def on_tool_error_callback(
@@ -214,6 +227,10 @@ class HeedfulAdkPlugin(BasePlugin):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
+        for answer in event.get_function_responses():
+            # Plugins tell the model of an error in their own words.
+            if answer.id in run.settled:
+                run.know(*_strings(answer.response))
         await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
@@ -252,8 +269,8 @@ class _FeedbackTool(BaseTool):
 class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
-    `judged` has the types of the answers of judged agents, by their names, `lengths`
-    the number of contents in their last requests. `last_agent` gave the last rejected
+    `judged` has the types of the answers of judged agents, by their names, `own` their
+    prompts, `requests` their last requests, `lengths` the number of contents in them. `last_agent` gave the last rejected
     answer, which follows `last_length` contents. `settled` are the calls whose results
     are known. `waits` is True if the invocation ends with a call of a long-running
     tool.
@@ -261,6 +278,8 @@ class _InvocationRun(Attempts):
 
     judges_root: bool
     judged: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, Any] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     last_agent: str = ""
     last_length: int = 0
@@ -273,6 +292,17 @@ class _InvocationRun(Attempts):
         thoughts = getattr(usage, "thoughts_token_count", 0) or 0
         prompt = getattr(usage, "prompt_token_count", 0) or 0
         self.spend(prompt, completion + thoughts)
+
+    async def learn_request(self, agent: str) -> None:
+        """Keep what code added to the last request of an agent."""
+        request = self.requests.pop(agent, None)
+        if request is None:
+            return
+
+        prompt = request.config.system_instruction
+        texts = [_words(content) for content in request.contents]
+        texts.append("\n".join(_strings(prompt)))
+        await self.learn_added(*texts, own=self.own.get(agent, ""))
 
     async def judge_object(
         self, arguments: dict[str, Any], agent: str
@@ -340,11 +370,27 @@ def _is_reached_by_transfer(agent: Any) -> bool:
     return False
 
 
+def _own_prompt(agent: LlmAgent) -> str:
+    """Return the prompts of an agent that its developer wrote, and no function."""
+    root: Any = agent.root_agent
+    prompts = [
+        agent.instruction,
+        agent.static_instruction,
+        getattr(root, "global_instruction", ""),
+    ]
+    # What ADK says of each agent.
+    identity = f'You are an agent. Your internal name is "{agent.name}".'
+    description = f'The description about you is "{agent.description}".'
+    prompts += [identity, f"{identity} {description}"]
+    return "\n".join(prompt for prompt in prompts if isinstance(prompt, str))
+
+
 def _earlier_of(events: Sequence[Event]) -> Earlier:
     """Return what the events of a session before an invocation say."""
     earlier = Earlier()
     for event in events:
         text = _text_of(event.content)
+        earlier.know(_words(event.content))
         if event.author == "user":
             earlier.typed(text)
         else:
@@ -352,7 +398,10 @@ def _earlier_of(events: Sequence[Event]) -> Earlier:
         for call in event.get_function_calls():
             earlier.called(call.id or "", call.name or "", call.args)
         for answer in event.get_function_responses():
-            earlier.returned(answer.id or "", str(answer.response))
+            text = str(answer.response)
+            if _has_files(answer.response):
+                text = f"{text}\n{UNREAD_MARK}"
+            earlier.returned(answer.id or "", text)
         for item in _provider_items(event):
             earlier.ran(item)
     return earlier
@@ -370,6 +419,48 @@ def _provider_items(event: Event) -> list[Any]:
     if event.grounding_metadata:
         items.append({"grounding": event.grounding_metadata})
     return items
+
+
+def _words(content: types.Content | None) -> str:
+    """Return all words of a content; a mark stands for files."""
+    texts: list[str] = []
+    for part in (content and content.parts) or ():
+        texts.append(part.text or "")
+        call = part.function_call
+        answer = part.function_response
+        if call:
+            texts += _strings(call.args)
+        elif answer:
+            texts += _strings(answer.response)
+        elif part.code_execution_result:
+            texts.append(part.code_execution_result.output or "")
+        if _has_files(part if answer is None else [answer.response, answer.parts]):
+            texts.append(UNREAD_MARK)
+    return "\n".join(filter(None, texts))
+
+
+def _strings(data: Any) -> list[str]:
+    """Return the texts in data of JSON, and in objects that become it."""
+    data = to_jsonable_python(data, bytes_mode="base64", fallback=repr)
+    if isinstance(data, str):
+        return [data]
+    if isinstance(data, dict):
+        data = list(data.values())
+    if not isinstance(data, list):
+        return []
+    return list(chain.from_iterable(map(_strings, data)))
+
+
+def _has_files(value: Any) -> bool:
+    """Return True if a part or a result of a tool has an image or another file."""
+    if isinstance(value, types.Part):
+        return bool(value.inline_data or value.file_data)
+    if isinstance(value, list | tuple):
+        return any(map(_has_files, value))
+    if isinstance(value, dict):
+        is_file = value.get("type") in ("image", "audio") or "blob" in value
+        return is_file or any(map(_has_files, value.values()))
+    return isinstance(value, _FILES)
 
 
 def _content(role: str, text: str) -> types.Content:

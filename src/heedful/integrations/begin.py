@@ -110,6 +110,8 @@ class Earlier:
         """Note words of the run itself, which need no other event."""
         for text in texts:
             self._known.update(map(hash, [text, *_lines(text)]))
+        # A mark stands for other words in each text.
+        self._known.discard(hash(UNREAD_MARK))
 
     def added(self, *texts: str, own: str = "") -> list[Event]:
         """Return the lines of a request that are new to the run, as events.
@@ -117,8 +119,6 @@ class Earlier:
         Nobody knows who wrote them. `own` is the prompt that the developer wrote.
         """
         known = self._known.union(map(hash, _lines(own)))
-        # A mark stands for other words in each text.
-        known.discard(hash(UNREAD_MARK))
         new_lines = [
             line
             for text in texts

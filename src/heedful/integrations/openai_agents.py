@@ -334,11 +334,11 @@ class _Attempts:
         results = [
             item for item in data.model_data.input if item.get("type") in _RESULT_ITEM_TYPES
         ]
-        self.earlier.know(*_words(results))
+        self.earlier.know(*map(_text_in, results))
 
         agent: Any = data.agent
         own = agent.instructions if isinstance(agent.instructions, str) else ""
-        texts = [sent.instructions or "", *_words(sent.input)]
+        texts = [sent.instructions or "", *map(_text_in, sent.input)]
         # The server fills such a prompt in, so nobody here can read it.
         if callable(agent.prompt):
             texts.append(UNREAD_MARK)
@@ -515,7 +515,7 @@ class _Hooks(agents.RunHooks[Any]):
     ) -> None:
         """Keep what tools of the provider said."""
         data = to_jsonable_python(response.output, fallback=repr)
-        self.attempts.earlier.know(*_words(data))
+        self.attempts.earlier.know(*map(_text_in, data))
         items = [item for item in response.output if _is_provided(item)]
         await self.attempts.run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
@@ -534,7 +534,7 @@ class _Hooks(agents.RunHooks[Any]):
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
             item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
-            output = "\n".join(_words(item["output"]))
+            output = _text_in(item["output"])
             event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
@@ -552,7 +552,7 @@ def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        earlier.know(*_words(item))
+        earlier.know(_text_in(item))
         if item.get("role") in _PROMPT_ROLES and item in own:
             earlier.typed(text)
         elif item.get("role"):
@@ -561,15 +561,19 @@ def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier
             arguments = item.get("arguments", item.get("input"))
             earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            output = "\n".join(_words(item.get("output")))
-            earlier.returned(item["call_id"], output)
+            earlier.returned(item["call_id"], _text_in(item.get("output")))
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
 
 
+def _text_in(value: Any) -> str:
+    """Return all words of an item or of a part of one, as `_words`."""
+    return "\n".join(_words(value))
+
+
 def _words(value: Any) -> list[str]:
-    """Return the words in items; a mark stands for a file, which heedful cannot read."""
+    """Return the texts in items; a mark stands for a file, which heedful cannot read."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
