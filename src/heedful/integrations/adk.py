@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -28,24 +27,22 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.set_model_response_tool import SetModelResponseTool
 from google.genai import types
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.sanitize import UNREAD_MARK, redact_ends
+from heedful.sanitize import redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
 # What is kept in this process about runs that were cancelled is bounded.
 MAX_INVOCATIONS = 1_000
 MAX_RESULT_CHARS = 100_000
-# What tools return as images and files; those of an MCP server are dictionaries.
-_FILES = (bytes, types.Blob, types.FileData, types.FunctionResponsePart)
 
 
 class HeedfulAdkPlugin(BasePlugin):
@@ -91,7 +88,7 @@ class HeedfulAdkPlugin(BasePlugin):
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
         run.run.earlier = _earlier_of(invocation_context.session.events)
-        run.know(_words(invocation_context.user_content))
+        know(run.run, [invocation_context.user_content])
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -140,7 +137,7 @@ class HeedfulAdkPlugin(BasePlugin):
         run.count(llm_response.usage_metadata)
         agent = callback_context.agent_name
         await run.learn_request(agent)
-        run.know(_words(llm_response.content))
+        know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         is_answer = text and not any(part.function_call for part in parts)
@@ -197,11 +194,9 @@ class HeedfulAdkPlugin(BasePlugin):
         if error:
             await run.failed(tool.name, error, call)
         else:
-            run.know("\n".join(_strings(result)))
+            know(run.run, [result])
             text = redact_ends(str(result), MAX_RESULT_CHARS)
-            if _has_files(result):
-                text = f"{text}\n{UNREAD_MARK}"
-            await run.worked(tool.name, text, call)
+            await run.worked(tool.name, marked(text, result), call)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
@@ -230,7 +225,7 @@ class HeedfulAdkPlugin(BasePlugin):
         for answer in event.get_function_responses():
             # Plugins tell the model of an error in their own words.
             if answer.id in run.settled:
-                run.know(*_strings(answer.response))
+                know(run.run, [answer.response])
         await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
@@ -299,10 +294,8 @@ class _InvocationRun(Attempts):
         if request is None:
             return
 
-        prompt = request.config.system_instruction
-        texts = [_words(content) for content in request.contents]
-        texts.append("\n".join(_strings(prompt)))
-        await self.learn_added(*texts, own=self.own.get(agent, ""))
+        contents = [*request.contents, request.config.system_instruction]
+        await self.learn_added(contents, self.own.get(agent, ""))
 
     async def judge_object(
         self, arguments: dict[str, Any], agent: str
@@ -388,9 +381,9 @@ def _own_prompt(agent: LlmAgent) -> str:
 def _earlier_of(events: Sequence[Event]) -> Earlier:
     """Return what the events of a session before an invocation say."""
     earlier = Earlier()
+    earlier.know(event.content for event in events)
     for event in events:
         text = _text_of(event.content)
-        earlier.know(_words(event.content))
         if event.author == "user":
             earlier.typed(text)
         else:
@@ -398,10 +391,7 @@ def _earlier_of(events: Sequence[Event]) -> Earlier:
         for call in event.get_function_calls():
             earlier.called(call.id or "", call.name or "", call.args)
         for answer in event.get_function_responses():
-            text = str(answer.response)
-            if _has_files(answer.response):
-                text = f"{text}\n{UNREAD_MARK}"
-            earlier.returned(answer.id or "", text)
+            earlier.returned(answer.id or "", marked(str(answer.response), answer))
         for item in _provider_items(event):
             earlier.ran(item)
     return earlier
@@ -419,48 +409,6 @@ def _provider_items(event: Event) -> list[Any]:
     if event.grounding_metadata:
         items.append({"grounding": event.grounding_metadata})
     return items
-
-
-def _words(content: types.Content | None) -> str:
-    """Return all words of a content; a mark stands for files."""
-    texts: list[str] = []
-    for part in (content and content.parts) or ():
-        texts.append(part.text or "")
-        call = part.function_call
-        answer = part.function_response
-        if call:
-            texts += _strings(call.args)
-        elif answer:
-            texts += _strings(answer.response)
-        elif part.code_execution_result:
-            texts.append(part.code_execution_result.output or "")
-        if _has_files(part if answer is None else [answer.response, answer.parts]):
-            texts.append(UNREAD_MARK)
-    return "\n".join(filter(None, texts))
-
-
-def _strings(data: Any) -> list[str]:
-    """Return the texts in data of JSON, and in objects that become it."""
-    data = to_jsonable_python(data, bytes_mode="base64", fallback=repr)
-    if isinstance(data, str):
-        return [data]
-    if isinstance(data, dict):
-        data = list(data.values())
-    if not isinstance(data, list):
-        return []
-    return list(chain.from_iterable(map(_strings, data)))
-
-
-def _has_files(value: Any) -> bool:
-    """Return True if a part or a result of a tool has an image or another file."""
-    if isinstance(value, types.Part):
-        return bool(value.inline_data or value.file_data)
-    if isinstance(value, list | tuple):
-        return any(map(_has_files, value))
-    if isinstance(value, dict):
-        is_file = value.get("type") in ("image", "audio") or "blob" in value
-        return is_file or any(map(_has_files, value.values()))
-    return isinstance(value, _FILES)
 
 
 def _content(role: str, text: str) -> types.Content:

@@ -24,6 +24,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
+from heedful.integrations.words import words_in
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import UNREAD_MARK
@@ -67,20 +68,24 @@ async def begin_run(
     return run, await run.recall()
 
 
-async def learn_added(run: HostRun, *texts: str, own: str = "") -> None:
+def know(run: HostRun, values: Iterable[Any]) -> None:
+    """Note what is said in a run itself, as `Earlier.know`."""
+    if run.earlier is not None:
+        run.earlier.know(values)
+
+
+async def learn_added(run: HostRun, values: Iterable[Any], own: str = "") -> None:
     """Store the words of a request that its run does not know, as `Earlier.added`."""
-    if run.earlier is None:
-        return
-
-    events = run.earlier.added(*texts, own=own)
     memory = run.host.own_memory
-    if not events or memory is None:
+    if run.earlier is None or memory is None:
         return
 
-    # Whose words they are depends on who wrote them first.
-    earlier = run.earlier.store(memory, run.id)
-    await run.host.guarded("keep the turns before", earlier, otherwise=None)
-    await run.learn(*events)
+    events = run.earlier.added(values, own)
+    if events:
+        # Whose words they are depends on who wrote them first.
+        earlier = run.earlier.store(memory, run.id)
+        await run.host.guarded("keep the turns before", earlier, otherwise=None)
+        await run.learn(*events)
 
 
 class Earlier:
@@ -106,40 +111,41 @@ class Earlier:
         # The system prompts of its requests, as the framework has them.
         self.prompts: list[Any] = []
 
-    def know(self, *texts: str) -> None:
-        """Note words of the run itself, which need no other event."""
-        for text in texts:
-            self._known.update(map(hash, [text, *_lines(text)]))
+    def know(self, values: Iterable[Any]) -> None:
+        """Note messages and results of the run itself, which need no other event."""
+        for text in map(words_in, values):
+            self._known.add(hash(text))
+            self._known.update(map(hash, _lines(text)))
         # A mark stands for other words in each text.
         self._known.discard(hash(UNREAD_MARK))
 
-    def added(self, *texts: str, own: str = "") -> list[Event]:
+    def added(self, values: Iterable[Any], own: str = "") -> list[Event]:
         """Return the lines of a request that are new to the run, as events.
 
         Nobody knows who wrote them. `own` is the prompt that the developer wrote.
         """
-        known = self._known.union(map(hash, _lines(own)))
+        own_lines = _lines(own)
+        new_lines: list[str] = []
+        for text in map(words_in, values):
+            if hash(text) not in self._known:
+                new_lines += _lines(text)
         new_lines = [
             line
-            for text in texts
-            if hash(text) not in self._known
-            for line in _lines(text)
-            if hash(line) not in known
+            for line in new_lines
+            if line not in own_lines and hash(line) not in self._known
         ]
-        self.know(*new_lines)
+        self.know(new_lines)
         if sum(map(len, new_lines)) > MAX_EARLIER_CHARS:
             return [UNREAD_EVENT]
         return _external_events(["\n".join(new_lines)])
 
     def typed(self, text: str) -> None:
         """Add a message of the user, or of the system."""
-        self.know(text)
         texts = self._typed if len(text) <= MAX_PIECE_CHARS else self._others
         texts.append(text)
 
     def said(self, text: str) -> None:
         """Add the words of anybody else."""
-        self.know(text)
         self._others.append(text)
 
     def ran(self, item: Any) -> None:
@@ -156,7 +162,6 @@ class Earlier:
             self.said(text)
             return
 
-        self.know(text)
         tool, arguments = self._calls[call]
         arguments = json_data(arguments)
         if not isinstance(arguments, Mapping):

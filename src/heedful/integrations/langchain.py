@@ -10,7 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -44,15 +51,16 @@ from heedful.integrations.attempts import checked_host, run_now
 from heedful.integrations.begin import (
     Earlier,
     begin_run,
+    know,
     learn_added,
     provider_events,
 )
 from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.words import marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.contract import usage_of
-from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 T = TypeVar("T")
@@ -240,9 +248,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run = self._run(request.state)
         if run is not None and run.earlier is not None:
             prompts, own = self._prompts(run.earlier, request.system_message)
-            texts = [_words(message) for message in messages if not _is_note(message)]
-            await learn_added(run, *prompts, *texts, own=own)
-            run.earlier.know(*map(_words, response.result))
+            await learn_added(run, [*prompts, *_said_by(messages)], own)
+            know(run, _said_by(response.result))
             items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
@@ -259,7 +266,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         if not any(prompt is other for other in prompts):
             prompts.append(prompt)
         self.gets_made_prompts |= len(prompts) > 1
-        texts = [_words(prompt) for prompt in prompts if prompt is not None]
+        texts = [str(prompt.text) for prompt in prompts if prompt]
         if not self.gets_made_prompts:
             return [], "\n".join(texts)
 
@@ -678,8 +685,7 @@ async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> No
 
     call = request.tool_call
     text = f"{type(error).__name__}: {error}"
-    if run.earlier is not None:
-        run.earlier.know(text, str(error))
+    know(run, [text, str(error)])
     await run.seen(call["name"], text, call["id"] or "")
 
 
@@ -703,7 +709,7 @@ async def _add_advice(
         return result
 
     answer = messages[answers[0]]
-    output = _words(answer)
+    output = marked(str(answer.text), answer.content)
 
     texts = [advice.text] if advice else []
     if answer.status == "error":
@@ -713,8 +719,7 @@ async def _add_advice(
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
 
-    if run.earlier is not None:
-        run.earlier.know(output, *texts)
+    know(run, [answer.content, *texts])
     if not texts:
         return result
 
@@ -746,13 +751,14 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
 def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
     """Return what messages say, but those that are heedful's own."""
     earlier = Earlier()
+    earlier.know(_said_by(messages))
     for message in messages:
         text = str(message.text)
         if _is_note(message):
             continue
-        earlier.know(_words(message))
         if isinstance(message, ToolMessage):
-            earlier.returned(message.tool_call_id, _words(message))
+            text = marked(text, message.content)
+            earlier.returned(message.tool_call_id, text)
         elif isinstance(message, SystemMessage) or _user_prompts([message]):
             earlier.typed(text)
         else:
@@ -769,22 +775,13 @@ def _is_note(message: BaseMessage) -> bool:
     return message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY
 
 
-def _words(message: BaseMessage) -> str:
-    """Return the words of a message, and of its calls.
-
-    A mark stands for words in images and files, which heedful cannot read.
-    """
-    texts = [str(message.text)]
-    if isinstance(message, AIMessage):
-        texts += [_text(_data(call["args"])) for call in message.tool_calls]
-    elif any(_is_unread(block) for block in message.content):
-        texts.append(UNREAD_MARK)
-    return "\n".join(filter(None, texts))
-
-
-def _is_unread(block: Any) -> bool:
-    """Return True for a block of a message that is no text."""
-    return isinstance(block, dict) and block.get("type") != "text"
+def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
+    """Return what messages say that are not heedful's own, and the calls in them."""
+    return [
+        [message.content, getattr(message, "tool_calls", [])]
+        for message in messages
+        if not _is_note(message)
+    ]
 
 
 def _provider_items(message: AnyMessage) -> list[Any]:

@@ -14,7 +14,6 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import agents
@@ -22,13 +21,13 @@ from agents.result import RunResultBase
 from agents.run import CallModelData, ModelInputData, ToolErrorFormatterArgs
 from agents.stream_events import StreamEvent
 from agents.tool_context import ToolContext
-from pydantic_core import to_jsonable_python
 
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
+from heedful.integrations.words import words_in
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
@@ -43,9 +42,6 @@ _PROMPT_ROLES = ("user", "system", "developer")
 # The types of calls whose results the hooks see, and of these results in an input.
 _CALL_ITEM_TYPES = ("function_call", "custom_tool_call")
 _RESULT_ITEM_TYPES = ("function_call_output", "custom_tool_call_output")
-# The keys of items whose values are no words.
-_META_KEYS = ("id", "call_id", "name", "role", "status", "type")
-_FILE_PART_TYPES = ("input_image", "input_file", "input_audio")
 # What a model itself says in a response.
 _OWN_ITEM_TYPES = (*_CALL_ITEM_TYPES, "message", "reasoning", "mcp_approval_request")
 
@@ -156,7 +152,7 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
-    attempts.earlier.know(advice.text)
+    attempts.earlier.know([advice.text])
     # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
@@ -203,7 +199,7 @@ async def _begin(
 
     earlier = _earlier_of(base, options, own=past + items)
     if state:
-        earlier.know(*_words(state.to_json()))
+        earlier.know([state.to_json()])
     attempts = _Attempts(
         agent=agent,
         run=host.run(id, task),
@@ -334,15 +330,15 @@ class _Attempts:
         results = [
             item for item in data.model_data.input if item.get("type") in _RESULT_ITEM_TYPES
         ]
-        self.earlier.know(*map(_text_in, results))
+        self.earlier.know(results)
 
         agent: Any = data.agent
         own = agent.instructions if isinstance(agent.instructions, str) else ""
-        texts = [sent.instructions or "", *map(_text_in, sent.input)]
+        texts: Items = [sent.instructions or "", *sent.input]
         # The server fills such a prompt in, so nobody here can read it.
         if callable(agent.prompt):
             texts.append(UNREAD_MARK)
-        await learn_added(self.run, *texts, own=own)
+        await learn_added(self.run, texts, own)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
@@ -461,7 +457,7 @@ class _Attempts:
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
-        self.earlier.know(answer, feedback)
+        self.earlier.know([answer, feedback])
         self.sent = work + self.pair
         self.input = self.sent
 
@@ -514,8 +510,7 @@ class _Hooks(agents.RunHooks[Any]):
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
         """Keep what tools of the provider said."""
-        data = to_jsonable_python(response.output, fallback=repr)
-        self.attempts.earlier.know(*map(_text_in, data))
+        self.attempts.earlier.know(response.output)
         items = [item for item in response.output if _is_provided(item)]
         await self.attempts.run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
@@ -534,7 +529,7 @@ class _Hooks(agents.RunHooks[Any]):
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
             item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
-            output = _text_in(item["output"])
+            output = words_in(item["output"])
             event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
@@ -547,12 +542,12 @@ def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier
     Items that are not the user's `own` were made by a callback.
     """
     earlier = Earlier()
+    earlier.know(items)
     kept = options.get("previous_response_id") or options.get("conversation_id")
     earlier.is_unread = bool(kept)
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        earlier.know(_text_in(item))
         if item.get("role") in _PROMPT_ROLES and item in own:
             earlier.typed(text)
         elif item.get("role"):
@@ -561,28 +556,10 @@ def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier
             arguments = item.get("arguments", item.get("input"))
             earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], _text_in(item.get("output")))
+            earlier.returned(item["call_id"], words_in(item.get("output")))
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
-
-
-def _text_in(value: Any) -> str:
-    """Return all words of an item or of a part of one, as `_words`."""
-    return "\n".join(_words(value))
-
-
-def _words(value: Any) -> list[str]:
-    """Return the texts in items; a mark stands for a file, which heedful cannot read."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        if value.get("type") in _FILE_PART_TYPES:
-            return [UNREAD_MARK]
-        value = [part for key, part in value.items() if key not in _META_KEYS]
-    if not isinstance(value, list):
-        return []
-    return list(chain.from_iterable(map(_words, value)))
 
 
 def _is_provided(item: Any) -> bool:

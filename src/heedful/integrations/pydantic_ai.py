@@ -17,17 +17,13 @@ from pydantic_ai import DeferredToolRequests, ModelRetry, RunContext, exceptions
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.messages import (
     BaseToolCallPart,
-    CachePoint,
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    RetryPromptPart,
     SystemPromptPart,
-    TextContent,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturn,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -39,11 +35,11 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, learn_added, provider_events
+from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
+from heedful.integrations.words import marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
-from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 # What a model itself says in a response; a call has its result in another part.
@@ -83,16 +79,9 @@ class Heedful(AbstractCapability[Any]):
             task = "\n".join(_text_of(part.content) for part in prompts)
 
         run = self.host.run(id, task)
-        earlier = _earlier_of(past)
-        earlier.know(_words_of(ctx.prompt))
-        run.earlier = earlier
-        return _Run(
-            host=self.host,
-            hold_back=self.hold_back,
-            run=run,
-            earlier=earlier,
-            id=self.id,
-        )
+        run.earlier = _earlier_of(past)
+        know(run, [ctx.prompt])
+        return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
 @dataclass(kw_only=True)
@@ -108,7 +97,6 @@ class _Run(Heedful):
     """
 
     run: HostRun
-    earlier: Earlier
     recalled: str = ""
     resumed: str = ""
     held_back: set[str] = field(default_factory=set)
@@ -211,13 +199,8 @@ class _Run(Heedful):
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
         self.own = _own_prompt(ctx, request_context)
-        results = [
-            part
-            for message in ctx.messages
-            for part in message.parts
-            if isinstance(part, ToolReturnPart | RetryPromptPart)
-        ]
-        self.earlier.know(*map(_words, results))
+        parts = _parts_of(ctx.messages)
+        know(self.run, [part for part in parts if hasattr(part, "tool_name")])
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
@@ -225,9 +208,10 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
         """Keep what code added to the request, and what tools of the provider said."""
-        texts = _texts_of(request_context)
-        await learn_added(self.run, *texts, own=self.own)
-        self.earlier.know(*map(_words, response.parts))
+        instructions = request_context.model_request_parameters.instruction_parts
+        added = [*_parts_of(request_context.messages), *(instructions or ())]
+        await learn_added(self.run, added, self.own)
+        know(self.run, response.parts)
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
         await self.run.learn(*provider_events(items))
         return response
@@ -274,14 +258,9 @@ class _Run(Heedful):
                 self.run.call_advice[id].pop()
             raise
 
-        value = result
-        texts: list[str] = []
-        if isinstance(result, ToolReturn):
-            value = result.return_value
-            texts.append(_words_of(result.content))
-        texts.insert(0, _words(ToolReturnPart(name, value, tool_call_id=id)))
-        self.earlier.know(*texts)
-        text = "\n".join(filter(None, texts))
+        # The content of a `ToolReturn` becomes a message of the user.
+        know(self.run, [result, getattr(result, "content", "")])
+        text = marked(str(result), result)
         await self.run.learn(Event("tool_response", text, tool=name, call=id))
         return result
 
@@ -325,7 +304,7 @@ class _Run(Heedful):
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
-        self.earlier.know(feedback)
+        know(self.run, [feedback])
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -356,7 +335,7 @@ class _Run(Heedful):
                 for part in message.parts
                 if isinstance(part, ToolReturnPart)
             ]
-            self.earlier.know(*texts)
+            know(self.run, texts)
             added = [UserPromptPart(text) for text in texts if text]
             if added:
                 new_messages[number] = replace(message, parts=[*message.parts, *added])
@@ -422,9 +401,9 @@ class _Run(Heedful):
 def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     """Return what the messages before a run say."""
     earlier = Earlier()
+    earlier.know(_parts_of(messages))
     for message in messages:
         for part in message.parts:
-            earlier.know(_words(part))
             if isinstance(part, UserPromptPart | SystemPromptPart):
                 earlier.typed(_text_of(part.content))
             elif isinstance(part, TextPart):
@@ -432,7 +411,8 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
             elif isinstance(part, ToolCallPart):
                 earlier.called(part.tool_call_id, part.tool_name, part.args)
             elif isinstance(part, ToolReturnPart):
-                earlier.returned(part.tool_call_id, _words(part))
+                text = marked(part.model_response_str(), part)
+                earlier.returned(part.tool_call_id, text)
             elif isinstance(message, ModelRequest):
                 earlier.said(repr(part))
             elif not isinstance(part, OWN_PARTS):
@@ -455,44 +435,9 @@ def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
     return "\n".join(texts)
 
 
-def _texts_of(request: ModelRequestContext) -> list[str]:
-    """Return all words of a request."""
-    texts = [_words(part) for message in request.messages for part in message.parts]
-    instructions = request.model_request_parameters.instruction_parts
-    if instructions is not None:
-        return [*texts, *(part.content for part in instructions)]
-    return [*texts, *(_instructions_of(message) for message in request.messages)]
-
-
-def _instructions_of(message: ModelMessage) -> str:
-    """Return the instructions that a message of a request has."""
-    return (isinstance(message, ModelRequest) and message.instructions) or ""
-
-
-def _words(part: Any) -> str:
-    """Return the words of a part of a message, or of a call."""
-    if isinstance(part, UserPromptPart | SystemPromptPart | TextPart | ThinkingPart):
-        return _words_of(part.content)
-    if isinstance(part, BaseToolCallPart):
-        return part.args_as_json_str()
-    if isinstance(part, RetryPromptPart):
-        return part.model_response()
-    if isinstance(part, ToolReturnPart):
-        texts = [part.model_response_str(), UNREAD_MARK if part.files else ""]
-        return "\n".join(filter(None, texts))
-    return repr(part)
-
-
-def _words_of(content: Any) -> str:
-    """Return the words of a content; a mark stands for images and files."""
-    parts = [content] if isinstance(content, str) else list(content or ())
-    texts: list[str] = []
-    for part in parts:
-        if isinstance(part, str | TextContent):
-            texts.append(getattr(part, "content", part))
-        elif not isinstance(part, CachePoint):
-            texts.append(UNREAD_MARK)
-    return "\n".join(texts)
+def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:
+    """Return the parts of messages."""
+    return [part for message in messages for part in message.parts]
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:
