@@ -156,6 +156,10 @@ class AddingPlugin(BasePlugin):
         llm_request.contents.append(types.UserContent(self.text))
 
 
+# What a tool returns that has an image.
+PICTURE: Any = {
+    "page": types.Part.from_bytes(data=b"PNG", mime_type="image/png")
+}
 WAYS = (
     "instruction provider",
     "instruction of a state",

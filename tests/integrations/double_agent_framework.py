@@ -136,6 +136,8 @@ class Adding(ContextProvider):
             context.extend_messages(self, [Message("user", [self.text])])
 
 
+# What a tool returns that has an image.
+PICTURE: Any = [Content.from_data(b"PNG", "image/png")]
 WAYS = (
     "instructions of a provider",
     "message of a provider",

@@ -7,7 +7,7 @@ from typing import Any
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 from haystack.hooks import hook
 from haystack.tools.from_function import create_tool_from_function
 
@@ -64,7 +64,9 @@ def shell_agent(
     script: Script, driven: Driven, results: Results = OK, **options: Any
 ) -> Agent:
     """Return an agent with the tool `shell`."""
-    tool = create_tool_from_function(shell_of(driven.commands, results))
+    tool = create_tool_from_function(
+        shell_of(driven.commands, results), outputs_to_string={"raw_result": True}
+    )
     return Agent(chat_generator=scripted(script, driven), tools=[tool], **options)
 
 
@@ -92,6 +94,8 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         messages = result["messages"]
 
 
+# What a tool returns that has an image.
+PICTURE: Any = [TextContent("a page"), ImageContent("iVBORw0KGgo=")]
 WAYS = ("hook before heedful", "hook after heedful")
 
 

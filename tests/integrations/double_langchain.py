@@ -104,6 +104,11 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         await agent.ainvoke({"messages": [("user", task)]}, config)
 
 
+# What a tool returns that has an image.
+PICTURE: Any = [
+    {"type": "text", "text": "a page"},
+    {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+]
 WAYS = (
     "dynamic prompt before heedful",
     "dynamic prompt after heedful",

@@ -14,6 +14,7 @@ from agents import (
     ModelResponse,
     RunConfig,
     SQLiteSession,
+    ToolOutputImage,
     Usage,
     function_tool,
 )
@@ -121,6 +122,8 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         )
 
 
+# What a tool returns that has an image.
+PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
 WAYS = ("instruction function", "input filter", "session callback", "made prompt")
 
 

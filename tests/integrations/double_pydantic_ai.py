@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_ai import (
     Agent,
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -106,6 +107,8 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         messages = result.all_messages()
 
 
+# What a tool returns that has an image.
+PICTURE: Any = BinaryContent(b"PNG", media_type="image/png")
 WAYS = (
     "instruction function",
     "system prompt function",

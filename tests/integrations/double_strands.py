@@ -130,6 +130,11 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         await agent.invoke_async(task)
 
 
+# What a tool returns that has an image.
+PICTURE: Any = {
+    "status": "success",
+    "content": [{"image": {"format": "png", "source": {"bytes": b"PNG"}}}],
+}
 WAYS = (
     "middleware before heedful",
     "middleware after heedful",

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from heedful.integrations import Host
+from tests.integrations.doubles import Call
 from tests.integrations.test_earlier_turns import (
     FAILING,
     FIXES,
+    OTHERS,
     PAGE,
+    READ as READ_DOCS,
     double_of,
     is_told,
     memory_in,
@@ -62,3 +65,21 @@ async def test_a_fix_in_words_of_the_developer_is_told(
     name: str, tmp_path: Path
 ) -> None:
     assert await teach(tmp_path, name, way=STATIC, text=PAGE)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+async def test_a_fix_after_an_image_that_nobody_has_read_waits(
+    name: str, tmp_path: Path
+) -> None:
+    """The tools of CrewAI return texts only."""
+    memory = memory_in(tmp_path)
+    double = double_of(name)
+    host = Host(memory=memory, strict=True)
+    await double.drive(
+        host,
+        "run the tests",
+        [Call(READ_DOCS), *FIXES],
+        id="one",
+        results={READ_DOCS: double.PICTURE, **FAILING},
+    )
+    assert not await is_told(memory)
