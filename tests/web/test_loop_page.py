@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,3 +222,47 @@ def test_memory_is_led_by_the_words_of_a_lesson(browser: Browser):
     assert choice["words"] == "name it"
     assert "name it" not in choice["said"]
     assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page
+
+
+# -- several rules stopped a loop
+
+ATTEMPTS_WORDS = "all 4 attempts are made"
+REPEAT_WORDS = "the answer repeats attempt 2"
+
+
+@pytest.fixture
+def stopped_twice(browser: Browser) -> Browser:
+    """Add a loop that two rules stopped at once."""
+    record_loop(browser.api, "one", ["five", "5", "5", "5"])
+    return browser
+
+
+def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
+    stopped_twice: Browser,
+):
+    page = stopped_twice.get("/loops/one").text
+    form = words_of(page.partition('id="override"')[2])
+    assert f"attempts: {ATTEMPTS_WORDS}" in form
+    assert f"repeat: {REPEAT_WORDS}" in form
+
+
+def test_several_rules_are_overridden_at_once(stopped_twice: Browser):
+    note = stopped_twice.do(
+        "override", id="one", rule="attempts,repeat", why="close", decisions="1"
+    )
+    loop = stopped_twice.data("/loops/one")
+
+    assert note.startswith("attempts and repeat are suspended for 1 decision; the loop")
+    assert loop["state"] == "open"
+    assert [item["rule"] for item in loop["overrides"]] == ["attempts", "repeat"]
+
+
+def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: Browser):
+    stopped_twice.do("override", id="one", rule="attempts", why="close")
+    page = stopped_twice.get("/loops/one").text
+    decisions, _, form = page.partition('id="override"')
+
+    assert stopped_twice.data("/loops/one")["state"] == "stopped"
+    who = r"overridden by tests \(\w+\)"
+    assert re.search(rf"{who} \({ATTEMPTS_WORDS}\)", words_of(decisions))
+    assert re.search(rf"{who}: {ATTEMPTS_WORDS}", words_of(form))

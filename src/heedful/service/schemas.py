@@ -268,8 +268,9 @@ class StageOutput(Body):
 
 
 class NewOverride(Body):
-    """An override of one rule for `decisions` decisions; it expires at `until`, in Unix
-    time.
+    """An override of a rule, or of several with commas between them.
+
+    It counts for `decisions` decisions and expires at `until`, in Unix time.
     """
 
     rule: Name

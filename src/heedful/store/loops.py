@@ -372,10 +372,10 @@ def _write_changes(
 
         ladders.end(db, scope, entry.climb, now)
 
-    if entry.override is not None:
-        columns = asdict(entry.override)
-        columns["by"] = storable(entry.override.by)
-        columns["why"] = storable(entry.override.why)
+    for override in entry.overrides:
+        columns = asdict(override)
+        columns["by"] = storable(override.by)
+        columns["why"] = storable(override.why)
         db.send("insert_override", {**columns, "n": loop.n, "now": now})
 
     if entry.verdict is not None:

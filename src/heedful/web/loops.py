@@ -784,7 +784,7 @@ def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
 
 
 async def override(visit: Visit) -> str:
-    """Let a loop go on past a rule."""
+    """Let a loop go on past the rules that are ticked."""
     id = visit.form.get("id", "")
     rule = visit.form.get("rule", "")
     decisions = visit.number("decisions", 1, least=1)
@@ -796,9 +796,10 @@ async def override(visit: Visit) -> str:
         rules = ", ".join(stop["rule"] for stop in verdict["stopped_by"])
         state = f"is still stopped by {rules}"
 
-    return (
-        f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {state}."
-    )
+    suspended = f"{rule} is"
+    if "," in rule:
+        suspended = f"{rule.replace(',', ' and ')} are"
+    return f"{suspended} suspended for {counted(decisions, 'decision')}; the loop {state}."
 
 
 async def cancel(visit: Visit) -> str:

@@ -279,9 +279,7 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
 async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document:
-    """Let a loop continue past one rule; if only this rule stopped it, it opens
-    again.
-    """
+    """Let a loop continue past rules; if only these stopped it, it opens again."""
     caller.record(
         "loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions
     )
