@@ -58,6 +58,7 @@ from heedful.web.facets import (
 )
 from heedful.web.failure import (
     as_good_as_best,
+    count_broken,
     find_failure,
     first_failure,
     fold_repeats,
@@ -79,7 +80,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, split_lessons
+from heedful.web.told import describe_memory, list_outcomes, mark_repeats, split_lessons
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", "not_validated", "stopped")
@@ -451,7 +452,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
-    facts |= await _memory_facts(visit, facts["told"])
+    facts |= await _memory_facts(visit, facts["told"], facts["created"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -459,7 +460,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
-    facts |= {"sides": None, "end": facts["sentence"]}
+    facts |= {"came_again": [], "sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
@@ -467,6 +468,7 @@ async def loop(visit: Visit, id: str) -> Document:
     else:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
+        facts["came_again"] = mark_repeats(facts["told"], count_broken(stored.loop))
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
@@ -514,11 +516,13 @@ async def _lesson_of_cause(
     return {"lesson": lesson, "learnt_here": learnt_here}
 
 
-async def _memory_facts(visit: Visit, choices: Sequence[Document]) -> Document:
-    """Return what memory did for a loop, in words."""
+async def _memory_facts(
+    visit: Visit, choices: Sequence[Document], at: float
+) -> Document:
+    """Return what memory did for a loop that began `at` a time, in words."""
     sentence = describe_memory(choices)
     return {
-        "told": await name_choices(visit, choices),
+        "told": await name_choices(visit, choices, at),
         "memory": sentence,
         "outcomes": list_outcomes(choices),
         "memory_parts": split_lessons(sentence),
@@ -799,7 +803,8 @@ async def override(visit: Visit) -> str:
     suspended = f"{rule} is"
     if "," in rule:
         suspended = f"{rule.replace(',', ' and ')} are"
-    return f"{suspended} suspended for {counted(decisions, 'decision')}; the loop {state}."
+    decisions_words = counted(decisions, "decision")
+    return f"{suspended} suspended for {decisions_words}; the loop {state}."
 
 
 async def cancel(visit: Visit) -> str:
