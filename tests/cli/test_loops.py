@@ -43,9 +43,13 @@ def test_why_tells_of_an_example_only_its_answer(desk, session):
             0,
             "shown: lesson 1, example by likeness",
             ": the accepted answer of a similar task",
+            "what the prompt got, about",
+            "  | --- accepted answer",
             "!answer with P0 to P3",
         ),
     )
+    document = session(("why last --json", 0)).json
+    assert "accepted answer" in document["briefing"]["prompt"]
 
 
 def test_why_in_words(session_of_loops):

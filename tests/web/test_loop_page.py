@@ -340,3 +340,26 @@ def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: B
     who = r"overridden by tests \(\w+\)"
     assert re.search(rf"{who} \({ATTEMPTS_WORDS}\)", words_of(decisions))
     assert re.search(rf"{who}: {ATTEMPTS_WORDS}", words_of(form))
+
+
+# -- what the prompt got
+
+
+def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
+    weighing: Browser,
+):
+    prompt = weighing.data("/loops/third")["prompt"]
+    page = weighing.get("/loops/third").text
+    folded = page.partition('<details id="prompt">')[2]
+    answer = read_data(weighing.api.get("/v1/loops/third"))
+
+    assert "--- accepted answer" in prompt
+    assert "1 kg" in prompt
+    assert answer["briefing"]["prompt"] == prompt
+    assert re.match(r"<summary>What the prompt got, about \d+ tokens<", folded)
+    assert prompt.splitlines()[0] in folded
+
+
+def test_a_loop_without_memory_has_no_text_of_a_prompt(weighing: Browser):
+    assert weighing.data("/loops/first")["prompt"] == ""
+    assert 'id="prompt"' not in weighing.get("/loops/first").text

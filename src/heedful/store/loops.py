@@ -395,7 +395,8 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
     not_recorded = {**_loop_key(scope, id), "briefing": ""}
-    db.update("loop", not_recorded, {"briefing": dump(briefing.plain())})
+    stored = {**briefing.plain(), "prompt": briefing.prompt}
+    db.update("loop", not_recorded, {"briefing": dump(stored)})
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
