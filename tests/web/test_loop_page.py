@@ -363,3 +363,38 @@ def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
 def test_a_loop_without_memory_has_no_text_of_a_prompt(weighing: Browser):
     assert weighing.data("/loops/first")["prompt"] == ""
     assert 'id="prompt"' not in weighing.get("/loops/first").text
+
+
+# -- the limit of repeats that holds now
+
+
+@pytest.mark.parametrize(
+    ("outputs", "limit"),
+    [
+        pytest.param(["guess", "guess"], 2, id="a check has passed"),
+        pytest.param(["bad guess", "bad guess"], 1, id="nothing passed yet"),
+    ],
+)
+def test_the_page_has_the_limit_of_repeats_that_holds_now(
+    browser: Browser, outputs: list[str], limit: int
+):
+    def good(answer: str) -> Finding | None:
+        return Finding("tone", "bad") if "bad" in answer else None
+
+    def grounded(answer: str) -> Finding | None:
+        return Finding("grounding", "no source") if "guess" in answer else None
+
+    answers = iter([*outputs, "a source"])
+    loop = heedful.run(
+        "cite",
+        generate=lambda task, hint: next(answers),
+        checks=[good, grounded],
+        store=browser.api.setup.store,
+        scope=Scope("acme", "main"),
+        id="cite",
+    )
+    browser.api.run(loop)
+    page = words_of(browser.get("/loops/cite").text)
+
+    assert browser.data("/loops/cite")["repeat_limit"] == limit
+    assert f"Limit of repeated answers now: {limit}." in page

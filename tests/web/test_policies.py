@@ -153,6 +153,14 @@ def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browse
             id="budget",
         ),
         pytest.param(
+            "stage, repeat.times=1",
+            [
+                "at most 3 attempts",
+                "at the 1st repeated answer (the 2nd at temperature 0)",
+            ],
+            id="the limit of repeats that holds",
+        ),
+        pytest.param(
             "stage, repeat.times=11",
             ["at most 3 attempts", "at the 11th repeated answer"],
             id="ordinals",

@@ -395,8 +395,8 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
     not_recorded = {**_loop_key(scope, id), "briefing": ""}
-    stored = {**briefing.plain(), "prompt": briefing.prompt}
-    db.update("loop", not_recorded, {"briefing": dump(stored)})
+    record = {**briefing.plain(), "prompt": briefing.prompt}
+    db.update("loop", not_recorded, {"briefing": dump(record)})
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:

@@ -153,7 +153,8 @@ def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
             if earlier.check == error.check and fix.rstrip(" .") in verdict.feedback:
                 told_attempts.add(decision.attempt)
                 evidence = clean(earlier.evidence, MAX_SENTENCE_TEXT_CHARS)
-                is_evidence_told |= evidence in verdict.feedback
+                if evidence in verdict.feedback:
+                    is_evidence_told = True
     return {
         "check": error.check,
         "attempts": number,

@@ -640,6 +640,7 @@ def _decided_facts(
         "otherwise": explanation.otherwise,
         "closed": explanation.closed,
         "readings": readings(loop, rules.rules),
+        "repeat_limit": repeat_limit(loop, rules.rules),
         "knobs": [
             {"name": name, "was": value, "now": tried.get(name, value)}
             for name, value in knobs.items()
@@ -693,6 +694,22 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     return rows
 
 
+def repeat_limit(loop: Loop, rules: tuple[StopRule, ...]) -> int:
+    """Return at which repeated answer a policy stops a loop now; 0 if at none.
+
+    A limit counts only while the rules that must stop with it do.
+    """
+    loop = loop.of_rung()
+    limits = []
+    for rule in rules:
+        parts = list(flat((rule,)))
+        others = [part for part in parts if not isinstance(part, Repeat)]
+        if all(part(loop) for part in others):
+            repeats = [part for part in parts if isinstance(part, Repeat)]
+            limits += [repeat.limit_of(loop) for repeat in repeats]
+    return min(limits, default=0)
+
+
 def _is_unknown(loop: Loop, rule: StopRule) -> bool:
     """Return whether no report says if something passed, which the rule asks."""
     shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
@@ -710,7 +727,7 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
             return max(rule.counts(loop).values(), default=0), rule.times
         case Repeat():
             repeats = loop.repeats(rule.near)[loop.last_improvement + 1 :]
-            return sum(repeat is not None for repeat in repeats), rule.times
+            return sum(repeat is not None for repeat in repeats), rule.limit_of(loop)
         case Plateau():
             without_gain = len(loop.attempts) - 1 - loop.last_improvement
             return max(0, without_gain), rule.patience or 0
