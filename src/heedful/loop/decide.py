@@ -343,8 +343,9 @@ def apply_override(
     """Add an override to a loop; return the loop and its verdict.
 
     Its `rule` may name several rules, separated by commas: each gets an override, and
-    if one is refused, none does. A stopped loop is decided again; an open loop keeps its verdict. The override counts
-    on the rung that stopped, or that makes the next attempt. Raises OverrideRefused.
+    if one is refused, none does. A stopped loop is decided again; an open loop keeps
+    its verdict. The override counts on the rung that stopped, or that makes the next
+    attempt. Raises OverrideRefused.
     """
     rung = verdict.rung if isinstance(verdict, Again) else loop.rung
     overrides = list(loop.overrides)

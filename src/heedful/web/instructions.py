@@ -52,11 +52,11 @@ def split_text(text: str, fix: str) -> Document:
 
 
 async def name_choices(
-    visit: Visit, choices: Sequence[Document], at: float
+    visit: Visit, choices: Sequence[Document], began: float
 ) -> list[Document]:
     """Return what memory decided for a loop, each choice with the words of its lesson.
 
-    The loop began `at` a time. The `words` are those of then, "" if they are gone, and
+    The `words` are those of the time when the loop `began`, "" if they are gone, and
     `reworded` says that the lesson has other words now. The `name` is that of the
     lesson.
     """
@@ -68,7 +68,7 @@ async def name_choices(
         "words_at",
         token=token(visit.caller.scope),
         ids=json.dumps(ids),
-        at=at,
+        at=began,
     )
     # The oldest edit since then replaced the words of then.
     texts_then = {row["id"]: row["text"] or "" for row in reversed(earlier)}
@@ -79,7 +79,7 @@ async def name_choices(
         if lesson is None:
             lesson = {"text": "", "judged_from": 0.0, "kind": "", "signature": ""}
         text, reworded = _words_then(
-            choice["text"], texts_then.get(choice["lesson"]), lesson, at
+            choice["text"], texts_then.get(choice["lesson"]), lesson, began
         )
         name = lesson_name(lesson["kind"], lesson["signature"])
         row = {"id": choice["lesson"], "text": text, "name": name}
@@ -97,19 +97,20 @@ async def name_choices(
 
 
 def _words_then(
-    shown: str, replaced: str | None, lesson: Mapping[str, Any], at: float
+    shown_text: str, replaced: str | None, lesson: Mapping[str, Any], began: float
 ) -> tuple[str, str]:
-    """Return the words of a lesson `at` a time, and whether it has others now.
+    """Return the words of a lesson when a loop `began`, and whether it has others now.
 
-    The loop was `shown` words of a rule, or that an example was shown. An operator has
-    since `replaced` words, None if not; the `lesson` has those of now.
+    `shown_text` has the words of a rule that the loop was shown, or says that an
+    example was. An operator has since `replaced` words, None if not; the `lesson` has
+    those of now.
     """
     now = lesson["text"]
-    if shown not in ("", EXAMPLE_WORDS):
-        is_same = clean(sanitize(now), MAX_CHOICE_TEXT_CHARS) == shown
-        return shown, "" if is_same or not now else REWORDED
+    if shown_text not in ("", EXAMPLE_WORDS):
+        is_same = clean(sanitize(now), MAX_CHOICE_TEXT_CHARS) == shown_text
+        return shown_text, "" if is_same or not now else REWORDED
     if replaced is not None:
         return replaced, REWORDED
-    if lesson["judged_from"] > at:
+    if lesson["judged_from"] > began:
         return now, "its words of today: they may have changed since"
-    return now or shown, ""
+    return now or shown_text, ""

@@ -517,12 +517,12 @@ async def _lesson_of_cause(
 
 
 async def _memory_facts(
-    visit: Visit, choices: Sequence[Document], at: float
+    visit: Visit, choices: Sequence[Document], began: float
 ) -> Document:
-    """Return what memory did for a loop that began `at` a time, in words."""
+    """Return what memory did for a loop that `began` at a time, in words."""
     sentence = describe_memory(choices)
     return {
-        "told": await name_choices(visit, choices, at),
+        "told": await name_choices(visit, choices, began),
         "memory": sentence,
         "outcomes": list_outcomes(choices),
         "memory_parts": split_lessons(sentence),
