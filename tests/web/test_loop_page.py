@@ -259,6 +259,7 @@ def check_words_then(browser: Browser, form: str, words: str) -> None:
     assert "(reworded since)" in page
 
 
+@pytest.mark.both
 def test_memory_has_the_words_of_a_rule_that_the_loop_was_shown(browser: Browser):
     for name in ("first", "second", "third"):
         run_with_memory(browser, name, ["guess", f"{name} source"])
@@ -320,6 +321,7 @@ def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
     assert f"repeat: {REPEAT_WORDS}" in form
 
 
+@pytest.mark.both
 def test_several_rules_are_overridden_at_once(stopped_twice: Browser):
     note = stopped_twice.do(
         "override", id="one", rule="attempts,repeat", why="close", decisions="1"
@@ -345,6 +347,7 @@ def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: B
 # -- what the prompt got
 
 
+@pytest.mark.both
 def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
     weighing: Browser,
 ):
