@@ -43,9 +43,13 @@ def test_why_tells_of_an_example_only_its_answer(desk, session):
             0,
             "shown: lesson 1, example by likeness",
             ": the accepted answer of a similar task",
+            "what the prompt got, about",
+            "  | --- accepted answer",
             "!answer with P0 to P3",
         ),
     )
+    document = session(("why last --json", 0)).json
+    assert "accepted answer" in document["briefing"]["prompt"]
 
 
 def test_why_in_words(session_of_loops):
@@ -407,9 +411,8 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
         (f"why {short}", 0, newest["id"]),
     )
     recorded = session_of_runs(("log", 0), ("replay --json", 0)).json["recorded"]
-    assert (
-        recorded["loops"] == len(loops) - 2
-    )  # each stage, and the two other loops, but no run
+    # Each stage and another loop, but no run, and not what nothing judged.
+    assert recorded["loops"] == len(loops) - 3
 
 
 def test_why_and_log_say_which_rung_has_spent_its_limit(desk):

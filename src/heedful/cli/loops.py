@@ -530,7 +530,12 @@ def log(
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
-    rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
+    rule: Annotated[
+        str,
+        Argument(
+            help="The rule to suspend, such as attempts, or several: attempts,repeat."
+        ),
+    ],
     by: By,
     why: Why = "",
     decisions: Annotated[

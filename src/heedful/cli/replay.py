@@ -359,4 +359,6 @@ def _parse_attempt(
         usage=shape.usage or record.Usage(calls=1),
         repeats=find_near_repeat(candidate, earlier),
         rung=shape.rung or 1,
+        # Whoever wrote the file judged each attempt.
+        judged_by=(NOT_PASSED_FINDING.check,),
     )

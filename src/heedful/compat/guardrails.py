@@ -363,8 +363,10 @@ class GuardedLoops:
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
+        names = ",".join(rules)
+        if names:
             await report.override(
-                id, rule, by=by, why=why, store=self.store, scope=self.scope
+                id, names, by=by, why=why, store=self.store, scope=self.scope
             )
 
     async def logged_reasons(self, name: str) -> dict[str, Any]:

@@ -634,7 +634,7 @@ class Memory:
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
 
-        return Briefing(
+        briefing = Briefing(
             past.memory_key,
             space,
             model=past.model,
@@ -645,6 +645,7 @@ class Memory:
             vector=vector,
             checks=lesson_checks,
         )
+        return briefing.with_prompt()
 
     async def prove(self, model: str = "") -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons.

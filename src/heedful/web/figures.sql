@@ -321,6 +321,15 @@ select lesson_id, /*sqlite json_extract(record, '$.fix') *//*postgres record::js
 where scope = :token and id in (
   select (select max(id) from example where scope = :token and lesson_id = cast(lesson.value as bigint)) from json_each(:ids) as lesson);
 
+-- name: words_at
+-- The words that operators replaced in lessons after a time, the oldest first; without words of tools and documents.
+select l.id, case when e.trust in ('tool', 'external') then '' else e.lesson end as text
+from lesson l join ruling r on r.tenant = l.tenant and r.project = l.project and r.subject = l.kind || '/' || l.signature
+left join example e on e.scope = :token and e.id = cast(json_extract(r.record, '$.was') as bigint)
+where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
+  and r.action = 'edit' and r.at > :at
+order by r.id;
+
 -- name: inbox
 -- What waits, newest first, each text with how often the error of its lesson was seen again meanwhile, :missed at most.
 select e.id, e.trust, e.lesson, e.record, e.lesson_id, l.kind, l.error_type, l.pattern, l.seen, l.first_seen, l.last_seen,

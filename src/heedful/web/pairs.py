@@ -263,7 +263,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
 
     best = facts["latest"].get("best")
     facts |= {"failure": None, "tied": False}
-    facts["told"] = await name_choices(visit, facts["told"])
+    facts["told"] = await name_choices(visit, facts["told"], facts["created"])
     usage = None
     if not facts["long"]:
         decided_loop = await read(loop_store.read_decisions, id)

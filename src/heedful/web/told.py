@@ -47,6 +47,18 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     return " ".join(sentences)
 
 
+def mark_repeats(choices: Sequence[Plain], broken: Counter[str]) -> list[int]:
+    """Say `again` at each text that a loop was shown in vain; return their lessons.
+
+    It is the number of attempts whose errors are those of the lesson, which `broken`
+    has by the lesson's name.
+    """
+    for choice in choices:
+        if choice["outcome"] == "told" and broken[choice["name"]]:
+            choice["again"] = broken[choice["name"]]
+    return sorted({choice["lesson"] for choice in choices if "again" in choice})
+
+
 def split_lessons(sentence: str) -> list[str]:
     """Return the parts of a sentence about memory; every second one names a lesson.
 
