@@ -570,11 +570,6 @@ select digest, name, session, outcome, state, tries, error, at, length(record) a
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
 
--- name: texts_of
--- The texts in which loops are searched.
-select loop, text from loop_text
-where tenant = :tenant and project = :project and loop in (select cast(value as bigint) from json_each(:numbers));
-
 -- name: matrix_head
 select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts
 from loop where tenant = :tenant and project = :project and id = :id;

@@ -12,9 +12,9 @@ from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Usage
 from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
 from heedful.pages.report import text as plain_text
-from heedful.sanitize import clean
+from heedful.sanitize import clean, visible
 from heedful.store.connection import Db, Row, bulk
-from heedful.store.loop_texts import fold, query_of, snippet
+from heedful.store.loop_texts import find_folded, read_parts, snippet
 from heedful.web import figures
 from heedful.web.figures import rows
 
@@ -64,20 +64,22 @@ def found_words(
 ) -> dict[int, str]:
     """Return where loops have a searched text that their tasks do not show.
 
-    Those are words around it, by the number of the loop, as the search compares them.
+    Those are words around it, by the number of the loop. If an id is what was found, or
+    the text goes on from the task to an answer, there are none.
     """
-    query = query_of(scope, text).text
     hidden = [
         loop["n"]
         for loop in summaries
-        if query not in fold(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS])
+        if not find_folded(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS], text)
     ]
     snippets = {}
-    for row in rows(db, scope, "texts_of", numbers=json.dumps(hidden)):
-        place = row["text"].find(query)
-        # The text may have changed since the search, or the id is what was found.
-        if place >= 0:
-            snippets[row["loop"]] = snippet(row["text"], place, len(query))
+    for loop in read_parts(db, scope, hidden):
+        for part in loop.texts:
+            words = " ".join(part.split())
+            place = find_folded(words, text)
+            if place is not None:
+                snippets[loop.loop] = visible(snippet(words, *place))
+                break
     return snippets
 
 
