@@ -537,7 +537,8 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     # Without all costs, rows are compared by what is known of all.
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
-    assert re.search(r"\$0\.\d+ for 5 of 6 loops; in all \d", words)
+    mean = r"\$0\.\d+ for 5 of 6 loops, \$0\.\d+ a loop; in all \d"
+    assert re.search(mean, words)
 
 
 @both
