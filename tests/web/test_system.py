@@ -109,9 +109,9 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
 @pytest.mark.parametrize(
     ("loops", "share", "recorded", "well"),
     [
-        pytest.param(1, 0.25, "a coin of 25 % in 1 of 1 loop", True, id="another"),
-        pytest.param(1, 0.0, "a coin in 0 of 1 loop", True, id="not due yet"),
-        pytest.param(21, 0.0, "a coin in 0 of 21 loops", False, id="no coin"),
+        pytest.param(1, 0.25, "a chance of 25 % in 1 of 1 loop", True, id="another"),
+        pytest.param(1, 0.0, "a chance in 0 of 1 loop", True, id="not due yet"),
+        pytest.param(21, 0.0, "a chance in 0 of 21 loops", False, id="none withheld"),
     ],
 )
 def test_health_has_the_share_that_is_set_and_what_loops_recorded(

@@ -171,7 +171,7 @@ def say_proof(
 
     `holdout` is the share that was asked for, `ended` counts the loops of the scope
     with lessons and an outcome, `pending` those without an outcome, and `coins` those
-    in which a coin decided.
+    in which a draw decided.
     """
     if pooled.uplift.gain is None:
         why = "no loop with lessons has ended"

@@ -373,8 +373,8 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
 select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: coin_shares
--- How many loops had lessons, and in how many of them a coin decided; the least and the largest probability with which
--- coins withheld lessons. Of at most :limit rows.
+-- How many loops had lessons, and in how many of them a draw decided; the least and the largest probability with which
+-- draws withheld lessons. Of at most :limit rows.
 select count(distinct loop) as loops, count(distinct case when share > 0 then loop end) as tossed,
        min(nullif(share, 0)) as low, max(share) as high from (
   select loop, share from exposure where tenant = :tenant and project = :project limit :limit) as coins;

@@ -50,7 +50,7 @@ def split_text(text: str, fix: str) -> Document:
 async def name_choices(visit: Visit, choices: Sequence[Document]) -> list[Document]:
     """Return what memory decided for a loop, each choice with the words of its lesson.
 
-    The `words` are those that the loop was shown, or that a coin withheld; of examples
+    The `words` are those that the loop was shown, or that were withheld; of examples
     and of other choices they are what the lesson says now, "" if it is gone.
     """
     ids = sorted({choice["lesson"] for choice in choices})

@@ -348,7 +348,7 @@ async def proof(visit: Visit) -> Document:
     answer["lessons"].sort(key=_by_conclusion)
 
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
-    # Without a coin, what is left to look at is how other projects went.
+    # Where nothing was withheld, what is left to look at is how other projects went.
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
         compared = await compare_projects(visit, home)

@@ -33,7 +33,7 @@ MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
-MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
+MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
@@ -270,13 +270,13 @@ def _describe_setup(
 
 
 def _describe_coin(holdout: float, coins: Document) -> Document:
-    """Return from how many loops a coin withholds lessons here, and did so far.
+    """Return how likely lessons are withheld from a loop here, and were so far.
 
-    >>> coins = {"low": 0.1, "high": 0.25, "loops": 400, "tossed": 380}
+    >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    'set here: 10 %; recorded: a coin of 10 % to 25 % in 380 of 400 loops with lessons'
+    'set here: 10 %; recorded: a chance of 10 % to 20 % in 80 of 90 loops with lessons'
     """
-    here = "off here: no coin withholds lessons"
+    here = "off here: no lesson is withheld"
     if holdout:
         here = f"set here: {percent(holdout)}"
     loops = coins["loops"]
@@ -288,7 +288,7 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
         ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
         share = f" of {' to '.join(ends)}"
     value = (
-        f"{here}; recorded: a coin{share} in {coins['tossed']:,} of "
+        f"{here}; recorded: a chance{share} in {coins['tossed']:,} of "
         f"{counted(loops, 'loop')} with lessons"
     )
     # The first loops are all shown lessons.
