@@ -165,6 +165,7 @@ def test_totals_are_those_of_the_rows_and_of_home(browser):
         pytest.param("cost", "bug-2", id="least cost first"),
         pytest.param("-attempts", "bug-1", id="most attempts first"),
         pytest.param("-changed", "ticket", id="last change first"),
+        pytest.param("-unsolved", "bug-1", id="unsolved first"),
     ],
 )
 def test_a_list_is_sorted_by_a_column(browser, sort, first):
@@ -704,7 +705,7 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert rows[0]["effect"]["conclusion"] == proof[names["good"]]["conclusion"]
     worst = read(browser, "/lessons", "?sort=effect")["lessons"]
     assert worst[0]["error_type"] == "bad"
-    judged = read(browser, "/lessons", "?sort=verdict")["lessons"]
+    judged = read(browser, "/lessons", "?sort=-verdict")["lessons"]
     assert [row["error_type"] for row in judged[:2]] == ["good", "bad"]
     said = [row["effect"]["verdict"] for row in judged[:2]]
     assert said == [proof[names[name]]["verdict"] for name in ("good", "bad")]

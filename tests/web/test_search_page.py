@@ -90,6 +90,8 @@ def test_a_long_memory_key_is_shown_by_its_end_and_whole_as_a_title(browser):
     page = browser.get("/search?text=ferry&project=main").text
     assert f'title="{key}">…' in page
     assert "write_reminder</td>" in page
+    read_data(browser.api.put("/v1/loops/again", json=body), 201)
+    assert f'title="{key}">…' in browser.get("/loops").text
 
 
 def test_words_around_a_hit_keep_their_capitals(browser):

@@ -454,10 +454,15 @@ select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars, 
   ) then 0 else 1 end, n desc limit 1
 );
 
--- name: rule_keys
--- The memory keys that have rules, those whose loops broke them most often first.
-select memory_key from cause where tenant = :tenant and project = :project and memory_key <> ''
-group by memory_key order by sum(loops) desc, memory_key limit :limit;
+-- name: known_keys
+-- The memory keys that have rules, those whose loops broke them most often first; then those of the newest loops.
+select memory_key from (
+  select memory_key, sum(loops) as broken from cause where tenant = :tenant and project = :project group by memory_key
+  union all
+  select memory_key, 0 as broken from (
+    select memory_key from loop where tenant = :tenant and project = :project order by n desc limit :newest
+  ) as newest
+) as keys where memory_key <> '' group by memory_key order by sum(broken) desc, memory_key limit :limit;
 
 -- name: key_of_rules
 -- The memory key of which most of these lessons are rules, with their number.

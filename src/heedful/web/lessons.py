@@ -173,7 +173,7 @@ async def _sorted_lessons(
     def value(row: Row) -> float:
         """Return what the lesson is sorted by; an unknown effect comes last."""
         if name == "verdict":
-            return float(ALL_VERDICTS.index(_verdict_on(dict(row), measures)))
+            return -float(ALL_VERDICTS.index(_verdict_on(dict(row), measures)))
         if name != "effect":
             return float(row[name])
         effect = measures.effects.get(f"{row['kind']}/{row['signature']}")
