@@ -707,8 +707,10 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert worst[0]["error_type"] == "bad"
     judged = read(browser, "/lessons", "?sort=-verdict")["lessons"]
     assert [row["error_type"] for row in judged[:2]] == ["good", "bad"]
-    said = [row["effect"]["verdict"] for row in judged[:2]]
-    assert said == [proof[names[name]]["verdict"] for name in ("good", "bad")]
+    lesson_verdicts = [row["effect"]["verdict"] for row in judged[:2]]
+    assert lesson_verdicts == [
+        proof[names[name]]["verdict"] for name in ("good", "bad")
+    ]
     helped = [
         row["helped"] for row in read(browser, "/lessons", "?sort=-helped")["lessons"]
     ]

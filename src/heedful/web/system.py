@@ -366,8 +366,8 @@ async def projects(visit: Visit) -> Document:
             limit=MAX_COUNTED_LOOPS,
             since=time.time() - STOPPED_DAYS * DAY_SECONDS,
         )
-        known = await store.read(scope, exposures.past, "")
-        rows.append({"project": name, **dict(counts), "verdict": known.verdict})
+        past = await store.read(scope, exposures.past, "")
+        rows.append({"project": name, **dict(counts), "verdict": past.verdict})
     rows.sort(key=lambda row: (-row["last"], row["project"]))
     for row in rows[:MAX_MEASURED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, row["project"])
