@@ -94,6 +94,13 @@ def test_a_long_memory_key_is_shown_by_its_end_and_whole_as_a_title(browser):
     assert f'title="{key}">…' in browser.get("/loops").text
 
 
+def test_a_check_that_is_found_is_shown_with_its_message(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    page = browser.get("/search?text=currency&project=main").text
+    hit = '<mark class="hit">currency</mark>'
+    assert f"{hit} currency: no currency" in page
+
+
 def test_words_around_a_hit_keep_their_capitals(browser):
     store_loop(browser, "a", "Bill Bob", output="Ann Lee took\nthe FERRY to Kiel")
     page = browser.get("/search?text=ferry&project=main").text

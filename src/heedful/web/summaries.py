@@ -19,6 +19,9 @@ from heedful.web import figures
 from heedful.web.figures import rows
 
 MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
+# So many texts of a loop are looked at together, and the next ones begin so much later.
+SNIPPET_TEXTS = 6
+SNIPPET_STEP_TEXTS = 4
 Plain = dict[str, Any]
 
 
@@ -64,8 +67,8 @@ def found_words(
 ) -> dict[int, str]:
     """Return where loops have a searched text that their tasks do not show.
 
-    Those are words around it, by the number of the loop. If an id is what was found, or
-    the text goes on from the task to an answer, there are none.
+    Those are words around it, by the number of the loop. If an id is what was found,
+    there are none.
     """
     hidden = [
         loop["n"]
@@ -74,8 +77,10 @@ def found_words(
     ]
     snippets = {}
     for loop in read_parts(db, scope, hidden):
-        for part in loop.texts:
-            words = " ".join(part.split())
+        # Some texts together tell more than the name of a check alone.
+        for number in range(0, len(loop.texts), SNIPPET_STEP_TEXTS):
+            texts = " ".join(loop.texts[number : number + SNIPPET_TEXTS])
+            words = " ".join(texts.split())
             place = find_folded(words, text)
             if place is not None:
                 snippets[loop.loop] = visible(snippet(words, *place))
