@@ -82,4 +82,13 @@ def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="first")(lambda state: {"rows": 7})
     browser.api.run(pipeline.run({}))
-    assert "? passed, 1 unjudged" in words_of(browser.get("/runs").text)
+    assert "? passed has no check" in words_of(browser.get("/runs").text)
+
+
+def test_a_run_names_the_one_stage_that_has_no_check(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first")(lambda state: {"rows": 7})
+    pipeline.stage(name="second", checks=[lambda state: []])(lambda state: {"b": 1})
+    browser.api.run(pipeline.run({}))
+    assert "? passed first has no check" in words_of(browser.get("/runs").text)

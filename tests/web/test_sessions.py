@@ -15,7 +15,7 @@ from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
 from heedful.store import keys
 from heedful.web import site
-from heedful.web.site import (
+from heedful.web.session import (
     MAX_KEY_SESSIONS,
     MAX_SESSION_IDLE_SECONDS,
     MAX_SESSIONS,
