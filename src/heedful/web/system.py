@@ -400,6 +400,8 @@ def describe_projects(rows: Sequence[Document]) -> str:
         _say_most(rows, "stopped", f"loop {failures}", f"loops {failures}"),
         _say_most(rows, "waiting", "waiting text", "waiting texts"),
     ]
+    if not any(row["verdict"] for row in rows):
+        sentences.append("No verdict on memory yet.")
     for verdict in ("helps", "hurts"):
         names = [row["project"] for row in rows if row["verdict"] == verdict]
         if names:
