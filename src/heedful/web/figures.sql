@@ -542,14 +542,18 @@ where r.tenant = :tenant and r.project = :project and r.subject = :name and r.ac
 order by r.id desc limit :limit;
 
 -- name: project_counts
--- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, its last change, and which
--- loops stopped since a time.
+-- What a list of projects shows of one: its loops and lessons, :limit at most, what waits, and its last change.
 select (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and kind <> 'run' and practises = '' limit :limit) as counted) as loops,
        coalesce((select max(updated) from loop where tenant = :tenant and project = :project), 0.0) as last,
        (select count(*) from (select 1 from lesson where tenant = :tenant and project = :project
                               and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
-       (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting,
-       (select count(*) from (select 1 from loop where tenant = :tenant and project = :project and state = 'stopped' and updated >= :since limit :limit) as counted) as stopped;
+       (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
+
+-- name: stopped_count
+-- How many loops stopped since a time, :limit at most.
+select count(*) as stopped from (
+  select 1 from loop where tenant = :tenant and project = :project and state = 'stopped' and updated >= :since limit :limit
+) as counted;
 
 -- name: vectors
 -- How many texts can have a vector, and how many have one.

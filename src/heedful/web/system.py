@@ -364,10 +364,16 @@ async def projects(visit: Visit) -> Document:
             "project_counts",
             token=token(scope),
             limit=MAX_COUNTED_LOOPS,
+        )
+        (failures,) = await store.read(
+            scope,
+            figures.rows,
+            "stopped_count",
+            limit=MAX_COUNTED_LOOPS,
             since=time.time() - STOPPED_DAYS * DAY_SECONDS,
         )
         past = await store.read(scope, exposures.past, "")
-        rows.append({"project": name, **dict(counts), "verdict": past.verdict})
+        rows.append({"project": name, **counts, **failures, "verdict": past.verdict})
     rows.sort(key=lambda row: (-row["last"], row["project"]))
     for row in rows[:MAX_MEASURED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, row["project"])
@@ -394,6 +400,8 @@ def describe_projects(rows: Sequence[Document]) -> str:
         _say_most(rows, "stopped", f"loop {failures}", f"loops {failures}"),
         _say_most(rows, "waiting", "waiting text", "waiting texts"),
     ]
+    if not any(row["verdict"] for row in rows):
+        sentences.append("No verdict on memory yet.")
     for verdict in ("helps", "hurts"):
         names = [row["project"] for row in rows if row["verdict"] == verdict]
         if names:
