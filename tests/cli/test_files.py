@@ -251,12 +251,14 @@ def test_every_field_arrives(tmp_path):
             Candidate.of("some text"),
             evaluation=evaluation,
             usage=Usage(2, 3, completion_tokens=4, cost=0.5, seconds=6),
+            judged_by=("recorded",),
         ),
         Attempt(
             2,
             Candidate.of(second["candidate"]),
             evaluation=Evaluation((), {"q": 1}),
             usage=Usage(calls=1),
+            judged_by=("recorded",),
         ),
     )
     assert recorded.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))

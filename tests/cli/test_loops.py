@@ -201,6 +201,17 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
 
 
+def test_several_rules_are_overridden_together(session_of_loops):
+    session_of_loops(
+        (
+            "override r/stopped attempts,repeat --by ann",
+            0,
+            "attempts and repeat are suspended for 1 decision; loop r/stopped is open",
+        ),
+        ("override r/stopped attempts,budget --by ann", 2, "rule 'budget' cannot"),
+    )
+
+
 def test_the_log(session_of_loops):
     text = " ".join(
         session_of_loops(("log lifted", 0, "Next: heedful why lifted")).out.split()

@@ -578,7 +578,9 @@ def override(
         **codec.verdict_to(verdict),
     }
 
-    suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
+    verb = "are" if "," in rule else "is"
+    names = rule.replace(",", " and ")
+    suspended = f"{names} {verb} suspended for {counted(decisions, 'decision')}"
     state = _state_words(stored_loop.id, verdict)
     words = f"{suspended}; loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {state}"
     return answer(document, words, following("why", stored_loop.id))
