@@ -29,7 +29,7 @@ def run_in(folder: Path, earlier: Earlier | None) -> HostRun:
     return run
 
 
-async def learn(folder: Path, *values: Any, own: str = "") -> list[tuple[str, str]]:
+async def learn(folder: Path, *values: Any, trusted: str = "") -> list[tuple[str, str]]:
     """Return the words and origins that a run keeps of a request with these values.
 
     The run knows the task and a result.
@@ -38,7 +38,7 @@ async def learn(folder: Path, *values: Any, own: str = "") -> list[tuple[str, st
     earlier.typed("run the tests")
     run = run_in(folder, earlier)
     know(run, [["run the tests", IMAGE], {"result": "2 failed\n1 passed"}])
-    await learn_added(run, values, own)
+    await learn_added(run, values, trusted)
     events = await run.events()
     return [(event["content"], event["origin"]) for event in events]
 
@@ -74,7 +74,7 @@ async def test_words_that_a_run_does_not_know_come_from_outside(
 async def test_words_that_a_run_knows_are_not_kept_again(
     value: Any, tmp_path: Path
 ) -> None:
-    assert await learn(tmp_path, value, own=f"Be brief.\n{PAGE}") == []
+    assert await learn(tmp_path, value, trusted=f"Be brief.\n{PAGE}") == []
 
 
 async def test_an_image_in_an_added_message_is_a_text_that_nobody_has_read(

@@ -157,9 +157,7 @@ class AddingPlugin(BasePlugin):
 
 
 # What a tool returns that has an image.
-PICTURE: Any = {
-    "page": types.Part.from_bytes(data=b"PNG", mime_type="image/png")
-}
+PICTURE: Any = {"page": types.Part.from_bytes(data=b"PNG", mime_type="image/png")}
 WAYS = (
     "instruction provider",
     "instruction of a state",

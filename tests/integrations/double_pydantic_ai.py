@@ -139,9 +139,7 @@ async def add(
     prompts: Any = {}
     if way not in WAYS:
         prompts = {"system_prompt": text, "instructions": text}
-    agent = shell_agent(
-        script, Driven(), results, capabilities=capabilities, **prompts
-    )
+    agent = shell_agent(script, Driven(), results, capabilities=capabilities, **prompts)
     if way == "instruction function":
         agent.instructions(lambda: text)
     elif way == "system prompt function":

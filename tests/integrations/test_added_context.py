@@ -18,10 +18,12 @@ from tests.integrations.test_earlier_turns import (
     FIXES,
     OTHERS,
     PAGE,
-    READ as READ_DOCS,
     double_of,
     is_told,
     memory_in,
+)
+from tests.integrations.test_earlier_turns import (
+    READ as READ_DOCS,
 )
 from tests.integrations.test_hosts import NAMES
 

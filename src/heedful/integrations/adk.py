@@ -136,7 +136,10 @@ class HeedfulAdkPlugin(BasePlugin):
 
         run.count(llm_response.usage_metadata)
         agent = callback_context.agent_name
-        await run.learn_request(agent)
+        request = run.requests.pop(agent, None)
+        if request is not None:
+            texts = [*request.contents, request.config.system_instruction]
+            await run.learn_added(texts, run.own.get(agent, ""))
         know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
@@ -265,10 +268,10 @@ class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
     `judged` has the types of the answers of judged agents, by their names, `own` their
-    prompts, `requests` their last requests, `lengths` the number of contents in them. `last_agent` gave the last rejected
-    answer, which follows `last_length` contents. `settled` are the calls whose results
-    are known. `waits` is True if the invocation ends with a call of a long-running
-    tool.
+    prompts, `requests` their last requests, `lengths` the number of contents in them.
+    `last_agent` gave the last rejected answer, which follows `last_length` contents.
+    `settled` are the calls whose results are known. `waits` is True if the invocation
+    ends with a call of a long-running tool.
     """
 
     judges_root: bool
@@ -287,15 +290,6 @@ class _InvocationRun(Attempts):
         thoughts = getattr(usage, "thoughts_token_count", 0) or 0
         prompt = getattr(usage, "prompt_token_count", 0) or 0
         self.spend(prompt, completion + thoughts)
-
-    async def learn_request(self, agent: str) -> None:
-        """Keep what code added to the last request of an agent."""
-        request = self.requests.pop(agent, None)
-        if request is None:
-            return
-
-        contents = [*request.contents, request.config.system_instruction]
-        await self.learn_added(contents, self.own.get(agent, ""))
 
     async def judge_object(
         self, arguments: dict[str, Any], agent: str
@@ -365,16 +359,15 @@ def _is_reached_by_transfer(agent: Any) -> bool:
 
 def _own_prompt(agent: LlmAgent) -> str:
     """Return the prompts of an agent that its developer wrote, and no function."""
-    root: Any = agent.root_agent
+    # What ADK says of each agent.
+    identity = f'You are an agent. Your internal name is "{agent.name}".'
     prompts = [
         agent.instruction,
         agent.static_instruction,
-        getattr(root, "global_instruction", ""),
+        getattr(agent.root_agent, "global_instruction", ""),
+        identity,
+        f'{identity} The description about you is "{agent.description}".',
     ]
-    # What ADK says of each agent.
-    identity = f'You are an agent. Your internal name is "{agent.name}".'
-    description = f'The description about you is "{agent.description}".'
-    prompts += [identity, f"{identity} {description}"]
     return "\n".join(prompt for prompt in prompts if isinstance(prompt, str))
 
 

@@ -277,11 +277,6 @@ class _MiddlewareRun(Attempts):
             for provider in self.providers()
         )
 
-    def prompt(self) -> str:
-        """Return the prompt that the developer gave the agent."""
-        options = getattr(self.context.agent, "default_options", {})
-        return words_in(options.get("instructions", ""))
-
     def has(self, message: Message) -> bool:
         """Return True for a message of the session or of the user.
 
@@ -356,7 +351,9 @@ class _Requests(ChatMiddleware):
         """Keep what code added to a request, and what tools of the provider said."""
         instructions = (context.options or {}).get("instructions", "")
         request = [*_contents(context.messages), instructions]
-        await self.run.learn_added(request, self.run.prompt())
+        options = getattr(self.run.context.agent, "default_options", {})
+        trusted = words_in(options.get("instructions", ""))
+        await self.run.learn_added(request, trusted)
         know(self.run.run, _contents(response.messages))
         items = chain.from_iterable(map(_provider_contents, response.messages))
         await self.run.run.learn(*provider_events(items))

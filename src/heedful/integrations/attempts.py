@@ -142,12 +142,12 @@ class Attempts:
         know(self.run, [output])
         await self.run.learn(Event("tool_response", output, tool=tool, call=call))
 
-    async def learn_added(self, values: Iterable[Any], own: str = "") -> None:
+    async def learn_added(self, values: Iterable[Any], trusted: str = "") -> None:
         """Keep what code added to a request, as `begin.learn_added`."""
         # What heedful added itself is no word of others.
         know(self.run, [self.recalled, self.rejected, self.feedback])
         know(self.run, self.run.call_advice.values())
-        await learn_added(self.run, values, own)
+        await learn_added(self.run, values, trusted)
 
     def call_advice(self) -> dict[str, str]:
         """Return the advice about calls for the next request, by the ids of calls."""

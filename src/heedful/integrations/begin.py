@@ -74,13 +74,13 @@ def know(run: HostRun, values: Iterable[Any]) -> None:
         run.earlier.know(values)
 
 
-async def learn_added(run: HostRun, values: Iterable[Any], own: str = "") -> None:
+async def learn_added(run: HostRun, values: Iterable[Any], trusted: str = "") -> None:
     """Store the words of a request that its run does not know, as `Earlier.added`."""
     memory = run.host.own_memory
     if run.earlier is None or memory is None:
         return
 
-    events = run.earlier.added(values, own)
+    events = run.earlier.added(values, trusted)
     if events:
         # Whose words they are depends on who wrote them first.
         earlier = run.earlier.store(memory, run.id)
@@ -119,12 +119,12 @@ class Earlier:
         # A mark stands for other words in each text.
         self._known.discard(hash(UNREAD_MARK))
 
-    def added(self, values: Iterable[Any], own: str = "") -> list[Event]:
+    def added(self, values: Iterable[Any], trusted: str = "") -> list[Event]:
         """Return the lines of a request that are new to the run, as events.
 
-        Nobody knows who wrote them. `own` is the prompt that the developer wrote.
+        Nobody knows who wrote them. `trusted` is the prompt that the developer wrote.
         """
-        own_lines = _lines(own)
+        trusted_lines = _lines(trusted)
         new_lines: list[str] = []
         for text in map(words_in, values):
             if hash(text) not in self._known:
@@ -132,7 +132,7 @@ class Earlier:
         new_lines = [
             line
             for line in new_lines
-            if line not in own_lines and hash(line) not in self._known
+            if line not in trusted_lines and hash(line) not in self._known
         ]
         self.know(new_lines)
         if sum(map(len, new_lines)) > MAX_EARLIER_CHARS:

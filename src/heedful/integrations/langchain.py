@@ -131,8 +131,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     """Recalls before an agent begins, advises at each tool call, judges the answer.
 
     A rejected answer goes back to the model with what is wrong. When the policy ends
-    the run, the best answer is the last message of the state. Put it before middleware
-    that turns exceptions of tools into messages. With `hold_back`, a call that failed
+    the run, the best answer is the last message of the state. Put it before other
+    middleware: it sees what they add, but takes the first system prompt that it gets
+    for the developer's. With `hold_back`, a call that failed
     in earlier runs is answered with the advice once, and runs when the model makes it
     again. The id of a run is the thread's id, with the number of the user's turn from
     the second turn on.
@@ -148,7 +149,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         # A run is opened once: to open its loop again before its first attempt would
         # count lessons that nobody was shown.
         self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
-        # True if other middleware has made system prompts before this one.
+        # True if other middleware makes system prompts before this one.
         self.gets_made_prompts = False
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
@@ -247,31 +248,21 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         """
         run = self._run(request.state)
         if run is not None and run.earlier is not None:
-            prompts, own = self._prompts(run.earlier, request.system_message)
-            await learn_added(run, [*prompts, *_said_by(messages)], own)
+            prompts = run.earlier.prompts
+            # The developer's prompt is one object, which each request of the agent has.
+            # What middleware before this one makes is an object for each request.
+            if not any(request.system_message is prompt for prompt in prompts):
+                prompts.append(request.system_message)
+            if prompts[1:]:
+                self.gets_made_prompts = True
+            texts = [str(prompt.text) for prompt in prompts if prompt]
+            trusted = "" if self.gets_made_prompts else "\n".join(texts)
+            added = [] if trusted else texts
+            await learn_added(run, [*added, *_said_by(messages)], trusted)
             know(run, _said_by(response.result))
             items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
-
-    def _prompts(
-        self, earlier: Earlier, prompt: SystemMessage | None
-    ) -> tuple[list[str], str]:
-        """Return the system prompts that middleware made, and the developer's own.
-
-        The developer's prompt is one object, which each request of the agent has. What
-        middleware before this one makes is an object for each request.
-        """
-        prompts = earlier.prompts
-        if not any(prompt is other for other in prompts):
-            prompts.append(prompt)
-        self.gets_made_prompts |= len(prompts) > 1
-        texts = [str(prompt.text) for prompt in prompts if prompt]
-        if not self.gets_made_prompts:
-            return [], "\n".join(texts)
-
-        earlier.prompts = [prompt]
-        return texts, ""
 
     async def _begin(self, state: HeedfulState, config: RunnableConfig) -> Update:
         """Begin a run with the last message of the user; return its record."""

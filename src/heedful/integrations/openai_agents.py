@@ -25,7 +25,7 @@ from agents.tool_context import ToolContext
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, learn_added, provider_events
+from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.integrations.words import words_in
 from heedful.loop.decide import Again, Done
@@ -152,7 +152,7 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
-    attempts.earlier.know([advice.text])
+    know(attempts.run, [advice.text])
     # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
@@ -197,13 +197,9 @@ async def _begin(
     if past and not state:
         base = await _join_items(past, items, config)
 
-    earlier = _earlier_of(base, options, own=past + items)
-    if state:
-        earlier.know([state.to_json()])
     attempts = _Attempts(
         agent=agent,
         run=host.run(id, task),
-        earlier=earlier,
         config=config,
         options=options,
     )
@@ -214,6 +210,9 @@ async def _begin(
     attempts.input = state or base
     attempts.best_items = base
     attempts.derived = derived
+    attempts.run.earlier = _earlier_of(base, options, typed=past + items)
+    if state:
+        know(attempts.run, [state.to_json()])
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -248,14 +247,11 @@ class _Attempts:
         self,
         agent: Agent,
         run: HostRun,
-        earlier: Earlier,
         config: agents.RunConfig,
         options: dict[str, Any],
     ) -> None:
         self.agent = agent
         self.run = run
-        self.run.earlier = earlier
-        self.earlier = earlier
         self.config = config
 
         self.input: Input = []
@@ -325,20 +321,21 @@ class _Attempts:
         items += [_message("user", text) for text in waiting if text]
         return replace(model_data, input=items)
 
-    async def _learn_added(self, data: CallModelData[Any], sent: ModelInputData) -> None:
+    async def _learn_added(
+        self, data: CallModelData[Any], request: ModelInputData
+    ) -> None:
         """Keep what functions and filters of the user added to a request."""
-        results = [
-            item for item in data.model_data.input if item.get("type") in _RESULT_ITEM_TYPES
-        ]
-        self.earlier.know(results)
+        items = data.model_data.input
+        results = [item for item in items if item.get("type") in _RESULT_ITEM_TYPES]
+        know(self.run, results)
 
         agent: Any = data.agent
-        own = agent.instructions if isinstance(agent.instructions, str) else ""
-        texts: Items = [sent.instructions or "", *sent.input]
+        trusted = agent.instructions if isinstance(agent.instructions, str) else ""
+        texts: Items = [request.instructions or "", *request.input]
         # The server fills such a prompt in, so nobody here can read it.
         if callable(agent.prompt):
             texts.append(UNREAD_MARK)
-        await learn_added(self.run, texts, own)
+        await learn_added(self.run, texts, trusted)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
@@ -457,7 +454,7 @@ class _Attempts:
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
-        self.earlier.know([answer, feedback])
+        know(self.run, [answer, feedback])
         self.sent = work + self.pair
         self.input = self.sent
 
@@ -510,7 +507,7 @@ class _Hooks(agents.RunHooks[Any]):
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
         """Keep what tools of the provider said."""
-        self.attempts.earlier.know(response.output)
+        know(self.attempts.run, response.output)
         items = [item for item in response.output if _is_provided(item)]
         await self.attempts.run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
@@ -536,10 +533,10 @@ class _Hooks(agents.RunHooks[Any]):
         await self.user.on_tool_end(context, agent, tool, result)
 
 
-def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier:
+def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earlier:
     """Return what the input of a run says; a server may keep the turns before.
 
-    Items that are not the user's `own` were made by a callback.
+    Prompts that are not in `typed` were made by a callback.
     """
     earlier = Earlier()
     earlier.know(items)
@@ -548,7 +545,7 @@ def _earlier_of(items: Items, options: Mapping[str, Any], own: Items) -> Earlier
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        if item.get("role") in _PROMPT_ROLES and item in own:
+        if item.get("role") in _PROMPT_ROLES and item in typed:
             earlier.typed(text)
         elif item.get("role"):
             earlier.said(text)

@@ -429,9 +429,11 @@ def _text_of(prompt: Any) -> str:
 def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
     """Return the prompts that the developer wrote, and no function or server."""
     texts = list(getattr(ctx.agent, "_system_prompts", ()))
-    for part in request.model_request_parameters.instruction_parts or ():
-        if str(part.id) == "agent" and not part.dynamic:
-            texts.append(part.content)
+    texts += [
+        part.content
+        for part in request.model_request_parameters.instruction_parts or ()
+        if str(part.id) == "agent" and not part.dynamic
+    ]
     return "\n".join(texts)
 
 

@@ -48,7 +48,7 @@ def _texts_in(data: Any) -> Iterator[str]:
     elif isinstance(data, list):
         for part in data:
             yield from _texts_in(part)
-    elif isinstance(data, dict) and _is_file(data):
+    elif isinstance(data, dict) and not data.get("text") and _names_file(data):
         yield UNREAD_MARK
     elif isinstance(data, dict):
         for key, part in data.items():
@@ -56,8 +56,6 @@ def _texts_in(data: Any) -> Iterator[str]:
                 yield from _texts_in(part)
 
 
-def _is_file(data: dict[str, Any]) -> bool:
-    """Return True for an image or a file; an embedded text has its words itself."""
-    if data.get("text"):
-        return False
+def _names_file(data: dict[str, Any]) -> bool:
+    """Return True for an image, a file, or a text with the type of its file."""
     return data.get("type") in _FILE_TYPES or any(map(data.get, _FILE_KEYS))
