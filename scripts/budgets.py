@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
         "statements": 49_200,
-        "largest module": 455,
+        "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,
         "shared constants": 5,

@@ -43,9 +43,13 @@ def test_why_tells_of_an_example_only_its_answer(desk, session):
             0,
             "shown: lesson 1, example by likeness",
             ": the accepted answer of a similar task",
+            "what the prompt got, about",
+            "  | --- accepted answer",
             "!answer with P0 to P3",
         ),
     )
+    document = session(("why last --json", 0)).json
+    assert "accepted answer" in document["briefing"]["prompt"]
 
 
 def test_why_in_words(session_of_loops):
@@ -197,6 +201,17 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(session_of_loops)
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
 
 
+def test_several_rules_are_overridden_together(session_of_loops):
+    session_of_loops(
+        (
+            "override r/stopped attempts,repeat --by ann",
+            0,
+            "attempts and repeat are suspended for 1 decision; loop r/stopped is open",
+        ),
+        ("override r/stopped attempts,budget --by ann", 2, "rule 'budget' cannot"),
+    )
+
+
 def test_the_log(session_of_loops):
     text = " ".join(
         session_of_loops(("log lifted", 0, "Next: heedful why lifted")).out.split()
@@ -305,7 +320,7 @@ def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
     asyncio.run(pipeline.run({}, id="second"))
     session(
         ("why first", 0, "!memory showed"),
-        ("why last", 0, "memory showed lesson 1 (…", ") to stage 1 (triage)\n"),
+        ("why last", 0, "memory showed lesson 1 (___", ") to stage 1 (triage)\n"),
     )
 
 
@@ -407,9 +422,8 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
         (f"why {short}", 0, newest["id"]),
     )
     recorded = session_of_runs(("log", 0), ("replay --json", 0)).json["recorded"]
-    assert (
-        recorded["loops"] == len(loops) - 2
-    )  # each stage, and the two other loops, but no run
+    # Each stage and another loop, but no run, and not what nothing judged.
+    assert recorded["loops"] == len(loops) - 3
 
 
 def test_why_and_log_say_which_rung_has_spent_its_limit(desk):

@@ -14,7 +14,7 @@ from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, OverrideRefused
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Loop, Override
-from heedful.loop.stop import Budget, MaxAttempts
+from heedful.loop.stop import Budget, MaxAttempts, Repeat
 from heedful.store.store import Store
 from tests.drive.support import FOUR, Generator, open_counted, reread, session
 from tests.engines import rows
@@ -184,3 +184,34 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
     assert isinstance(asyncio.run(override_from_outside(store)), Again)
     assert asyncio.run(count_uses(store)) == [0]
     assert ended(python(RESUMED, path)) == "2\n"  # though this process lives
+
+
+# -- several rules at once
+
+BOTH = Policy((MaxAttempts(2), Repeat(1)))
+
+
+@both_ways
+async def test_several_rules_are_overridden_in_one_decision(store, way):
+    driver = session(store, "no", policy=BOTH)
+    stopped = (await driver.finish()).verdict
+    verdict = await lift(way, store, driver, "attempts,repeat", why="once")
+    loop = await reread(store)
+
+    assert [stop.rule for stop in stopped.stopped_by] == ["attempts", "repeat"]
+    assert isinstance(verdict, Again)
+    assert [stop.rule for stop in verdict.lifted] == ["attempts", "repeat"]
+    assert loop.verdicts[1:] == (stopped, verdict)
+    assert [item.rule for item in loop.loop.overrides] == ["attempts", "repeat"]
+    assert await count_uses(store) == [1, 1]
+
+
+@both_ways
+async def test_if_one_of_several_rules_is_refused_none_is_overridden(store, path, way):
+    driver = session(store, "no", policy=BOTH)
+    await driver.finish()
+    before = read_tables(path)
+
+    with pytest.raises(OverrideRefused, match="rule 'echo' cannot"):
+        await lift(way, store, driver, "attempts,echo")
+    assert read_tables(path) == before

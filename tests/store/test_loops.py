@@ -160,7 +160,7 @@ async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
 
     await claim(store, "a", HEAD, owner)
     override = Override("attempts", "ada", decisions=5)
-    await commit(store, JournalEntry(id="a", epoch=1, override=override), owner)
+    await commit(store, JournalEntry(id="a", epoch=1, overrides=(override,)), owner)
     await commit(store, again, owner)
     before = dump()
     first = await read(store, "a")
@@ -216,7 +216,7 @@ async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(
 
     await claim(store, "a", HEAD, owner)
     entry = JournalEntry(
-        id="a", epoch=1, override=Override("attempts", "ada", decisions=2)
+        id="a", epoch=1, overrides=(Override("attempts", "ada", decisions=2),)
     )
     await commit(store, entry, owner)
     stopped = Done(1, False, stopped_by=(Stop("budget", "z"),), lifted=lifted)
@@ -279,7 +279,7 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
         JournalEntry(id="a", epoch=1, lessons=[lesson()]),
         JournalEntry(id="a", epoch=1, step=("1/answer", [])),
         JournalEntry(id="a", epoch=1, cancelled="x"),
-        JournalEntry(id="a", epoch=1, override=Override("attempts", "ghost")),
+        JournalEntry(id="a", epoch=1, overrides=(Override("attempts", "ghost"),)),
         report("a", 1, head=None),
         report("a", 1),  # as if the loop were new
     ]
@@ -400,7 +400,9 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         grown = Loop("a", loop.goals)
         for drawn in loop.overrides:
             override = replace(drawn, by=storable(drawn.by), why=storable(drawn.why))
-            await commit(store, JournalEntry(id="a", epoch=1, override=override), owner)
+            await commit(
+                store, JournalEntry(id="a", epoch=1, overrides=(override,)), owner
+            )
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
         for attempt in loop.attempts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from heedful.lessons.lesson import Scope
 from heedful.web.told import describe_memory, list_outcomes, split_lessons
 from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
-from tests.web.test_pairs import record_loop
+from tests.web.test_pairs import record_loop, run_with_memory
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def choice(
         ),
         pytest.param(
             [choice("withheld", 3, 2), choice("withheld", 1, 4)],
-            "A coin withheld 4 rules of lessons 2 and 4.",
+            "Withheld at random: 4 rules of lessons 2 and 4.",
             id="withheld",
         ),
     ],
@@ -64,7 +65,7 @@ def test_each_lesson_of_the_sentence_about_memory_is_a_link():
 
 def test_outcomes_are_in_plain_words():
     choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
-    assert list_outcomes(choices) == "1 withheld by a coin, 2 known but not used"
+    assert list_outcomes(choices) == "1 withheld at random, 2 known but not used"
 
 
 def test_the_attempts_stand_before_the_side_column(browser: Browser):
@@ -205,19 +206,198 @@ def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
     assert "Attempt 2 is the best: attempt 3 is as good, and it came first." in page
 
 
-def test_memory_is_led_by_the_words_of_a_lesson(browser: Browser):
-    api = browser.api
-    wrong = {"check": "unit", "message": "no unit", "fix": "name it"}
-    for name in ("first", "second"):
-        body = {"task": "weigh it", "memory_key": "weights"}
-        read_data(api.put(f"/v1/loops/{name}", json=body), 201)
-        read_data(api.post("/v1/recall", json={"task": "weigh it", "loop": name}))
-        for number, findings in enumerate(([wrong], []), 1):
-            report = {"output": f"{number} kg", "evaluation": {"findings": findings}}
-            read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=report))
+UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
 
-    choice, *_ = browser.data("/loops/second")["told"]
-    page = browser.get("/loops/second").text
+
+def report_weights(browser: Browser, name: str, outputs: list[str]) -> None:
+    """Report a loop that was shown memory; only an answer with "kg" passes."""
+    api = browser.api
+    body = {"task": "weigh it", "memory_key": "weights"}
+    read_data(api.put(f"/v1/loops/{name}", json=body), 201)
+    read_data(api.post("/v1/recall", json={"task": "weigh it", "loop": name}))
+    for number, output in enumerate(outputs, 1):
+        findings = [] if "kg" in output else [UNIT_FINDING]
+        report = {"output": output, "evaluation": {"findings": findings}}
+        read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=report))
+
+
+@pytest.fixture
+def weighing(browser: Browser) -> Browser:
+    """Add a loop that fixed its unit, and two that were shown its lesson."""
+    report_weights(browser, "first", ["1", "1 kg"])
+    report_weights(browser, "second", ["2", "2 kg"])
+    report_weights(browser, "third", ["3", "30", "3", "3"])
+    return browser
+
+
+def edit_lesson(browser: Browser, id: int) -> None:
+    """Give a lesson the words "write kg"."""
+    lesson = browser.data(f"/lessons/{id}")["lesson"]
+    form = {"id": str(id), "edition": lesson["edition"], "why": "plainer"}
+    browser.do("amend", form, change="edit", text="write kg")
+
+
+def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
+    choice, *_ = weighing.data("/loops/second")["told"]
+    page = weighing.get("/loops/second").text
     assert choice["words"] == "name it"
     assert "name it" not in choice["said"]
     assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page
+
+
+def check_words_then(browser: Browser, form: str, words: str) -> None:
+    """Check that a loop's page keeps the words that it was shown after an edit."""
+    before = browser.data("/loops/third")["told"]
+    edit_lesson(browser, before[0]["lesson"])
+    after = browser.data("/loops/third")["told"]
+    page = words_of(browser.get("/loops/third").text)
+
+    assert {choice["form"] for choice in after} == {form}
+    assert {choice["reworded"] for choice in before} == {""}
+    assert {choice["reworded"] for choice in after} == {"reworded since"}
+    assert all(words in choice["words"] for choice in after)
+    assert "(reworded since)" in page
+
+
+@pytest.mark.both
+def test_memory_has_the_words_of_a_rule_that_the_loop_was_shown(browser: Browser):
+    for name in ("first", "second", "third"):
+        run_with_memory(browser, name, ["guess", f"{name} source"])
+    check_words_then(browser, "rule", "name the source")
+
+
+def test_memory_has_the_words_that_the_lesson_of_an_example_had(weighing: Browser):
+    check_words_then(weighing, "example", "name it")
+
+
+def test_an_error_that_came_again_stands_beside_what_memory_showed(weighing: Browser):
+    again = weighing.data("/loops/third")
+    page = words_of(weighing.get("/loops/third").text)
+
+    assert again["told"][0]["again"] == 4
+    assert "its error came again in 4 attempts" in page
+    assert f"lesson {again['came_again'][0]}. Its error came again." in page
+    assert "came again" not in words_of(weighing.get("/loops/first").text)
+
+
+def test_the_sentence_on_top_names_attempts_that_repeat_others(weighing: Browser):
+    sentence = weighing.data("/loops/third")["failure"]["sentence"]
+    assert sentence.endswith("; attempts 3 and 4 repeat attempt 1.")
+
+
+def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):
+    path = "/v1/loops/rows"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "stage"}), 201)
+    for number in (1, 2, 3):
+        finding = {"check": "rows", "message": "wrong", "fix": f"add row {number}"}
+        evaluation = {"findings": [finding]}
+        attempt = {"output": f"answer {number}", "evaluation": evaluation}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    page = words_of(browser.get("/loops/rows").text)
+    assert "Told 2 times; it did not help." in page
+    assert "No attempt was told this" not in page
+
+
+# -- several rules stopped a loop
+
+ATTEMPTS_WORDS = "all 4 attempts are made"
+REPEAT_WORDS = "the answer repeats attempt 2"
+
+
+@pytest.fixture
+def stopped_twice(browser: Browser) -> Browser:
+    """Add a loop that two rules stopped at once."""
+    record_loop(browser.api, "one", ["five", "5", "5", "5"])
+    return browser
+
+
+def test_the_page_names_each_rule_that_stopped_a_loop_with_its_reason(
+    stopped_twice: Browser,
+):
+    page = stopped_twice.get("/loops/one").text
+    form = words_of(page.partition('id="override"')[2])
+    assert f"attempts: {ATTEMPTS_WORDS}" in form
+    assert f"repeat: {REPEAT_WORDS}" in form
+
+
+@pytest.mark.both
+def test_several_rules_are_overridden_at_once(stopped_twice: Browser):
+    note = stopped_twice.do(
+        "override", id="one", rule="attempts,repeat", why="close", decisions="1"
+    )
+    loop = stopped_twice.data("/loops/one")
+
+    assert note.startswith("attempts and repeat are suspended for 1 decision; the loop")
+    assert loop["state"] == "open"
+    assert [item["rule"] for item in loop["overrides"]] == ["attempts", "repeat"]
+
+
+def test_an_override_keeps_the_reason_of_the_rule_that_it_lifts(stopped_twice: Browser):
+    stopped_twice.do("override", id="one", rule="attempts", why="close")
+    page = stopped_twice.get("/loops/one").text
+    decisions, _, form = page.partition('id="override"')
+
+    assert stopped_twice.data("/loops/one")["state"] == "stopped"
+    who = r"overridden by tests \(\w+\)"
+    assert re.search(rf"{who} \({ATTEMPTS_WORDS}\)", words_of(decisions))
+    assert re.search(rf"{who}: {ATTEMPTS_WORDS}", words_of(form))
+
+
+# -- what the prompt got
+
+
+@pytest.mark.both
+def test_the_page_has_the_whole_text_that_memory_put_into_the_prompt(
+    weighing: Browser,
+):
+    prompt = weighing.data("/loops/third")["prompt"]
+    page = weighing.get("/loops/third").text
+    folded = page.partition('<details id="prompt">')[2]
+    answer = read_data(weighing.api.get("/v1/loops/third"))
+
+    assert "--- accepted answer" in prompt
+    assert "1 kg" in prompt
+    assert answer["briefing"]["prompt"] == prompt
+    assert re.match(r"<summary>What the prompt got, about \d+ tokens<", folded)
+    assert prompt.splitlines()[0] in folded
+
+
+def test_a_loop_without_memory_has_no_text_of_a_prompt(weighing: Browser):
+    assert weighing.data("/loops/first")["prompt"] == ""
+    assert 'id="prompt"' not in weighing.get("/loops/first").text
+
+
+# -- the limit of repeats that holds now
+
+
+@pytest.mark.parametrize(
+    ("outputs", "limit"),
+    [
+        pytest.param(["guess", "guess"], 2, id="a check has passed"),
+        pytest.param(["bad guess", "bad guess"], 1, id="nothing passed yet"),
+    ],
+)
+def test_the_page_has_the_limit_of_repeats_that_holds_now(
+    browser: Browser, outputs: list[str], limit: int
+):
+    def good(answer: str) -> Finding | None:
+        return Finding("tone", "bad") if "bad" in answer else None
+
+    def grounded(answer: str) -> Finding | None:
+        return Finding("grounding", "no source") if "guess" in answer else None
+
+    answers = iter([*outputs, "a source"])
+    loop = heedful.run(
+        "cite",
+        generate=lambda task, hint: next(answers),
+        checks=[good, grounded],
+        store=browser.api.setup.store,
+        scope=Scope("acme", "main"),
+        id="cite",
+    )
+    browser.api.run(loop)
+    page = words_of(browser.get("/loops/cite").text)
+
+    assert browser.data("/loops/cite")["repeat_limit"] == limit
+    assert f"Limit of repeated answers now: {limit}." in page

@@ -84,10 +84,10 @@ def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browse
         "Not solved: grounding failed in all 4 attempts (no cause; evidence: a full "
         "disk)."
     )
-    assert data["failure"]["remedy"]["fed_back"]
-    assert not data["failure"]["remedy"]["evidence_fed_back"]
+    assert data["failure"]["remedy"]["told"] == 3
+    assert not data["failure"]["remedy"]["evidence_told"]
     assert "grounding: name it Evidence: a full disk" in page
-    assert "The next attempts were told this, but not the evidence." in page
+    assert "Told 3 times, but not the evidence; it did not help." in page
 
 
 def test_other_causes_are_named_by_attempt(browser: Browser):

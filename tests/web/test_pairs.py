@@ -248,7 +248,7 @@ def test_memory_that_only_one_of_two_loops_was_shown_comes_first(browser: Browse
     pair = browser.data("/loops/compare?a=withheld&b=early+0")
     assert pair["rows"][0]["name"] == "memory"
     assert pair["sentence"].endswith(
-        " B was shown memory, A was not (withheld by a coin)."
+        " B was shown memory, A was not (withheld at random)."
     )
 
 
@@ -260,9 +260,24 @@ def test_the_kept_one_of_equal_attempts_is_compared(browser: Browser):
 
     assert pair["loops"][0]["tied"]
     assert "None is better than the others; attempt 1, the first, is kept." in page
-    assert "Answers: attempt 1 of A → attempt 1 of B" in page
+    assert "Answers Attempt 1 of A" in page
     assert [loop["attempt"] for loop in pair["loops"]] == [1, 1]
     assert "A sort the list " in page
+
+
+def test_two_answers_stand_in_two_columns_each_with_its_own_changes(browser: Browser):
+    record_loop(browser.api, "one", ["sort by name"])
+    record_loop(browser.api, "two", ["sort by date"], passes=True)
+    page = browser.get("/loops/compare?a=one&b=two").text
+    answers = page.partition('<div class="pair sides">')[2].partition("</div>")[0]
+    first, second = answers.split("</section>")[:2]
+
+    assert "Attempt 1 of A" in first
+    assert "<del" in first
+    assert "<ins" not in first
+    assert "Attempt 1 of B" in second
+    assert "<ins" in second
+    assert "<del" not in second
 
 
 def test_equal_answers_are_said_to_be_equal(browser: Browser):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 
+import heedful
+from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.sentence import describe_policy
+from tests.service.support import read_data
 from tests.web.support import Browser, browsing, words_of
 from tests.web.test_pairs import record_loop
 
@@ -149,6 +153,14 @@ def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browse
             id="budget",
         ),
         pytest.param(
+            "stage, repeat.times=1",
+            [
+                "at most 3 attempts",
+                "at the 1st repeated answer (the 2nd at temperature 0)",
+            ],
+            id="the limit of repeats that holds",
+        ),
+        pytest.param(
             "stage, repeat.times=11",
             ["at most 3 attempts", "at the 11th repeated answer"],
             id="ordinals",
@@ -202,20 +214,82 @@ def test_without_a_choice_the_page_compares_policies_that_differ(browser: Browse
 
 def test_what_the_record_cannot_tell_is_folded_below_what_it_can(browser: Browser):
     record_loop(browser.api, "gained", ["a", "b", "c", "d"], passes=True)
-    record_loop(browser.api, "open", ["a"])
     address = "/policies/loops?first=stage&second=thorough"
     rows = browser.data(address)["rows"]
     page = browser.get(address).text
     before, _, folded = page.partition('<details id="unknown">')
 
-    assert [row["id"] for row in rows] == ["gained", "open", "lost"]
+    assert [row["id"] for row in rows] == ["gained", "lost"]
     assert "gained" in before
-    assert "open, not ended" not in before
-    assert "2 loops of which the record cannot tell, 1 of them open" in folded
-    assert "open, not ended" in folded
+    assert "1 loop of which the record cannot tell" in folded
 
 
-def test_of_open_loops_the_reason_is_that_they_have_not_ended(browser: Browser):
+def test_open_loops_are_left_out_of_two_policies(browser: Browser):
     record_loop(browser.api, "open", ["a"])
-    sentence = browser.data("/policies/loops?second=stage")["sentence"]
-    assert sentence.endswith("the record cannot tell for 1: they have not ended")
+    address = "/policies/loops?second=stage"
+    data = browser.data(address)
+    page = words_of(browser.get(address).text)
+
+    assert data["not_ended"] == 1
+    assert data["loops"] == SOLVED_LOOPS + 1
+    assert data["totals"]["unknown"] == 0
+    assert "1 open loop left out: it has not ended." in page
+
+
+# -- loops that nothing judged
+
+NOT_JUDGED = "2 loops not judged and left out"
+
+
+@pytest.fixture
+def unjudged(browser: Browser) -> Browser:
+    """Add two loops without a check."""
+    for name in ("silent", "quiet"):
+        loop = heedful.run(
+            name,
+            generate=lambda task, hint: "a",
+            store=browser.api.setup.store,
+            scope=Scope("acme", "main"),
+            id=name,
+        )
+        browser.api.run(loop)
+    return browser
+
+
+def test_policies_count_no_loop_that_nothing_judged(unjudged: Browser):
+    address = "/policies?policy=stage"
+    data = unjudged.data(address)
+    page = words_of(unjudged.get(address).text)
+
+    for row in data["rows"]:
+        assert row["loops"] == SOLVED_LOOPS + 1
+        assert row["trade"]["solved"] == SOLVED_LOOPS
+    assert NOT_JUDGED in page
+
+
+def test_two_policies_count_no_loop_that_nothing_judged(unjudged: Browser):
+    address = "/policies/loops?second=stage"
+    data = unjudged.data(address)
+    page = words_of(unjudged.get(address).text)
+
+    assert data["not_judged"] == 2
+    assert data["totals"]["same"] == SOLVED_LOOPS
+    assert NOT_JUDGED in page
+
+
+def test_a_replay_over_http_counts_no_loop_that_nothing_judged(unjudged: Browser):
+    body = {"policies": ["stage"]}
+    answer = read_data(unjudged.api.post("/v1/replay", json=body))
+    assert answer["recorded"]["loops"] == SOLVED_LOOPS + 1
+    assert answer["recorded"]["solved"] == SOLVED_LOOPS
+
+
+@pytest.mark.parametrize("path", ["/policies", "/policies/loops"])
+def test_one_click_clears_the_filters_of_policies(browser: Browser, path: str):
+    page = browser.get(f"{path}?second=stage&days=7&state=stopped").text
+    (clear,) = re.findall(r'<a class="all" href="/ui([^"]+)"', page)
+    cleared = browser.data(unescape(clear))
+
+    assert cleared["filters"] == {"limit": "", "days": "", "state": "", "key": ""}
+    assert "filters that hold" not in browser.get(unescape(clear)).text
+    assert "second=stage" in clear

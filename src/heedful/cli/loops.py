@@ -530,7 +530,12 @@ def log(
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop, or its beginning.")],
-    rule: Annotated[str, Argument(help="The rule to suspend, such as attempts.")],
+    rule: Annotated[
+        str,
+        Argument(
+            help="The rule to suspend, such as attempts, or several: attempts,repeat."
+        ),
+    ],
     by: By,
     why: Why = "",
     decisions: Annotated[
@@ -573,7 +578,9 @@ def override(
         **codec.verdict_to(verdict),
     }
 
-    suspended = f"{rule} is suspended for {counted(decisions, 'decision')}"
+    verb = "are" if "," in rule else "is"
+    names = rule.replace(",", " and ")
+    suspended = f"{names} {verb} suspended for {counted(decisions, 'decision')}"
     state = _state_words(stored_loop.id, verdict)
     words = f"{suspended}; loop {clean(stored_loop.id, MAX_SHOWN_ID_CHARS)} {state}"
     return answer(document, words, following("why", stored_loop.id))

@@ -363,8 +363,10 @@ class GuardedLoops:
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
+        names = ",".join(rules)
+        if names:
             await report.override(
-                id, rule, by=by, why=why, store=self.store, scope=self.scope
+                id, names, by=by, why=why, store=self.store, scope=self.scope
             )
 
     async def logged_reasons(self, name: str) -> dict[str, Any]:
@@ -851,7 +853,7 @@ def _actor(override_by: str | None) -> str:
 def _warnings(completion: Completion) -> dict[str, list[str]]:
     """Return the warnings of an answer, and log them; {} without any."""
     for warning in completion.warnings:
-        _log.warning("%s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
+        _log.warning("heedful: %s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
     return {"warnings": completion.warnings} if completion.warnings else {}
 
 

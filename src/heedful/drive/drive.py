@@ -307,10 +307,10 @@ class Run(Generic[C]):
     ) -> decide.Verdict:
         """Let the loop continue past `rule`; a loop that this rule stopped opens again.
 
-        The override counts for this number of `decisions`, but not after `until`, in
-        seconds since 1970. Raises OverrideRefused if the loop passed, if the override
-        has expired or has no actor (`by`), or if the rule is not in the policy or
-        cannot be overridden.
+        Several rules are separated by commas. The override counts for this number of
+        `decisions`, but not after `until`, in seconds since 1970. Raises
+        OverrideRefused if the loop passed, if the override has expired or has no actor
+        (`by`), or if a rule is not in the policy or cannot be overridden.
         """
         override = record.Override(rule, by, why=why, decisions=decisions, until=until)
 
@@ -329,7 +329,8 @@ class Run(Generic[C]):
                     await self._memory.brief(self.id, begins=False)
                 entry = journal.decision_entry(before, self.policy, verdict)
 
-            entry = replace(entry, override=after.overrides[-1])
+            added = after.overrides[len(before.overrides) :]
+            entry = replace(entry, overrides=added)
             await self._journal.write(entry, before)
             return replace(state, loop=after, verdict=verdict)
 
@@ -401,7 +402,7 @@ class Run(Generic[C]):
     async def _planned(self, state: _State) -> _State:
         """Return the state of a new loop with its ladder, planned from the past.
 
-        The plan is made before memory tosses a coin about the loop, and written with
+        The plan is made before memory makes a draw about the loop, and written with
         its first entry.
         """
         ladder = self._ladder

@@ -704,7 +704,8 @@ async def override(
         entry = JournalEntry(id=loop, epoch=0)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
-        entry = replace(entry, override=after.overrides[-1])
+        added = after.overrides[len(before.overrides) :]
+        entry = replace(entry, overrides=added)
         await snapshot.journal().write(entry, before)
         return verdict
 

@@ -1,8 +1,8 @@
 """What one loop is shown before it begins, and what is withheld from it.
 
 `choose_for_loop` selects: first the rules that loops of the same memory key broke, then
-lessons for similar tasks. A coin then withholds some of the selected lessons, so that a
-proof can compare loops with and without a lesson. The coin depends only on scope, loop
+lessons for similar tasks. A draw then withholds some of the selected lessons, so that a
+proof can compare loops with and without a lesson. The draw depends only on scope, loop
 and lesson, so that a resumed loop is shown the same. A `Briefing` is the result for one
 loop, with a `Choice` for each lesson that memory considered: what happened to it, and
 why.
@@ -39,6 +39,7 @@ from heedful.lessons.ranking import (
     MAX_PROMPT_RULES,
     Likeness,
     as_messages,
+    as_text,
     choose,
     claimed_importance,
     count_loops,
@@ -48,7 +49,7 @@ from heedful.lessons.ranking import (
     rank,
     with_overlap,
 )
-from heedful.models.contract import Message
+from heedful.models.contract import Message, tokens
 from heedful.sanitize import clean, sanitize
 
 MAX_PROMPT_STRATEGIES = 1  # how many lessons from episodes a prompt may have
@@ -108,7 +109,7 @@ COMMAND_PURPOSES = {PROOF_COMMAND: "see why", EMBED_COMMAND: "compare meanings"}
 class Choice:
     """A lesson that memory considered for a loop, and what it decided.
 
-    The `outcome` is "told" if the loop is shown the lesson, "withheld" if the coin left
+    The `outcome` is "told" if the loop is shown the lesson, "withheld" if the draw left
     it out, "missed" for any other lesson, and "closest" for the nearest miss. `lesson`
     is its id, and `leg` says how memory found it: by its cause, by likeness of the
     tasks, or as a strategy. `score` is the number of loops that broke the rule, or the
@@ -243,7 +244,8 @@ class Briefing:
     `choices` say for each lesson that memory considered whether the loop is shown it,
     and why; the lessons shown come best first. `memory_key` is the key of the loop,
     `model` makes its attempts, `space` names the embedder, and `waiting` counts the
-    texts that wait in quarantine, at most 100. A store keeps these five.
+    texts that wait in quarantine, at most 100. `prompt` is the whole text that is
+    shown, as `as_text` renders it. A store keeps these six.
 
     `exposures` say what is shown and what is withheld; `chosen` has both. `vector` is
     the task's embedding. `checks` are the checks of lessons that judge the loop.
@@ -255,6 +257,7 @@ class Briefing:
     model: str = ""
     waiting: int = 0
     choices: tuple[Choice, ...] = ()
+    prompt: str = field(default="", compare=False)
     exposures: tuple[Exposure, ...] = field(default=(), compare=False)
     chosen: tuple[Match, ...] = field(default=(), compare=False)
     vector: Sequence[float] | None = field(default=None, compare=False)
@@ -262,7 +265,7 @@ class Briefing:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Briefing:
-        """Return the briefing that `plain`, the result of the method, describes."""
+        """Return the briefing that a store has kept; older ones have no `prompt`."""
         # Older versions advised to pass a key also to loops that have one.
         key = plain["memory_key"]
         advice = f"its memory key, and the loop has {key!r}" if key else OLD_KEY_ADVICE
@@ -271,6 +274,7 @@ class Briefing:
             plain["space"],
             model=plain.get("model", ""),
             waiting=plain["waiting"],
+            prompt=plain.get("prompt", ""),
             choices=tuple(
                 Choice(
                     **{
@@ -286,6 +290,15 @@ class Briefing:
             ),
         )
 
+    def with_prompt(self) -> Briefing:
+        """Return the briefing with the text of all that the loop is shown."""
+        return replace(self, prompt=as_text(self.examples, advice=self.advice))
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The number of tokens of the prompt, as estimated."""
+        return tokens(self.prompt)
+
     def of_model(self, model: str) -> Briefing:
         """Return the briefing of a loop of this model, unless it names another."""
         if self.model or not model:
@@ -293,7 +306,7 @@ class Briefing:
         return replace(self, model=model)
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data: the fields that a store keeps."""
+        """Return JSON data: the fields that a store keeps, but for the long prompt."""
         return {
             "memory_key": self.memory_key,
             "space": self.space,
@@ -406,7 +419,7 @@ class Selection:
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
     ) -> tuple[Choice, ...]:
-        """Return the choices, after the coin decided on `exposures`.
+        """Return the choices, after the draw decided on `exposures`.
 
         They are about lessons that are shown or withheld, rules that rest, and the
         nearest miss if no lesson is shown for a similar task; with `every`, about all

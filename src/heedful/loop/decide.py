@@ -342,13 +342,18 @@ def apply_override(
 ) -> tuple[Loop, Verdict]:
     """Add an override to a loop; return the loop and its verdict.
 
-    A stopped loop is decided again; an open loop keeps its verdict. The override counts
-    on the rung that stopped, or that makes the next attempt. Raises OverrideRefused.
+    Its `rule` may name several rules, separated by commas: each gets an override, and
+    if one is refused, none does. A stopped loop is decided again; an open loop keeps
+    its verdict. The override counts on the rung that stopped, or that makes the next
+    attempt. Raises OverrideRefused.
     """
-    check_override(override, verdict, policy, loop.at)
     rung = verdict.rung if isinstance(verdict, Again) else loop.rung
-    override = replace(override, rung=rung)
-    loop = replace(loop, overrides=(*loop.overrides, override))
+    overrides = list(loop.overrides)
+    for name in dict.fromkeys(override.rule.split(",")):
+        of_rule = replace(override, rule=name.strip(), rung=rung)
+        check_override(of_rule, verdict, policy, loop.at)
+        overrides.append(of_rule)
+    loop = replace(loop, overrides=tuple(overrides))
     if isinstance(verdict, Again):
         return loop, verdict
 

@@ -480,4 +480,8 @@ def _describe_decision(verdict: Verdict) -> str:
         return "passed"
 
     stops = [f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by]
+    stops += [
+        f"{stop.rule} overridden by {clean(stop.by, 60)}: {clean(stop.detail, 400)}"
+        for stop in verdict.lifted
+    ]
     return f"stopped by {'; '.join(stops)}"

@@ -51,6 +51,17 @@ class RecordedLoop:
         return min(evaluation.met or 0.0, 0.999)
 
     @property
+    def judged(self) -> bool:
+        """False if the loop passed although nothing judged its last attempt.
+
+        A check that raised an error judges nothing.
+        """
+        attempts = self.loop.attempts
+        if self.quality or self.worth(len(attempts)) < 1:
+            return True
+        return not attempts[-1].doubt
+
+    @property
     def oracle(self) -> int:
         """The number of the first attempt of quality 1, or 1 if none has it."""
         for attempt in self.loop.attempts:
@@ -271,9 +282,16 @@ def comparable(
     """Choose what to compare on recorded loops.
 
     Without `policies`, those of the `presets` are compared that can judge all loops.
+    Loops that nothing judged are left out: nobody knows whether they are correct.
     """
     chosen = list(policies)
     notes: list[str] = []
+    not_judged = sum(not record.judged for record in recorded)
+    if not_judged:
+        recorded = [record for record in recorded if record.judged]
+        notes.append(
+            f"{_loops(not_judged)} not judged and left out: no check judged the answer"
+        )
     if not chosen:
         for preset in presets:
             if count_unscored(recorded, preset):

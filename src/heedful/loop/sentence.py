@@ -215,6 +215,8 @@ def _describe_rule(rule: StopRule) -> str:
         case Repeat():
             answer = "repeated" if rule.near else "exactly repeated"
             words = f"at the {ordinal(rule.times)} {answer} answer"
+            if rule.times == 1:
+                words += " (the 2nd at temperature 0)"
         case Plateau():
             words = _describe_plateau(rule)
         case NothingMet():

@@ -283,7 +283,7 @@ class Repeat:
         last = loop.attempts[-1]
         recent = repeated[loop.last_improvement + 1 :]
         count = sum(number is not None for number in recent)
-        times = max(self.times, 2) if last.greedy else self.times
+        times = self.limit_of(loop)
         if repeated[-1] is None or count < times:
             return None
 
@@ -291,6 +291,12 @@ class Repeat:
         if times == 1:
             return detail
         return f"{detail}, the {ordinal(count)} repeat of at most {times}"
+
+    def limit_of(self, loop: Loop) -> int:
+        """Return at which repeated candidate the rule stops the loop now."""
+        if loop.attempts and loop.attempts[-1].greedy:
+            return max(self.times, 2)
+        return self.times
 
 
 @refuses_unknown_options

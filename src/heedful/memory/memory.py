@@ -567,7 +567,7 @@ class Memory:
         What is withheld depends only on scope, loop and lesson. Where memory is proven
         to hurt, one loop in 40 is shown lessons. If the store has exposures of the
         loop, the loop is shown the same lessons again. If not, it is
-        shown lessons only if it `begins`. If it `tosses` no coin, nothing is withheld.
+        shown lessons only if it `begins`. Unless it `tosses`, nothing is withheld.
         Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is
@@ -634,7 +634,7 @@ class Memory:
             seed = f"{self.scope.tenant}\0{self.scope.project}"
             exposures = tuple(draw_exposures(selection.chosen, loop, seed, holdout))
 
-        return Briefing(
+        briefing = Briefing(
             past.memory_key,
             space,
             model=past.model,
@@ -645,6 +645,7 @@ class Memory:
             vector=vector,
             checks=lesson_checks,
         )
+        return briefing.with_prompt()
 
     async def prove(self, model: str = "") -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons.

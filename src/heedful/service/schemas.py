@@ -268,8 +268,9 @@ class StageOutput(Body):
 
 
 class NewOverride(Body):
-    """An override of one rule for `decisions` decisions; it expires at `until`, in Unix
-    time.
+    """An override of a rule, or of several with commas between them.
+
+    It counts for `decisions` decisions and expires at `until`, in Unix time.
     """
 
     rule: Name
@@ -340,7 +341,8 @@ def loop_record(
     The `output` of an attempt is null if only its digest is stored. A decision has the
     fatigue of the loop at that time, and the code of the reason. A practice `practises`
     the task of another loop; `practices` are the loops that practised this one's.
-    `notes` are what persons wrote about it.
+    `notes` are what persons wrote about it. The `prompt` of the `briefing` is the whole
+    text that memory showed.
     """
     head = stored.head
     loop = stored.loop
@@ -350,7 +352,9 @@ def loop_record(
         row = codec.to_document(attempt)
         attempts.append({**row, "digest": attempt.candidate.digest, "output": output})
 
-    briefing = stored.briefing.plain() if stored.briefing else None
+    briefing = None
+    if stored.briefing is not None:
+        briefing = {**stored.briefing.plain(), "prompt": stored.briefing.prompt}
     return {
         **stored.summary(),
         "task": head.task,

@@ -372,10 +372,10 @@ def _write_changes(
 
         ladders.end(db, scope, entry.climb, now)
 
-    if entry.override is not None:
-        columns = asdict(entry.override)
-        columns["by"] = storable(entry.override.by)
-        columns["why"] = storable(entry.override.why)
+    for override in entry.overrides:
+        columns = asdict(override)
+        columns["by"] = storable(override.by)
+        columns["why"] = storable(override.why)
         db.send("insert_override", {**columns, "n": loop.n, "now": now})
 
     if entry.verdict is not None:
@@ -395,7 +395,8 @@ def brief(db: Db, scope: Scope, id: str, briefing: Briefing) -> None:
         db, scope, exposures=briefing.exposures, outcome=None, now=time.time()
     )
     not_recorded = {**_loop_key(scope, id), "briefing": ""}
-    db.update("loop", not_recorded, {"briefing": dump(briefing.plain())})
+    record = {**briefing.plain(), "prompt": briefing.prompt}
+    db.update("loop", not_recorded, {"briefing": dump(record)})
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:

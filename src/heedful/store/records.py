@@ -158,6 +158,7 @@ class StoredLoop:
             self.loop,
             self.decisions,
             self.briefing,
+            task=self.head.task,
             is_task=is_task,
         )
 
@@ -215,7 +216,7 @@ class JournalEntry:
     climb: Climb | None = None
     spending: tuple[str, Usage, float] | None = None
     practised: PracticeUsage | None = None
-    override: Override | None = None
+    overrides: tuple[Override, ...] = ()
     lessons: Sequence[Lesson] = ()
     briefing: Briefing | None = None
     outcome: Outcome | None = None

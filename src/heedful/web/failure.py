@@ -29,7 +29,7 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     """Return why the last answer of a loop was not accepted; None if it was.
 
     `sentence` says it in words. `remedy` is the check that failed most: what would fix
-    it, and whether a later attempt was told so; None if only goals were missed.
+    it, and how many retries were told so; None if only goals were missed.
     """
     loop = stored.loop
     evaluations = [
@@ -57,6 +57,7 @@ def find_failure(stored: StoredLoop) -> Plain | None:
         sentence = _say(error, number, len(loop.attempts))
         if others:
             sentence += f"; also failed: {others}"
+    sentence += _say_repeats(loop)
     return {"sentence": f"{sentence}.", "remedy": _remedy(error, number, stored)}
 
 
@@ -89,6 +90,24 @@ def _say_by_attempt(attempts: Sequence[Attempt], error: Finding) -> str:
     return f"Not solved: attempt {'; '.join(groups)} ({_details(error)})"
 
 
+def _say_repeats(loop: Loop) -> str:
+    """Return in words which attempts repeat another one.
+
+    Returns "" if only the last one does: how the loop ended says that.
+    """
+    repeats = loop.repeats()
+    if not any(repeats[:-1]):
+        return ""
+
+    phrases = []
+    for first in sorted(set(filter(None, repeats)))[:MAX_CAUSES]:
+        numbers = [n for n, repeated in enumerate(repeats, 1) if repeated == first]
+        noun, verb = ("attempts", "repeat") if numbers[1:] else ("attempt", "repeats")
+        names = " and ".join(map(str, numbers))
+        phrases.append(f"{noun} {names} {verb} attempt {first}")
+    return f"; {'; '.join(phrases)}"
+
+
 def _cause_of(attempt: Attempt) -> str:
     """Return the checks that failed in an attempt, or what it failed by otherwise."""
     if attempt.evaluation is None:
@@ -119,20 +138,48 @@ def _details(error: Finding) -> str:
 
 
 def _remedy(error: Finding, number: int, stored: StoredLoop) -> Plain:
-    """Return what would fix an error, and what of it was in a feedback."""
-    feedback = "\n".join(
-        verdict.feedback for verdict in stored.verdicts if isinstance(verdict, Again)
-    )
-    fix = clean(error.fix or error.message, MAX_SENTENCE_TEXT_CHARS)
+    """Return what would fix an error, and how many retries were told so.
+
+    A check may say it with other words or another evidence after each attempt.
+    """
+    told_attempts = set()
+    is_evidence_told = False
+    for decision in stored.decisions:
+        verdict = decision.verdict
+        if not isinstance(verdict, Again):
+            continue
+        for earlier in _errors_of(stored.loop, decision.attempt):
+            fix = clean(earlier.fix or earlier.message, MAX_SENTENCE_TEXT_CHARS)
+            if earlier.check == error.check and fix.rstrip(" .") in verdict.feedback:
+                told_attempts.add(decision.attempt)
+                evidence = clean(earlier.evidence, MAX_SENTENCE_TEXT_CHARS)
+                if evidence in verdict.feedback:
+                    is_evidence_told = True
     return {
         "check": error.check,
         "attempts": number,
         "fix": error.fix,
         "evidence": error.evidence,
-        "fed_back": fix.rstrip(" .") in feedback,
-        "evidence_fed_back": clean(error.evidence, MAX_SENTENCE_TEXT_CHARS) in feedback,
+        "told": len(told_attempts),
+        "evidence_told": is_evidence_told,
         "lesson": lesson_name("check", signature(error.check, error.key).digest),
     }
+
+
+def _errors_of(loop: Loop, number: int) -> Sequence[Finding]:
+    """Return the errors of the attempt with a number; () if it was not evaluated."""
+    evaluation = loop.attempts[number - 1].evaluation if number else None
+    return evaluation.errors if evaluation else ()
+
+
+def count_broken(loop: Loop) -> Counter[str]:
+    """Return in how many attempts the error of a lesson came, by the lesson's name."""
+    counts = Counter[str]()
+    for attempt in loop.attempts:
+        errors = _errors_of(loop, attempt.number)
+        digests = {signature(error.check, error.key).digest for error in errors}
+        counts.update(lesson_name("check", digest) for digest in digests)
+    return counts
 
 
 def first_failure(loop: Loop) -> str:

@@ -700,10 +700,15 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
 
     # What memory said to the loop before its first attempt, and what it withheld.
     stored_briefing = head.pop("briefing")
-    memory_facts: Plain = {"silence": "", "told": []}
+    memory_facts: Plain = {"silence": "", "told": [], "prompt": "", "prompt_tokens": 0}
     if stored_briefing:
         briefing = Briefing.of(json.loads(stored_briefing)).of_model(head["model"])
-        memory_facts = {"silence": briefing.silence, "told": choices(briefing)}
+        memory_facts = {
+            "silence": briefing.silence,
+            "told": choices(briefing),
+            "prompt": briefing.prompt,
+            "prompt_tokens": briefing.prompt_tokens,
+        }
 
     return {
         **head,

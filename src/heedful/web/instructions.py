@@ -6,11 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from heedful.lessons.briefing import EXAMPLE_WORDS
+from heedful.lessons.briefing import EXAMPLE_WORDS, MAX_CHOICE_TEXT_CHARS
+from heedful.lessons.scope import lesson_name
+from heedful.sanitize import clean, sanitize
 from heedful.service import review
 from heedful.store.connection import token
 from heedful.web import figures
 from heedful.web.site import Document, Visit
+
+REWORDED = "reworded since"
 
 
 async def with_instructions(
@@ -47,23 +51,66 @@ def split_text(text: str, fix: str) -> Document:
     return {"instruction": fix + rest, "mistake": mistake}
 
 
-async def name_choices(visit: Visit, choices: Sequence[Document]) -> list[Document]:
+async def name_choices(
+    visit: Visit, choices: Sequence[Document], began: float
+) -> list[Document]:
     """Return what memory decided for a loop, each choice with the words of its lesson.
 
-    The `words` are those that the loop was shown, or that a coin withheld; of examples
-    and of other choices they are what the lesson says now, "" if it is gone.
+    The `words` are those of the time when the loop `began`, "" if they are gone, and
+    `reworded` says that the lesson has other words now. The `name` is that of the
+    lesson.
     """
     ids = sorted({choice["lesson"] for choice in choices})
     rows = await visit.caller.read(figures.present_lessons, ids)
-    texts = {row["id"]: review.visible(visit.caller, row)["text"] for row in rows}
+    present = {row["id"]: review.visible(visit.caller, row) for row in rows}
+    earlier = await visit.caller.read(
+        figures.rows,
+        "words_at",
+        token=token(visit.caller.scope),
+        ids=json.dumps(ids),
+        at=began,
+    )
+    # The oldest edit since then replaced the words of then.
+    texts_then = {row["id"]: row["text"] or "" for row in reversed(earlier)}
+
     lessons = []
     for choice in choices:
-        text = choice["text"]
-        if text in ("", EXAMPLE_WORDS):
-            text = texts.get(choice["lesson"], text)
-        lessons.append({"id": choice["lesson"], "text": text})
+        lesson = present.get(choice["lesson"])
+        if lesson is None:
+            lesson = {"text": "", "judged_from": 0.0, "kind": "", "signature": ""}
+        text, reworded = _words_then(
+            choice["text"], texts_then.get(choice["lesson"]), lesson, began
+        )
+        name = lesson_name(lesson["kind"], lesson["signature"])
+        row = {"id": choice["lesson"], "text": text, "name": name}
+        lessons.append({**row, "reworded": reworded})
     worded = await with_instructions(visit, lessons)
     return [
-        {**choice, "words": lesson["instruction"]}
+        {
+            **choice,
+            "words": lesson["instruction"],
+            "reworded": lesson["reworded"],
+            "name": lesson["name"],
+        }
         for choice, lesson in zip(choices, worded, strict=True)
     ]
+
+
+def _words_then(
+    shown_text: str, replaced: str | None, lesson: Mapping[str, Any], began: float
+) -> tuple[str, str]:
+    """Return the words of a lesson when a loop `began`, and whether it has others now.
+
+    `shown_text` has the words of a rule that the loop was shown, or says that an
+    example was. An operator has since `replaced` words, None if not; the `lesson` has
+    those of now.
+    """
+    now = lesson["text"]
+    if shown_text not in ("", EXAMPLE_WORDS):
+        is_same = clean(sanitize(now), MAX_CHOICE_TEXT_CHARS) == shown_text
+        return shown_text, "" if is_same or not now else REWORDED
+    if replaced is not None:
+        return replaced, REWORDED
+    if lesson["judged_from"] > began:
+        return now, "its words of today: they may have changed since"
+    return now or shown_text, ""

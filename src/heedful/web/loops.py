@@ -58,6 +58,7 @@ from heedful.web.facets import (
 )
 from heedful.web.failure import (
     as_good_as_best,
+    count_broken,
     find_failure,
     first_failure,
     fold_repeats,
@@ -79,7 +80,7 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, split_lessons
+from heedful.web.told import describe_memory, list_outcomes, mark_repeats, split_lessons
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", "not_validated", "stopped")
@@ -451,7 +452,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
-    facts |= await _memory_facts(visit, facts["told"])
+    facts |= await _memory_facts(visit, facts["told"], facts["created"])
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -459,7 +460,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
-    facts |= {"sides": None, "end": facts["sentence"]}
+    facts |= {"came_again": [], "sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
@@ -467,6 +468,7 @@ async def loop(visit: Visit, id: str) -> Document:
     else:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
+        facts["came_again"] = mark_repeats(facts["told"], count_broken(stored.loop))
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
@@ -514,11 +516,13 @@ async def _lesson_of_cause(
     return {"lesson": lesson, "learnt_here": learnt_here}
 
 
-async def _memory_facts(visit: Visit, choices: Sequence[Document]) -> Document:
-    """Return what memory did for a loop, in words."""
+async def _memory_facts(
+    visit: Visit, choices: Sequence[Document], began: float
+) -> Document:
+    """Return what memory did for a loop that `began` at a time, in words."""
     sentence = describe_memory(choices)
     return {
-        "told": await name_choices(visit, choices),
+        "told": await name_choices(visit, choices, began),
         "memory": sentence,
         "outcomes": list_outcomes(choices),
         "memory_parts": split_lessons(sentence),
@@ -636,6 +640,7 @@ def _decided_facts(
         "otherwise": explanation.otherwise,
         "closed": explanation.closed,
         "readings": readings(loop, rules.rules),
+        "repeat_limit": repeat_limit(loop, rules.rules),
         "knobs": [
             {"name": name, "was": value, "now": tried.get(name, value)}
             for name, value in knobs.items()
@@ -689,6 +694,22 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
     return rows
 
 
+def repeat_limit(loop: Loop, rules: tuple[StopRule, ...]) -> int:
+    """Return at which repeated answer a policy stops a loop now; 0 if at none.
+
+    A limit counts only while the rules that must stop with it do.
+    """
+    loop = loop.of_rung()
+    limits = []
+    for rule in rules:
+        parts = list(flat((rule,)))
+        others = [part for part in parts if not isinstance(part, Repeat)]
+        if all(part(loop) for part in others):
+            repeats = [part for part in parts if isinstance(part, Repeat)]
+            limits += [repeat.limit_of(loop) for repeat in repeats]
+    return min(limits, default=0)
+
+
 def _is_unknown(loop: Loop, rule: StopRule) -> bool:
     """Return whether no report says if something passed, which the rule asks."""
     shares = {a.evaluation.met for a in loop.attempts if a.evaluation is not None}
@@ -706,7 +727,7 @@ def _reading(loop: Loop, rule: StopRule) -> tuple[float, float]:
             return max(rule.counts(loop).values(), default=0), rule.times
         case Repeat():
             repeats = loop.repeats(rule.near)[loop.last_improvement + 1 :]
-            return sum(repeat is not None for repeat in repeats), rule.times
+            return sum(repeat is not None for repeat in repeats), rule.limit_of(loop)
         case Plateau():
             without_gain = len(loop.attempts) - 1 - loop.last_improvement
             return max(0, without_gain), rule.patience or 0
@@ -784,7 +805,7 @@ def _changed(rule: Mapping[str, Any], numbers: Mapping[str, float]) -> Document:
 
 
 async def override(visit: Visit) -> str:
-    """Let a loop go on past a rule."""
+    """Let a loop go on past the rules that are ticked."""
     id = visit.form.get("id", "")
     rule = visit.form.get("rule", "")
     decisions = visit.number("decisions", 1, least=1)
@@ -796,9 +817,11 @@ async def override(visit: Visit) -> str:
         rules = ", ".join(stop["rule"] for stop in verdict["stopped_by"])
         state = f"is still stopped by {rules}"
 
-    return (
-        f"{rule} is suspended for {counted(decisions, 'decision')}; the loop {state}."
-    )
+    suspended = f"{rule} is"
+    if "," in rule:
+        suspended = f"{rule.replace(',', ' and ')} are"
+    decisions_words = counted(decisions, "decision")
+    return f"{suspended} suspended for {decisions_words}; the loop {state}."
 
 
 async def cancel(visit: Visit) -> str:

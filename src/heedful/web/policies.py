@@ -220,7 +220,8 @@ def _describe_reach(answer: Reach) -> str:
 async def compared(visit: Visit) -> Document:
     """Show on which recorded loops two policies differ.
 
-    The address has their notations; "" stands for what was recorded. If both are "",
+    Loops that nothing judged, and those that have not ended, are left out. The address
+    has their notations; "" stands for what was recorded. If both are "",
     the second is the preset that differs from the record on most loops.
     """
     as_recorded = RECORDED_POLICY.name
@@ -229,11 +230,15 @@ async def compared(visit: Visit) -> Document:
         "names": names,
         "filters": _filters(visit),
         "loops": 0,
+        "not_judged": 0,
+        "not_ended": 0,
         "rows": [],
     }
 
     try:
-        recorded, tasks, unread, not_ended = await _read_recorded(visit)
+        all_loops, tasks, unread, open_ids = await _read_recorded(visit)
+        ended = [record for record in all_loops if record.loop.id not in open_ids]
+        recorded = [record for record in ended if record.judged]
         if names == [as_recorded, as_recorded]:
             names[1] = await offload(_most_different, recorded)
         policies = [
@@ -246,7 +251,6 @@ async def compared(visit: Visit) -> Document:
     rows = await offload(_differences, loops, policies)
     for row in rows:
         row["task"] = tasks[row["id"]]
-        row["open"] = row["id"] in not_ended
 
     totals = _totals(rows, len(recorded))
     why = _why_unknown(rows, policies, names)
@@ -254,6 +258,8 @@ async def compared(visit: Visit) -> Document:
     return {
         **facts,
         "loops": len(recorded),
+        "not_judged": len(ended) - len(recorded),
+        "not_ended": len(all_loops) - len(ended),
         "rows": rows[:MAX_COMPARED_ROWS],
         "listed": len(rows),
         "totals": totals,
@@ -375,8 +381,6 @@ def _why_unknown(
             goals = ", ".join(goal.score for goal in rules.goals)
             return f"no scores for its goals ({goals}) are recorded"
 
-    if all(row["open"] for row in rows if row["change"] is None):
-        return "they have not ended"
     unknown = [row["ways"] for row in rows if row["change"] is None]
     longer = [
         cut(name, MAX_TITLE_CHARS)

@@ -279,9 +279,7 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> Document:
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
 async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> Document:
-    """Let a loop continue past one rule; if only this rule stopped it, it opens
-    again.
-    """
+    """Let a loop continue past rules; if only these stopped it, it opens again."""
     caller.record(
         "loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions
     )
@@ -340,7 +338,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     scores, more = await _replay_scores(caller, policies, body.limit)
     if not scores:
         raise NotFound(
-            "loop with an attempt in project", caller.scope.project, "the store"
+            "judged loop with an attempt in project", caller.scope.project, "the store"
         )
 
     # The scores of each policy, those of the oldest loop first.
@@ -381,8 +379,9 @@ async def _replay_scores(
 def _chunk_scores(
     loops: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> list[list[LoopScore]]:
-    """Return the scores on each loop: as recorded, then of each policy."""
+    """Return the scores on each judged loop: as recorded, then of each policy."""
+    judged = [loop for loop in loops if loop.judged]
     return [
         [score(loop, rules) for rules in (RECORDED_POLICY, *policies)]
-        for loop in with_policy_goals(loops, policies)
+        for loop in with_policy_goals(judged, policies)
     ]
