@@ -11,6 +11,7 @@ import pytest
 
 from heedful import Memory
 from heedful.integrations import Host
+from heedful.integrations.attempts import Attempts
 from heedful.integrations.begin import Earlier, know, learn_added
 from heedful.integrations.host import HostRun
 from heedful.integrations.words import marked, words_in
@@ -132,3 +133,45 @@ def test_a_result_with_a_file_is_marked(value: Any, is_marked: bool) -> None:
 def test_words_stand_in_lines_without_labels() -> None:
     call = {"type": "tool_call", "name": "shell", "args": {"command": "ls", "n": 2}}
     assert words_in(["hello", call, None]) == "hello\nls"
+
+
+async def test_what_heedful_itself_added_is_no_word_of_others(tmp_path: Path) -> None:
+    run = run_in(tmp_path, Earlier())
+    attempts = Attempts(
+        run=run, recalled="use npm", rejected="high", feedback="answer with P0"
+    )
+    await attempts.worked("shell", "1 passed", "1")
+    await attempts.failed("shell", "2 failed", "2")
+    run.call_advice["3"] = ["it failed before", "it needs a file"]
+    shown = ["use npm", "high", "answer with P0", "it failed before\nit needs a file"]
+    await attempts.learn_added([*shown, "1 passed", "2 failed", PAGE])
+    events = await run.events()
+    assert [event["content"] for event in events][-1] == PAGE
+
+
+@pytest.mark.parametrize(
+    ("is_typed", "origin"),
+    [
+        pytest.param(True, "", id="a prompt"),
+        pytest.param(False, "external", id="an answer"),
+    ],
+)
+async def test_a_message_has_its_text_its_calls_and_their_results(
+    is_typed: bool, origin: str, tmp_path: Path
+) -> None:
+    earlier = Earlier()
+    earlier.add(
+        "hello",
+        is_typed=is_typed,
+        calls=[("1", "shell", {"command": "ls"})],
+        results=[("1", "a.py"), ("2", "of a call that is gone")],
+        provided=[{"type": "mcp_call", "output": "12:30"}],
+    )
+    run = run_in(tmp_path, earlier)
+    await run.before("shell", {"command": "ls"}, "3")
+    events = [event for event in await run.events() if event["content"]]
+    by_origin = {event["origin"]: event["content"] for event in events}
+    assert by_origin["tool"] == "a.py"
+    assert "hello" in by_origin[origin]
+    assert "of a call that is gone" in by_origin["external"]
+    assert "12:30" in by_origin["external"]

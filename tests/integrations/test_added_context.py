@@ -12,19 +12,9 @@ from pathlib import Path
 import pytest
 
 from heedful.integrations import Host
+from tests.fix_of_page import FAILING, FIXES, PAGE, READ, is_told, memory_in
 from tests.integrations.doubles import Call
-from tests.integrations.test_earlier_turns import (
-    FAILING,
-    FIXES,
-    OTHERS,
-    PAGE,
-    double_of,
-    is_told,
-    memory_in,
-)
-from tests.integrations.test_earlier_turns import (
-    READ as READ_DOCS,
-)
+from tests.integrations.test_earlier_turns import OTHERS, double_of
 from tests.integrations.test_hosts import NAMES
 
 ADDED = [
@@ -33,8 +23,8 @@ ADDED = [
     for way in double_of(name).WAYS
 ]
 # A server of the provider adds the words, where heedful cannot read them.
-UNREAD_WAYS = {"made prompt"}
-READ = [case for case in ADDED if not UNREAD_WAYS.intersection(case.values)]
+UNREADWAYS = {"made prompt"}
+READABLE = [case for case in ADDED if not UNREADWAYS.intersection(case.values)]
 STATIC = "static prompt"
 
 
@@ -55,7 +45,7 @@ async def test_a_fix_in_words_that_code_adds_waits(
     assert not await teach(tmp_path, name, way=way, text=PAGE)
 
 
-@pytest.mark.parametrize(("name", "way"), READ)
+@pytest.mark.parametrize(("name", "way"), READABLE)
 async def test_a_fix_is_told_if_code_adds_other_words(
     name: str, way: str, tmp_path: Path
 ) -> None:
@@ -80,8 +70,8 @@ async def test_a_fix_after_an_image_that_nobody_has_read_waits(
     await double.drive(
         host,
         "run the tests",
-        [Call(READ_DOCS), *FIXES],
+        [Call(READ), *FIXES],
         id="one",
-        results={READ_DOCS: double.PICTURE, **FAILING},
+        results={READ: double.PICTURE, **FAILING},
     )
     assert not await is_told(memory)

@@ -376,17 +376,19 @@ def _earlier_of(events: Sequence[Event]) -> Earlier:
     earlier = Earlier()
     earlier.know(event.content for event in events)
     for event in events:
-        text = _text_of(event.content)
-        if event.author == "user":
-            earlier.typed(text)
-        else:
-            earlier.said(text)
-        for call in event.get_function_calls():
-            earlier.called(call.id or "", call.name or "", call.args)
-        for answer in event.get_function_responses():
-            earlier.returned(answer.id or "", marked(str(answer.response), answer))
-        for item in _provider_items(event):
-            earlier.ran(item)
+        earlier.add(
+            _text_of(event.content),
+            is_typed=event.author == "user",
+            calls=[
+                (call.id or "", call.name or "", call.args)
+                for call in event.get_function_calls()
+            ],
+            results=[
+                (answer.id or "", marked(str(answer.response), answer))
+                for answer in event.get_function_responses()
+            ],
+            provided=_provider_items(event),
+        )
     return earlier
 
 

@@ -401,19 +401,21 @@ def _earlier_of(messages: Sequence[Message]) -> Earlier:
     earlier = Earlier()
     earlier.know(_contents(messages))
     for message in messages:
-        if message.role in ("user", "system"):
-            earlier.typed(message.text)
-        else:
-            earlier.said(message.text)
-        for content in message.contents:
-            if content.type == "function_call":
-                name = content.name or ""
-                earlier.called(str(content.call_id), name, content.arguments)
-            elif content.type == "function_result":
-                text = _result_text(content.result)
-                earlier.returned(str(content.call_id), text)
-        for content in _provider_contents(message):
-            earlier.ran(content)
+        earlier.add(
+            message.text,
+            is_typed=message.role in ("user", "system"),
+            calls=[
+                (str(content.call_id), content.name or "", content.arguments)
+                for content in message.contents
+                if content.type == "function_call"
+            ],
+            results=[
+                (str(content.call_id), _result_text(content.result))
+                for content in message.contents
+                if content.type == "function_result"
+            ],
+            provided=_provider_contents(message),
+        )
     return earlier
 
 

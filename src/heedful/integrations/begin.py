@@ -139,6 +139,30 @@ class Earlier:
             return [UNREAD_EVENT]
         return _external_events(["\n".join(new_lines)])
 
+    def add(
+        self,
+        text: str,
+        *,
+        is_typed: bool,
+        calls: Iterable[tuple[str, str, Any]] = (),
+        results: Iterable[tuple[str, str]] = (),
+        provided: Iterable[Any] = (),
+    ) -> None:
+        """Add a message: its text, and what it has beside the text.
+
+        These are its `calls` with their ids, tools and arguments, the `results` of
+        calls with their ids, and what tools of the provider said.
+        """
+        if text:
+            add_text = self.typed if is_typed else self.said
+            add_text(text)
+        for call, tool, arguments in calls:
+            self.called(call, tool, arguments)
+        for call, result in results:
+            self.returned(call, result)
+        for item in provided:
+            self.ran(item)
+
     def typed(self, text: str) -> None:
         """Add a message of the user, or of the system."""
         texts = self._typed if len(text) <= MAX_PIECE_CHARS else self._others

@@ -258,17 +258,20 @@ def _earlier_of(messages: Sequence[ChatMessage]) -> Earlier:
     earlier = Earlier()
     earlier.know(_contents(messages))
     for message in messages:
-        text = "\n".join(message.texts)
-        if message.is_from(ChatRole.ASSISTANT):
-            earlier.said(text)
-        elif not message.tool_call_results:
-            earlier.typed(text)
-        for result in message.tool_call_results:
-            call = result.origin
-            earlier.called(_call_id(call), call.tool_name, call.arguments)
-            earlier.returned(_call_id(call), _result_text(result.result))
-        for tool in _provider_tools(message):
-            earlier.ran(tool)
+        results = message.tool_call_results
+        origins = [result.origin for result in results]
+        earlier.add(
+            "\n".join(message.texts),
+            is_typed=not message.is_from(ChatRole.ASSISTANT),
+            calls=[
+                (_call_id(call), call.tool_name, call.arguments) for call in origins
+            ],
+            results=[
+                (_call_id(result.origin), _result_text(result.result))
+                for result in results
+            ],
+            provided=_provider_tools(message),
+        )
     return earlier
 
 

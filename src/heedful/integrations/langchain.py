@@ -744,20 +744,24 @@ def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
     earlier = Earlier()
     earlier.know(_said_by(messages))
     for message in messages:
-        text = str(message.text)
         if _is_note(message):
             continue
+
+        text = str(message.text)
+        results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
-            text = marked(text, message.content)
-            earlier.returned(message.tool_call_id, text)
-        elif isinstance(message, SystemMessage) or _user_prompts([message]):
-            earlier.typed(text)
-        else:
-            earlier.said(text)
-        for call in getattr(message, "tool_calls", ()):
-            earlier.called(call["id"] or "", call["name"], call["args"])
-        for item in _provider_items(message):
-            earlier.ran(item)
+            results = [(message.tool_call_id, marked(text, message.content))]
+        is_system = isinstance(message, SystemMessage)
+        earlier.add(
+            "" if results else text,
+            is_typed=is_system or bool(_user_prompts([message])),
+            calls=[
+                (call["id"] or "", call["name"], call["args"])
+                for call in getattr(message, "tool_calls", ())
+            ],
+            results=results,
+            provided=_provider_items(message),
+        )
     return earlier
 
 

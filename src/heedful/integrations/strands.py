@@ -296,20 +296,21 @@ def _earlier_of(messages: Messages) -> Earlier:
     earlier = Earlier()
     earlier.know(message["content"] for message in messages)
     for message in messages:
+        blocks = message["content"]
         is_prompt = message["role"] == "user"
-        for block in message["content"]:
+        for block in blocks:
             if "text" in block:
-                add = earlier.typed if is_prompt else earlier.said
-                add(block["text"])
-            elif "toolUse" in block:
-                use = block["toolUse"]
-                earlier.called(use["toolUseId"], use["name"], use["input"])
-            elif "toolResult" in block:
-                result = block["toolResult"]
-                earlier.returned(result["toolUseId"], _result_text(result))
-        if not is_prompt:
-            for block in _provider_blocks(message):
-                earlier.ran(block)
+                earlier.add(block["text"], is_typed=is_prompt)
+
+        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+        results = [block["toolResult"] for block in blocks if "toolResult" in block]
+        earlier.add(
+            "",
+            is_typed=is_prompt,
+            calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
+            results=[(result["toolUseId"], _result_text(result)) for result in results],
+            provided=[] if is_prompt else _provider_blocks(message),
+        )
     return earlier
 
 
