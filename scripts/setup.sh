@@ -44,6 +44,12 @@ make_environment() {
 
 ready && exit 0
 python=$(find_python)
+# Its lock says that an environment was begun here.
+if [ -e .venv/pyvenv.cfg ] && [ ! -e .venv/heedful.lock ]; then
+    echo "heedful: .venv is an environment that somebody else made, and make would replace it:" \
+        "move it away, for example with: mv .venv my-venv" >&2
+    exit 1
+fi
 mkdir -p .venv
 # The lock belongs to the open file, which this shell keeps after Python has ended; it is released
 # when the shell ends, however it ends. (The program flock is missing on some systems.)

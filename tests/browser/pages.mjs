@@ -127,7 +127,7 @@ async function keys() {
   await go(page, "/ui/proof");
   await page.keyboard.press("/");
   await page.keyboard.type("incident");
-  await Promise.all([page.waitForURL(/loops\?.*text=incident/), page.keyboard.press("Enter")]);
+  await Promise.all([page.waitForURL(/search\?.*text=incident/), page.keyboard.press("Enter")]);
   await go(page, "/ui/policies");
   await page.keyboard.press("/");
   check(await page.evaluate(() => document.activeElement.name === "policy"), "/ opens not the policies to replay");
@@ -162,7 +162,7 @@ async function keys() {
   await page.waitForSelector("#v1");
   await act(page, `/ui/quarantine/${held[0]}`, 'form:has(button[formaction="/ui/do/release"])', 'button[formaction="/ui/do/release"]');
   await act(page, `/ui/quarantine/${held[1]}`, 'form:has(button[formaction="/ui/do/reject"])', 'button[formaction="/ui/do/reject"]');
-  await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]');
+  await act(page, `/ui/quarantine/${held[2]}`, 'form[action="/ui/do/revoke"]', "button", "#revoke > summary");
   await act(page, "/ui/dreams", 'form[action="/ui/do/rollback"]', "button", "details[id^=undo] > summary");
   await inbox(where, page);
   await where.close();

@@ -122,6 +122,19 @@ def test_progress_is_shown_in_a_few_lines(capsys, total, lines):
     assert err[-1] == "reading: 3000000 of 3000000 KB"
 
 
+def test_a_bar_that_was_closed_does_not_stand_among_later_ones(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Progress() as progress:
+        progress.bar("weights", 1, 1, "1 of 1 MB")
+        progress.close()
+        assert "weights" in capsys.readouterr().err
+        progress.bar("tasks", 1, 2, "1 of 2")
+        progress.close()
+    err = capsys.readouterr().err
+    assert "tasks" in err
+    assert "weights" not in err
+
+
 LONG = "Bug 7: the login hangs on Firefox, and nobody who waits for it is told anything"
 STATES = [("be1f2960", "passed", 2, LONG), ("0cb7fbdb", "stopped echo", 4, LONG)]
 

@@ -94,11 +94,16 @@ def fetched(name: str, done: int, total: int, what: str) -> None:
     progress().counted(f"{name}: {what}", done, total=total, noun="MB", unit=1_000_000)
 
 
-def show(text: object = "") -> None:
-    """Print a result to stdout."""
+def close_progress() -> None:
+    """Remove the bars of the running command from the terminal."""
     running = current_command().progress
     if running is not None:
         running.close()
+
+
+def show(text: object = "") -> None:
+    """Print a result to stdout."""
+    close_progress()
     print(text, flush=True)
 
 

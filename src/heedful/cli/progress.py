@@ -46,6 +46,9 @@ class Progress:
         """Remove the bars from the terminal."""
         if self._tasks:
             self._bars.stop()
+        for task in self._tasks.values():
+            self._bars.remove_task(task)
+        self._tasks.clear()
 
     def say(self, text: Any) -> None:
         """Print a line of text (or rich's Text) above the bars.
