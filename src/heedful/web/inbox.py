@@ -120,6 +120,11 @@ class InboxRow:
         return not sign or sign in [danger_sign.kind for danger_sign in self.signs]
 
 
+def count_suspect(groups: Sequence[InboxRow]) -> int:
+    """Return how many texts of these groups have signs of danger."""
+    return sum(len(group.ids) for group in groups if group.signs)
+
+
 @bulk
 def groups(
     db: Db,
@@ -275,7 +280,7 @@ async def quarantine(visit: Visit) -> Document:
     for group in inbox:
         for sign in group.signs:
             kinds[sign.kind] += len(group.ids)
-    unsigned = sum(len(group.ids) for group in inbox if not group.signs)
+    suspect = count_suspect(inbox)
 
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
     fitting = [group for group in inbox if group.has(filters["sign"])]
@@ -301,10 +306,10 @@ async def quarantine(visit: Visit) -> Document:
         "groups": len(inbox),
         "fitting": len(fitting),
         "fitting_texts": sum(len(group.ids) for group in fitting),
-        "suspect": read - unsigned,
+        "suspect": suspect,
         "read": read,
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
-        "unsigned": unsigned,
+        "unsigned": read - suspect,
         "unread": max(0, waiting.total - read) if is_all else 0,
         "unknown": unknown_filters(visit.query, "sign", "source", "trust"),
         "sources": waiting.sources,
