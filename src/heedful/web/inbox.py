@@ -45,7 +45,6 @@ MAX_PAGE_GROUPS = 50
 MAX_ORDERED_TEXTS = 1_000
 MAX_ORDERED_CHARS = 2**19
 MAX_GROUP_IDS = 500  # of a group that one form rules on
-MAX_SIGHTING_ROWS = 20
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
@@ -356,9 +355,8 @@ def _removed_numbers(revocation: Document) -> dict[str, int]:
 async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
-    values = {"token": token(visit.caller.scope), "id": n, "limit": MAX_SIGHTING_ROWS}
-    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", **values)
-    sightings = await visit.caller.read(figures.rows, "seen_since", **values)
+    place = token(visit.caller.scope)
+    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", token=place, id=n)
 
     # After a review, the page of the next text in this order opens.
     filters = _filters(visit)
@@ -386,6 +384,13 @@ async def held(visit: Visit, n: int) -> Document:
     if numbered:
         following = f"/quarantine/{numbered[0].ids[0]}"
 
+    missed = await visit.caller.read(
+        figures.rows,
+        "seen_since",
+        token=place,
+        ids=json.dumps(ids),
+        limit=MAX_MISSED,
+    )
     example_texts = _texts_of(entry["example"] or {}).values()
     texts = [entry["lesson"], entry["error_type"], *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(texts))
@@ -395,22 +400,23 @@ async def held(visit: Visit, n: int) -> Document:
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
         said_by += group_of_text.sources
-    said_by += [sighting.get("source") for sighting in origin.get("sightings", ())]
-    sources = list(dict.fromkeys(filter(None, said_by)))
+    sources = list(dict.fromkeys(said_by))
+    seen_in = {sighting["source"] for sighting in origin.get("sightings", ())}
     return {
         "entry": entry,
         "ids": ids[:MAX_GROUP_IDS],
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
-        "missed": group_of_text.missed if group_of_text else len(sightings),
+        "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "prompt": prompt_of(entry, lesson["id"]),
         "sources": sources,
+        "elsewhere": sorted(seen_in.difference([*sources, ""])),
         "lesson": lesson["id"],
         "first_seen": lesson["first_seen"],
         "last_seen": lesson["last_seen"],
-        "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
+        "again": [{"loop": row["loop"], "at": row["at"]} for row in missed],
         "would": await _preview_revocations(visit, sources),
         "following": visit.link(following, **filters),
         "others": sum(len(group.ids) for group in others)
