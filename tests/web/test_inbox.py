@@ -669,9 +669,11 @@ def test_who_said_a_text_is_folded_by_source_and_can_be_revoked(browser):
     assert table is not None
     words = words_of(table[0])
     assert "forum all of it tool 2" in words
-    assert "wiki all of it tool 1" in words
-    for source in ("forum", "wiki"):
-        assert f'aria-label="revoke {source}"' in page
+    assert "wiki" not in words
+    assert 'aria-label="revoke forum"' in page
+    # The text rests on the source that said it first.
+    assert "Its error was also seen in wiki" in words_of(page)
+    assert 'aria-label="revoke wiki"' not in page
 
 
 @pytest.mark.both
@@ -680,6 +682,38 @@ def test_how_often_an_error_came_back_is_one_sentence(browser):
     words = words_of(page)
     assert "Its error came back 2 times while this text waited, first " in words
     assert "and nobody was shown the text." in words
+
+
+@pytest.mark.both
+def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    for number in range(3):
+        remembering = memory.remember(
+            "Hint",
+            "the page is blank",
+            lesson=f"Open page {number}",
+            trust="external",
+            source=f"site {number}",
+        )
+        browser.api.run(remembering)
+    rows = data_of(browser)["waiting"]
+    (row,) = [row for row in rows if row["lesson"] == "Open page 2"]
+    newest, _, oldest = row["ids"]
+
+    for id, missed in ((newest, 0), (oldest, 2)):
+        data = data_of(browser, f"/{id}")
+        assert data["missed"] == len(data["again"]) == missed
+    words = words_of(browser.get(f"/quarantine/{newest}").text)
+    assert "missed 0 times" in words
+    assert "its error was not seen again" in words
+
+    assert data["sources"] == ["site 0"]
+    assert data["elsewhere"] == ["site 1", "site 2"]
+    assert [row["source"] for row in data["would"]] == ["site 0"]
+
+    browser.do("release", id=str(oldest), why="read", sure="yes")
+    words = words_of(browser.get(f"/quarantine/{oldest}").text)
+    assert "issed 0 times" not in words
 
 
 def test_a_list_says_what_its_box_for_all_decides(browser):

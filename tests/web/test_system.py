@@ -136,6 +136,11 @@ def test_health_has_the_share_that_is_set_and_what_loops_recorded(
     (proof,) = [row for row in setup if row["name"] == "proof"]
     assert proof["value"] == f"set here: 10 %; recorded: {recorded} with lessons"
     assert proof["well"] is well
+    # This service has the setting; the programs lack it.
+    assert "this service" not in proof["cure"]
+    page = words_of(browser.get("/health").text)
+    assert ("Nothing failed, and nothing is behind." in page) is well
+    assert ("see the setting marked with “!”" in page) is not well
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):

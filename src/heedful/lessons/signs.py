@@ -37,7 +37,13 @@ MAX_KNOWN_CHARS = 4_000  # of a text whose signs are remembered
 MAX_READ_QUOTATIONS = 20  # of a text, and their characters: is one a command?
 MAX_QUOTED_COMMAND_CHARS = 400
 # All patterns are bounded, so that no text takes longer than its length.
-_IGNORE_PATTERN = re.compile(r"\bignore (?:\w{1,20} ){0,3}?(?:previous|above)\b")
+_IGNORE_PATTERN = re.compile(
+    r"\bignore (?:\w{1,20} ){0,3}?(?:previous|above)\b"
+    r"|\b(?:ignore|disregard|forget) (?:\w{1,20} ){0,4}?"
+    r"(?:previous|preceding|prior|earlier|above|before)(?: \w{1,20})? "
+    r"(?:instruction|order|directive|prompt|rule)s?\b"
+    r"|\bforget (?:all |everything )?what(?:'s| is| was) before\b"
+)
 _PIPE_PATTERN = re.compile(
     r"\|[ \t]{0,8}(?:sudo[ \t]{1,8})?(?:[\w./-]{0,40}/)?(?:ba|z|da|k)?sh\b"
 )

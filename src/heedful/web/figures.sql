@@ -485,9 +485,12 @@ group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
 select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
 
 -- name: seen_since
--- Where the error of a text was seen again while the text waited.
-select o.loop, o.text, o.at from example e join occurrence o on o.lesson_id = e.lesson_id and o.at > e.at
-where e.scope = :token and e.id = :id order by o.at desc limit :limit;
+-- Where the errors of equal texts were seen again since the first of them waited.
+select o.loop, o.text, o.at from occurrence o join (
+  select lesson_id, min(at) as since from example
+  where scope = :token and id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id
+) as waited on o.lesson_id = waited.lesson_id and o.at > waited.since
+order by o.at desc limit :limit;
 
 -- name: links_of
 select child, relation, parent, dream from link

@@ -45,7 +45,6 @@ MAX_PAGE_GROUPS = 50
 MAX_ORDERED_TEXTS = 1_000
 MAX_ORDERED_CHARS = 2**19
 MAX_GROUP_IDS = 500  # of a group that one form rules on
-MAX_SIGHTING_ROWS = 20
 MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
@@ -118,6 +117,11 @@ class InboxRow:
         if sign == NO_SIGN:
             return not self.signs
         return not sign or sign in [danger_sign.kind for danger_sign in self.signs]
+
+
+def count_suspect(groups: Sequence[InboxRow]) -> int:
+    """Return how many texts of these groups have signs of danger."""
+    return sum(len(group.ids) for group in groups if group.signs)
 
 
 @bulk
@@ -275,7 +279,7 @@ async def quarantine(visit: Visit) -> Document:
     for group in inbox:
         for sign in group.signs:
             kinds[sign.kind] += len(group.ids)
-    unsigned = sum(len(group.ids) for group in inbox if not group.signs)
+    suspect = count_suspect(inbox)
 
     first = visit.number("cursor", most=MAX_ORDERED_TEXTS)
     fitting = [group for group in inbox if group.has(filters["sign"])]
@@ -301,10 +305,10 @@ async def quarantine(visit: Visit) -> Document:
         "groups": len(inbox),
         "fitting": len(fitting),
         "fitting_texts": sum(len(group.ids) for group in fitting),
-        "suspect": read - unsigned,
+        "suspect": suspect,
         "read": read,
         "signs": {kind: kinds[kind] for kind in SIGN_KINDS if kinds[kind]},
-        "unsigned": unsigned,
+        "unsigned": read - suspect,
         "unread": max(0, waiting.total - read) if is_all else 0,
         "unknown": unknown_filters(visit.query, "sign", "source", "trust"),
         "sources": waiting.sources,
@@ -351,9 +355,8 @@ def _removed_numbers(revocation: Document) -> dict[str, int]:
 async def held(visit: Visit, n: int) -> Document:
     """Show a text that waits: as data, with its origin, and what it would change."""
     entry = lesson_from_wire(await visit.get(f"/v1/quarantine/{n}"))
-    values = {"token": token(visit.caller.scope), "id": n, "limit": MAX_SIGHTING_ROWS}
-    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", **values)
-    sightings = await visit.caller.read(figures.rows, "seen_since", **values)
+    place = token(visit.caller.scope)
+    (lesson,) = await visit.caller.read(figures.rows, "lesson_of", token=place, id=n)
 
     # After a review, the page of the next text in this order opens.
     filters = _filters(visit)
@@ -381,6 +384,13 @@ async def held(visit: Visit, n: int) -> Document:
     if numbered:
         following = f"/quarantine/{numbered[0].ids[0]}"
 
+    missed = await visit.caller.read(
+        figures.rows,
+        "seen_since",
+        token=place,
+        ids=json.dumps(ids),
+        limit=MAX_MISSED,
+    )
     example_texts = _texts_of(entry["example"] or {}).values()
     texts = [entry["lesson"], entry["error_type"], *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(texts))
@@ -390,22 +400,23 @@ async def held(visit: Visit, n: int) -> Document:
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
         said_by += group_of_text.sources
-    said_by += [sighting.get("source") for sighting in origin.get("sightings", ())]
-    sources = list(dict.fromkeys(filter(None, said_by)))
+    sources = list(dict.fromkeys(said_by))
+    seen_in = {sighting["source"] for sighting in origin.get("sightings", ())}
     return {
         "entry": entry,
         "ids": ids[:MAX_GROUP_IDS],
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
-        "missed": group_of_text.missed if group_of_text else len(sightings),
+        "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "prompt": prompt_of(entry, lesson["id"]),
         "sources": sources,
+        "elsewhere": sorted(seen_in.difference([*sources, ""])),
         "lesson": lesson["id"],
         "first_seen": lesson["first_seen"],
         "last_seen": lesson["last_seen"],
-        "again": [{"loop": row["loop"], "at": row["at"]} for row in sightings],
+        "again": [{"loop": row["loop"], "at": row["at"]} for row in missed],
         "would": await _preview_revocations(visit, sources),
         "following": visit.link(following, **filters),
         "others": sum(len(group.ids) for group in others)

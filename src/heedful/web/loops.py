@@ -192,7 +192,7 @@ async def home(visit: Visit) -> Document:
         # In the order of the page of quarantine: what is dangerous comes first.
         "waiting": [asdict(group) for group in groups[:MAX_HOME_ROWS]],
         "texts": waiting.total,
-        "suspect": sum(bool(group.signs) for group in groups),
+        "suspect": inbox.count_suspect(groups),
         "degraded": degraded[:MAX_HOME_ROWS],
         "unsolved": unsolved,
         "failed": group_errors(failures, visit.may("read"))[:MAX_HOME_ROWS],

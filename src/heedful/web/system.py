@@ -41,6 +41,7 @@ RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
 HOLDOUT_CURE = "give programs and this service the setting holdout=0.1"
+PROGRAMS_CURE = "give the programs that run loops the setting holdout=0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,23 +101,28 @@ async def health(visit: Visit) -> Document:
         troubles += _waiting_traces(dict(waiting), is_retried=bool(errors))
     # What failed comes first; of both kinds, what happened most often.
     troubles.sort(key=lambda trouble: (not trouble.is_failure, -trouble.number))
+    setup = _describe_setup(
+        visit,
+        space,
+        dict(vectors),
+        workload=workload,
+        waits=waiting["number"],
+        coins=dict(coins),
+    )
+    sentence = describe_health(troubles)
+    is_set_up = all(row["well"] for row in setup)
+    if not troubles and not is_set_up:
+        sentence = "Nothing failed; see the setting marked with “!”."
     return {
         **await read_home(visit.caller.setup.store, visit.caller.scope),
-        "sentence": describe_health(troubles),
-        "well": not troubles,
+        "sentence": sentence,
+        "well": not troubles and is_set_up,
         "troubles": [{**asdict(trouble), "name": trouble.name} for trouble in troubles],
         "jobs": jobs,
         "vectors": {**dict(vectors), "space": space, "most": MAX_UNEMBEDDED_TEXTS},
         "waiting": dict(waiting),
         "doctor": name_tenant("heedful doctor", visit.caller.scope.tenant),
-        "setup": _describe_setup(
-            visit,
-            space,
-            dict(vectors),
-            workload=workload,
-            waits=waiting["number"],
-            coins=dict(coins),
-        ),
+        "setup": setup,
     }
 
 
@@ -318,7 +324,7 @@ def _describe_coin(holdout: float, coins: Document) -> Document:
         "proof",
         value,
         well=holdout > 0 and bool(coins["tossed"] or not is_due),
-        cure=HOLDOUT_CURE,
+        cure=PROGRAMS_CURE if holdout else HOLDOUT_CURE,
     )
 
 
