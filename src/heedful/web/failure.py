@@ -54,12 +54,10 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     sentence = _say_by_attempt(loop.attempts, error)
     others = ", ".join(clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1])
     if not sentence:
-        messages = {
-            found.message
-            for evaluation in evaluations
-            for found in evaluation.errors
-            if found.check == error.check
-        }
+        messages = set()
+        for evaluation in evaluations:
+            same = [each for each in evaluation.errors if each.check == error.check]
+            messages.update(each.message for each in same)
         last_said = "the last time: " if len(messages) > 1 else ""
         sentence = _say(error, number, len(loop.attempts), last_said)
         if others:
