@@ -90,6 +90,20 @@ def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browse
     assert "Told 3 times, but not the evidence; it did not help." in page
 
 
+def test_what_a_check_said_last_is_named_as_the_last(browser: Browser):
+    path = "/v1/loops/words"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
+    for number, message in enumerate(["form", "around", "form", "around"], 1):
+        evaluation = {"findings": [{"check": "name", "message": message}]}
+        attempt = {"output": f"answer {number}", "evaluation": evaluation}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    failure = browser.data("/loops/words")["failure"]
+    assert failure["sentence"] == (
+        "Not solved: name failed in all 4 attempts (the last time: around)."
+    )
+
+
 def test_other_causes_are_named_by_attempt(browser: Browser):
     path = "/v1/loops/causes"
     read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)

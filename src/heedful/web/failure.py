@@ -54,22 +54,31 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     sentence = _say_by_attempt(loop.attempts, error)
     others = ", ".join(clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1])
     if not sentence:
-        sentence = _say(error, number, len(loop.attempts))
+        messages = set()
+        for evaluation in evaluations:
+            same = [each for each in evaluation.errors if each.check == error.check]
+            messages.update(each.message for each in same)
+        last_said = "the last time: " if len(messages) > 1 else ""
+        sentence = _say(error, number, len(loop.attempts), last_said)
         if others:
             sentence += f"; also failed: {others}"
     sentence += _say_repeats(loop)
     return {"sentence": f"{sentence}.", "remedy": _remedy(error, number, stored)}
 
 
-def _say(error: Finding, number: int, attempts: int) -> str:
-    """Return in words which check failed how often, and what it said last."""
+def _say(error: Finding, number: int, attempts: int, last_said: str) -> str:
+    """Return in words which check failed how often, and what it said last.
+
+    `last_said` stands before what it said, if it said something else before.
+    """
     times = f" in {number} of {attempts} attempts"
     if attempts == 1:
         times = ""
     elif number == attempts:
         times = f" in all {attempts} attempts"
 
-    return f"Not solved: {clean(error.check, 60)} failed{times} ({_details(error)})"
+    details = f"{last_said}{_details(error)}"
+    return f"Not solved: {clean(error.check, 60)} failed{times} ({details})"
 
 
 def _say_by_attempt(attempts: Sequence[Attempt], error: Finding) -> str:

@@ -102,23 +102,27 @@ async def lesson(visit: Visit, n: int) -> Document:
         "all_loops": loops[0]["loops"] if loops else 0,
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
-        "sentence": describe_effect(effect, before=helped[1:]),
+        "sentence": describe_effect(effect, helped),
         "worse": compare_versions(helped),
         **measured[0],
     }
 
 
-def describe_effect(effect: Document | None, before: Sequence[Document] = ()) -> str:
+def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) -> str:
     """Return in one sentence whether a lesson helps, or what lacks to say it.
 
-    `before` has the shares of loops that were right at the first try with its earlier
-    words, newest first.
+    `helped` has the shares of loops that were right at the first try with its present
+    words, then with its earlier ones.
 
     >>> describe_effect(None)
     'Not known yet: no loop that was shown it has ended'
+    >>> describe_effect(None, [{"of": 15, "value": 0.8}])
+    'Not known yet: no loop that was shown it can be compared'
     """
     if effect is None:
-        for share in before:
+        if helped and helped[0]["of"]:
+            return "Not known yet: no loop that was shown it can be compared"
+        for share in helped[1:]:
             if share["of"]:
                 return (
                     "Not known yet: no loop that was shown the new words has ended; "
