@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # rest.
 CEILINGS: Mapping[str, Mapping[str, float]] = {
     "src/heedful": {
-        "statements": 49_200,
-        "largest module": 455,
+        "statements": 49_600,
+        "largest module": 450,
         "mean line": 43.5,
         "long lines, %": 0,
         "shared constants": 5,

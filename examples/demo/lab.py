@@ -292,9 +292,7 @@ async def measure(
         }
         say(
             f"{chosen.model}: {len(chosen.tasks)} tasks of {len(names)} families: "
-            f"{', '.join(names)}\n"
-            "each task twice, without memory and with, at the same time; only a check "
-            f"knows the rules\n{LEGEND}\n"
+            f"{', '.join(names)}\n{LEGEND}\n"
         )
         lab = Lab(
             plan=chosen,

@@ -23,7 +23,11 @@ from heedful.sanitize import clean
 from heedful.store import loops
 from heedful.store.store import Store
 
-LEGEND = "✓ right   ✗ wrong, asked again with feedback   ■ stopped"
+LEGEND = (
+    "each task twice, without memory and with; the tasks of a family share one rule,\n"
+    "which only a check knows\n"
+    "✓ right   ✗ wrong, asked again with feedback   ■ stopped"
+)
 HEADS = {
     "corrected": (
         "It was wrong, got feedback, and corrected itself. The example is kept."

@@ -180,6 +180,8 @@ async function inbox(where, page) {
   await page.keyboard.press("r");
   check((await ticked()) === 1, "r is not about the row that j went to");
   await page.getByText("Reason for rejecting: ").waitFor({ timeout: 5000 });
+  await page.locator("tbody [data-signs]").first().check();
+  check(/ [0-9]+ texts?, [0-9]+ with signs/.test(await rejects.textContent()), "the button does not count the ticked texts with signs");
   await go(page, "/ui/quarantine");
   await tabTo(page, '#rule input[name="why"]');
   await page.keyboard.type("read them");

@@ -337,6 +337,7 @@ def test_a_recording_says_what_it_is_of(shown_again):
     _, done = shown_again
     assert re.search(r"a recording of \d{4}-\d\d-\d\d, no model is asked: ", done.err)
     assert "Qwen2.5-Coder-0.5B" in done.err
+    assert "each task twice, without memory and with" in done.err
     assert re.search(r"on Linux x86_64 with \d+ cores", done.err)
 
 

@@ -320,7 +320,7 @@ def test_why_a_run_names_the_lessons_that_its_stages_were_shown(desk, session):
     asyncio.run(pipeline.run({}, id="second"))
     session(
         ("why first", 0, "!memory showed"),
-        ("why last", 0, "memory showed lesson 1 (…", ") to stage 1 (triage)\n"),
+        ("why last", 0, "memory showed lesson 1 (___", ") to stage 1 (triage)\n"),
     )
 
 

@@ -77,38 +77,54 @@ def test_what_a_stolen_key_wrote_is_removed_in_every_project(
     )
 
 
-def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(desk, session):
-    theirs = desk.heedful("key create --name ci --tenant acme --json").json["id"]
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param("--tenant acme", id="a name"),
+        pytest.param("--tenant=--help", id="a name like an option"),
+    ],
+)
+def test_a_key_of_another_tenant_is_not_said_to_have_written_nothing(
+    desk, session, option
+):
+    theirs = desk.heedful(f"key create --name ci {option} --json").json["id"]
     source = f"key:{theirs}"
     mine = desk.heedful("key create --name ci --json").json["id"]
-    revoke = f"quarantine revoke {source} --by NAME --tenant acme"
+    revoke = f"quarantine revoke {source} --by NAME {option}"
     done = session(
-        (f"quarantine revoke {source}", 3, "in tenant default", "--tenant acme"),
-        (f"quarantine revoke {source} --tenant acme", 0, f"{source} wrote nothing"),
+        (f"quarantine revoke {source}", 3, "in tenant default", option),
+        (f"quarantine revoke {source} {option}", 0, f"{source} wrote nothing"),
         (f"quarantine revoke key:{mine}", 0, "wrote nothing"),
         (
-            f"key revoke {theirs} --tenant acme",
+            f"key revoke {theirs} {option}",
             0,
             f"If it was stolen: heedful {revoke}",
         ),
-        ("quarantine list --tenant acme", 0, "nothing waits"),
-        ("key list --tenant acme --json", 0),
+        (f"quarantine list {option}", 0, "nothing waits"),
+        (f"key list {option} --json", 0),
     )
     assert done.json["keys"][0]["revoke"] == f"heedful {revoke}"
 
 
-def test_the_next_command_is_about_the_same_tenant(desk, session):
+@pytest.mark.parametrize(
+    ("tenant", "option"),
+    [
+        pytest.param("acme", "--tenant acme", id="a name"),
+        pytest.param("--help", "--tenant=--help", id="a name like an option"),
+    ],
+)
+def test_the_next_command_is_about_the_same_tenant(desk, session, tenant, option):
     async def write(store: Store) -> None:
-        memory = Memory(store, Scope("acme"))
+        memory = Memory(store, Scope(tenant))
         await memory.remember("a", "x", trust="tool", source="page")
 
     with opened(desk.folder / "heedful.db") as store:
         asyncio.run(write(store))
     session(
-        ("quarantine list --tenant acme", 0, "Next: ", "show 1 --tenant acme"),
-        ("quarantine show 1 --tenant acme", 0, "--by NAME --tenant acme"),
-        ("quarantine revoke page --tenant acme", 0, "--yes --tenant acme"),
-        ("quarantine release 1 --by ann --tenant acme", 0, "list --tenant acme"),
+        (f"quarantine list {option}", 0, "Next: ", f"show 1 {option}"),
+        (f"quarantine show 1 {option}", 0, f"--by NAME {option}"),
+        (f"quarantine revoke page {option}", 0, f"--yes {option}"),
+        (f"quarantine release 1 --by ann {option}", 0, f"list {option}"),
     )
 
 
@@ -759,7 +775,11 @@ def test_proof_counts_the_loops_that_run(desk, session):
             ),
         ),
         (3, "0", "the holdout is off (the setting holdout is 0)"),
-        (FIRST_LOOPS_WITHOUT_HOLDOUT, "0.1", "no loop had a coin so far"),
+        (
+            FIRST_LOOPS_WITHOUT_HOLDOUT,
+            "0.1",
+            "in no loop so far could memory be withheld",
+        ),
     ],
     ids=["no loop", "too few loops", "no holdout", "nothing withheld"],
 )
@@ -773,9 +793,7 @@ def test_it_says_why_there_is_nothing_to_compare_with(
 
 def test_it_says_that_no_coin_withheld_memory_by_chance(desk, session):
     prove(desk, ("new", 37, 0, 0, 0), share=0.1)
-    session(
-        ("proof", 0, "by chance, no coin withheld memory in the 37 loops that had one")
-    )
+    session(("proof", 0, "by chance, memory was withheld in none of the 37 loops"))
 
 
 def test_a_run_withholds_as_the_settings_say(desk):

@@ -77,6 +77,10 @@ def test_wrong_line_says_what_is_right(session, line, code, cure) -> None:
     session((STATE, 0), (line, code, cure))
 
 
+def test_a_misspelt_database_is_refused(session) -> None:
+    session(("rules --db misspelt.db", 3, "no database 'misspelt.db'"))
+
+
 def test_outside_of_repositories_rules_are_in_the_own_memory(desk, session) -> None:
     shutil.rmtree(desk.folder / ".git")
     session((STATE, 0), ("rules", 0, "in force"), ("rules retire 1 --by ann", 0))

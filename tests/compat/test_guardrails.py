@@ -262,7 +262,7 @@ def test_fields_of_a_bias_tag_that_are_not_stored_are_named(store, caplog):
     assert tracked["warnings"] == warnings
     repetition = run_async(detect_bias_repetition("loop_003", tags, store=store))
     assert repetition["warnings"] == warnings
-    assert caplog.messages == warnings * 3
+    assert caplog.messages == [f"heedful: {warning}" for warning in warnings] * 3
 
 
 # -- limits of one loop

@@ -202,8 +202,9 @@ def test_a_function_that_nothing_judges_is_warned_of_once(
     function = self_correcting(**options)(unjudged)
     assert [function("a"), function("b")] == ["a", "b"]
     name = f"{__name__}.unjudged_{checks}"
-    advice = "nothing judged it. Pass checks, goals or an evaluator."
-    assert caplog.messages == [f"{name}: {advice}"]
+    doubt = "passed, but nothing judged it"
+    cure = "Pass checks, goals or an evaluator."
+    assert caplog.messages == [f"heedful: {name}: {doubt}. {cure}"]
 
 
 def test_a_lambda_that_nothing_judges_is_named(
@@ -212,7 +213,9 @@ def test_a_lambda_that_nothing_judges_is_named(
     function = self_correcting(checks=[], store=None)(lambda task: task)
     assert function("a") == "a"
     (message,) = caplog.messages
-    assert message.startswith("test_a_lambda_that_nothing_judges_is_named.<locals>.<la")
+    assert message.startswith(
+        "heedful: test_a_lambda_that_nothing_judges_is_named.<locals>.<la"
+    )
 
 
 AMOUNTS = [{"amount": "1.00"}, {"amount": "2.00"}]
@@ -246,7 +249,7 @@ def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
     function = self_correcting(checks=[check], store=None)(extract)
     assert [function("a"), function("b")] == [answer, answer]
     warning = (
-        f"{__name__}.extract_True: heedful took the first of 2 candidates, which all "
-        "passed alike; to return a list as one answer, return [the_list]"
+        f"heedful: {__name__}.extract_True: the first of 2 candidates was taken, as "
+        "all passed alike; to return a list as one answer, return [the_list]"
     )
     assert caplog.messages == [warning] * warns

@@ -114,7 +114,7 @@ def end_loops(db: Db, scope: Scope) -> None:
 
 
 def remind_sessions(db: Db, scope: Scope) -> None:
-    """Remind many sessions of the same thing, by a coin; half of the mistakes recur."""
+    """Remind many sessions of the same thing, at random; half of the mistakes recur."""
     end_loops(db, scope)
     for number in range(40):
         session = f"s{number}"
@@ -236,7 +236,7 @@ def test_the_line_is_for_the_person_at_the_next_start_and_comes_once(
     assert [week["unhelpful"] for week in figures["weeks"]] == [1]
     screen = run_command(home, "hook stats")
     assert "in all: 1 reminder did not help" in screen
-    assert "calls saved are not known: no coin has withheld a reminder yet" in screen
+    assert "calls saved are not known: no reminder was withheld at random yet" in screen
 
 
 def test_stats_without_a_session_say_so(home: Home) -> None:

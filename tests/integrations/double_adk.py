@@ -12,7 +12,7 @@ from typing import Any
 from google.adk.agents import LlmAgent, RunConfig
 from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmResponse
-from google.adk.plugins import ReflectAndRetryToolPlugin
+from google.adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import PrivateAttr
@@ -141,3 +141,62 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     runner = runner_of(agent, HeedfulAdkPlugin(host))
     for task in tasks:
         await run(runner, task)
+
+
+class AddingPlugin(BasePlugin):
+    """Adds a text to each request."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("adding")
+        self.text = text
+
+    async def before_model_callback(
+        self, *, callback_context: Any, llm_request: Any
+    ) -> None:
+        llm_request.contents.append(types.UserContent(self.text))
+
+
+# What a tool returns that has an image.
+PICTURE: Any = {"page": types.Part.from_bytes(data=b"PNG", mime_type="image/png")}
+WAYS = (
+    "instruction provider",
+    "instruction of a state",
+    "callback of the agent",
+    "plugin before heedful",
+    "plugin after heedful",
+)
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests code of its user adds a text."""
+    options: dict[str, Any] = {}
+    plugins: list[Any] = [HeedfulAdkPlugin(host)]
+    if way == "instruction provider":
+        options["instruction"] = lambda _: text
+    elif way == "instruction of a state":
+        options["instruction"] = "Know this: {docs}"
+    elif way == "callback of the agent":
+
+        def add_text(callback_context: Any, llm_request: Any) -> None:
+            llm_request.append_instructions([text])
+
+        options["before_model_callback"] = add_text
+    elif way == "plugin before heedful":
+        plugins.insert(0, AddingPlugin(text))
+    elif way == "plugin after heedful":
+        plugins.append(AddingPlugin(text))
+    else:
+        options["instruction"] = text
+    runner = runner_of(shell_agent(script, Driven(), results, **options), *plugins)
+    await runner.session_service.create_session(
+        app_name="tests", user_id="user", session_id="chat", state={"docs": text}
+    )
+    await run(runner, task)

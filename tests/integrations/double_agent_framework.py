@@ -15,10 +15,12 @@ from agent_framework import (
     ChatResponse,
     ChatResponseUpdate,
     Content,
+    ContextProvider,
     FunctionInvocationLayer,
     Message,
     ResponseStream,
     UsageDetails,
+    chat_middleware,
     tool,
 )
 
@@ -117,3 +119,59 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     session = AgentSession(session_id="chat")
     for task in tasks:
         await agent.run(task, session=session)
+
+
+class Adding(ContextProvider):
+    """Adds a text to the context of each run."""
+
+    def __init__(self, way: str, text: str) -> None:
+        super().__init__("adding")
+        self.way = way
+        self.text = text
+
+    async def before_run(self, *, context: Any, **_: Any) -> None:
+        if self.way == "instructions of a provider":
+            context.extend_instructions(self, self.text)
+        else:
+            context.extend_messages(self, [Message("user", [self.text])])
+
+
+# What a tool returns that has an image.
+PICTURE: Any = [Content.from_data(b"PNG", "image/png")]
+WAYS = (
+    "instructions of a provider",
+    "message of a provider",
+    "chat middleware",
+    "instructions of a run",
+)
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests code of its user adds a text."""
+
+    @chat_middleware
+    async def add_message(context: Any, call_next: Any) -> None:
+        context.messages = [Message("user", [text]), *context.messages]
+        await call_next()
+
+    middleware: list[Any] = [HeedfulAgentMiddleware(host)]
+    options: dict[str, Any] = {"instructions": "Be brief."}
+    run_options: dict[str, Any] = {}
+    if way.endswith("of a provider"):
+        options["context_providers"] = [Adding(way, text)]
+    elif way == "chat middleware":
+        middleware.append(add_message)
+    elif way == "instructions of a run":
+        run_options = {"instructions": text}
+    else:
+        options["instructions"] = text
+    agent = shell_agent(script, Driven(), results, middleware=middleware, **options)
+    await agent.run(task, session=AgentSession(), options=run_options)

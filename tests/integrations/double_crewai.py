@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from crewai import Agent, Crew, Task
+from crewai.hooks.dispatch import InterceptionPoint, on, unregister
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
 from pydantic import PrivateAttr
@@ -100,3 +101,38 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     script = script_of(tasks)
     watched = [watch(shell_task(task, script, driven, results), host) for task in tasks]
     await crew_of(*watched).kickoff_async()
+
+
+WAYS = ("knowledge in the prompt", "hook before heedful", "hook after heedful")
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run a task to whose requests CrewAI or a hook of the user adds a text."""
+
+    def add_message(context: Any) -> None:
+        if not any(message["content"] == text for message in context.messages):
+            context.messages.append({"role": "user", "content": text})
+
+    driven = Driven()
+    job = shell_task(task, script, driven, results)
+    if way == "knowledge in the prompt":
+        job.agent.backstory = text
+    elif way not in WAYS:
+        job.description = f"{task}. {text}"
+    if way == "hook before heedful":
+        on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
+    watch(job, host)
+    if way == "hook after heedful":
+        on(InterceptionPoint.PRE_MODEL_CALL)(add_message)
+    try:
+        await crew_of(job).kickoff_async()
+    finally:
+        unregister(InterceptionPoint.PRE_MODEL_CALL, add_message)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from haystack.components.agents import Agent
+from haystack.components.agents.state import State
 from haystack.components.generators.chat import MockChatGenerator
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
+from haystack.hooks import hook
 from haystack.tools.from_function import create_tool_from_function
 
 from heedful.integrations import Host, verdict_of
@@ -62,7 +64,9 @@ def shell_agent(
     script: Script, driven: Driven, results: Results = OK, **options: Any
 ) -> Agent:
     """Return an agent with the tool `shell`."""
-    tool = create_tool_from_function(shell_of(driven.commands, results))
+    tool = create_tool_from_function(
+        shell_of(driven.commands, results), outputs_to_string={"raw_result": True}
+    )
     return Agent(chat_generator=scripted(script, driven), tools=[tool], **options)
 
 
@@ -88,3 +92,35 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     for task in tasks:
         result = await agent.run_async([*messages, *asked(task)])
         messages = result["messages"]
+
+
+# What a tool returns that has an image.
+PICTURE: Any = [TextContent("a page"), ImageContent("iVBORw0KGgo=")]
+WAYS = ("hook before heedful", "hook after heedful")
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests a hook of its user adds a text."""
+
+    @hook
+    def add_text(state: State) -> None:
+        state.set("messages", [ChatMessage.from_system(text)])
+
+    all_hooks: Any = hooks(host)
+    if way == "hook before heedful":
+        all_hooks = hooks(host, others={"before_llm": [add_text]})
+    elif way == "hook after heedful":
+        all_hooks["before_llm"].append(add_text)
+    prompt = "Be brief." if way in WAYS else text
+    agent = shell_agent(
+        script, Driven(), results, hooks=all_hooks, system_prompt=prompt
+    )
+    await agent.run_async(asked(task))

@@ -7,9 +7,15 @@ from itertools import chain, repeat
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import ToolErrorMiddleware
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ToolErrorMiddleware,
+    before_model,
+    dynamic_prompt,
+    wrap_model_call,
+)
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from heedful.integrations import Host, verdict_of
@@ -96,3 +102,65 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     config: Any = {"configurable": {"thread_id": "chat"}}
     for task in tasks:
         await agent.ainvoke({"messages": [("user", task)]}, config)
+
+
+# What a tool returns that has an image.
+PICTURE: Any = [
+    {"type": "text", "text": "a page"},
+    {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+]
+WAYS = (
+    "dynamic prompt before heedful",
+    "dynamic prompt after heedful",
+    "message before heedful",
+    "message after heedful",
+    "message in the state",
+)
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests other middleware adds a text."""
+    adding = [adder(way, text)] if way in WAYS else []
+    mine: list[Any] = [HeedfulMiddleware(host)]
+    is_before = way.endswith("before heedful")
+    errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
+    agent = create_agent(
+        scripted(script),
+        tools=[shell_of([], results)],
+        system_prompt="Be brief." if way in WAYS else text,
+        middleware=[*(adding + mine if is_before else mine + adding), errors],
+    )
+    await agent.ainvoke({"messages": [("user", task)]})
+
+
+def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
+    if way.startswith("dynamic prompt"):
+
+        @dynamic_prompt
+        async def prompt(_: Any) -> str:
+            return f"Be brief.\n{text}"
+
+        return prompt
+
+    if way == "message in the state":
+
+        @before_model
+        async def add_message(*_: Any) -> Any:
+            return {"messages": [HumanMessage(text)]}
+
+        return add_message
+
+    @wrap_model_call
+    async def add_to_request(request: Any, handler: Any) -> Any:
+        messages = [*request.messages, HumanMessage(text)]
+        return await handler(request.override(messages=messages))
+
+    return add_to_request

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from agents import (
@@ -13,6 +14,7 @@ from agents import (
     ModelResponse,
     RunConfig,
     SQLiteSession,
+    ToolOutputImage,
     Usage,
     function_tool,
 )
@@ -118,3 +120,46 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         await openai_agents.run(
             agent, task, host=host, session=session, run_config=config
         )
+
+
+# What a tool returns that has an image.
+PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
+WAYS = ("instruction function", "input filter", "session callback", "made prompt")
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests a function of its user adds a text."""
+    agent, _ = shell_agent(script, Driven(), results)
+    options: dict[str, Any] = {}
+    config = RunConfig(tracing_disabled=True)
+    if way == "instruction function":
+        agent.instructions = lambda _context, _agent: text
+    elif way == "input filter":
+        config.call_model_input_filter = lambda data: replace(
+            data.model_data, input=[*data.model_data.input, user_item(text)]
+        )
+    elif way == "session callback":
+        config.session_input_callback = lambda past, new: [
+            *past,
+            user_item(text),
+            *new,
+        ]
+        options["session"] = SQLiteSession("added")
+        await options["session"].add_items([user_item("hello")])
+    elif way == "made prompt":
+        agent.prompt = lambda _: {"id": "one", "variables": {"docs": text}}
+    else:
+        agent.instructions = text
+    await openai_agents.run(agent, task, host=host, run_config=config, **options)
+
+
+def user_item(text: str) -> Any:
+    return {"role": "user", "content": text}

@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic_ai import (
     Agent,
+    BinaryContent,
     ModelMessage,
+    ModelRequest,
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
@@ -16,6 +18,7 @@ from pydantic_ai import (
     ToolCallPart,
     ToolFailed,
 )
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from heedful.integrations import Host, verdict_of
@@ -102,3 +105,43 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     for task in tasks:
         result = await agent.run(task, message_history=messages)
         messages = result.all_messages()
+
+
+# What a tool returns that has an image.
+PICTURE: Any = BinaryContent(b"PNG", media_type="image/png")
+WAYS = (
+    "instruction function",
+    "system prompt function",
+    "history processor before heedful",
+    "history processor after heedful",
+)
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests a function of its user adds a text."""
+
+    def add_message(messages: list[ModelMessage]) -> list[ModelMessage]:
+        return [ModelRequest.user_text_prompt(text), *messages]
+
+    capabilities: list[Any] = [Heedful(host=host)]
+    if way == "history processor before heedful":
+        capabilities.insert(0, ProcessHistory(add_message))
+    elif way == "history processor after heedful":
+        capabilities.append(ProcessHistory(add_message))
+    prompts: Any = {}
+    if way not in WAYS:
+        prompts = {"system_prompt": text, "instructions": text}
+    agent = shell_agent(script, Driven(), results, capabilities=capabilities, **prompts)
+    if way == "instruction function":
+        agent.instructions(lambda: text)
+    elif way == "system prompt function":
+        agent.system_prompt(lambda: text)
+    await agent.run(task)

@@ -10,7 +10,10 @@ from collections.abc import AsyncIterable
 from typing import Any
 
 from strands import Agent, tool
+from strands.hooks import BeforeInvocationEvent
+from strands.middleware import InvokeModelStage
 from strands.models import Model
+from strands.plugins import Plugin
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
@@ -125,3 +128,62 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     )
     for task in tasks:
         await agent.invoke_async(task)
+
+
+# What a tool returns that has an image.
+PICTURE: Any = {
+    "status": "success",
+    "content": [{"image": {"format": "png", "source": {"bytes": b"PNG"}}}],
+}
+WAYS = (
+    "middleware before heedful",
+    "middleware after heedful",
+    "prompt of a hook",
+)
+
+
+async def add(
+    host: Host,
+    task: str,
+    script: Script,
+    *,
+    way: str,
+    text: str,
+    results: Results = OK,
+) -> None:
+    """Run an agent to whose requests code of its user adds a text."""
+
+    async def add_message(context: Any, next_fn: Any) -> Any:
+        message = {"role": "user", "content": [{"text": text}]}
+        messages = [*context.messages, message]
+        async for event in next_fn(context.replace(messages=messages)):
+            yield event
+
+    def add_prompt(event: Any) -> None:
+        event.agent.system_prompt = f"Be brief.\n{text}"
+
+    plugins: list[Any] = [Adding(add_message), HeedfulPlugin(host)]
+    if way != "middleware before heedful":
+        plugins = plugins[1:]
+    prompt = "Be brief." if way in WAYS else text
+    agent = shell_agent(
+        script, Driven(), results, plugins=plugins, system_prompt=prompt
+    )
+    if way == "middleware after heedful":
+        agent.add_middleware(InvokeModelStage, add_message)
+    elif way == "prompt of a hook":
+        agent.add_hook(add_prompt, BeforeInvocationEvent)
+    await agent.invoke_async(task)
+
+
+class Adding(Plugin):
+    """Adds a middleware to an agent."""
+
+    name = "adding"
+
+    def __init__(self, middleware: Any) -> None:
+        self.middleware = middleware
+        super().__init__()
+
+    def init_agent(self, agent: Any) -> None:
+        agent.add_middleware(InvokeModelStage, self.middleware)

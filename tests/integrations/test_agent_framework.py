@@ -25,7 +25,7 @@ from heedful import Done, policy
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from heedful.store import episodes, loops
-from tests.integrations import test_earlier_turns as earlier_turns
+from tests import fix_of_page as earlier_turns
 from tests.integrations.double_agent_framework import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn
 from tests.integrations.test_hosts import (

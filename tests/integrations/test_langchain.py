@@ -30,7 +30,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware, judge_node
 from heedful.loop.record import Usage
 from heedful.store import episodes, loops
-from tests.integrations import test_earlier_turns as earlier_turns
+from tests import fix_of_page as earlier_turns
 from tests.integrations.double_langchain import agent_of, scripted
 from tests.integrations.doubles import Call, ModelDown, Results, Say, shell_of
 from tests.integrations.test_hosts import ERROR, TASK, host_that_judges, memory_in

@@ -123,8 +123,15 @@ async def test_what_comes_in_waits_until_an_operator_releases_it(world: World) -
                 remembered["quarantine"].partition("runs: ")[2].replace("NAME", "ann")
             )
             assert line.startswith("HEEDFUL_TENANT=acme heedful ")
+            commands = Path(sys.executable).parent
+            path = f"{commands}:{os.environ['PATH']}"
             await asyncio.to_thread(
-                subprocess.run, line, shell=True, check=True, cwd="/"
+                subprocess.run,
+                line,
+                shell=True,
+                check=True,
+                cwd="/",
+                env={**os.environ, "PATH": path},
             )
         else:
             await world.memory.quarantine.release([1], by="ann")

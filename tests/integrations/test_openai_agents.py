@@ -29,7 +29,7 @@ from heedful.integrations.openai_agents import (
     run_streamed,
     run_sync,
 )
-from tests.integrations import test_earlier_turns as earlier_turns
+from tests import fix_of_page as earlier_turns
 from tests.integrations.double_openai_agents import prompts, scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, Say, Turn
 from tests.integrations.test_hosts import (

@@ -19,7 +19,7 @@ from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from heedful.store import loops
-from tests.integrations import test_earlier_turns as earlier_turns
+from tests import fix_of_page as earlier_turns
 from tests.integrations.double_strands import Scripted, shell_agent
 from tests.integrations.doubles import Call, Driven, ModelDown, Say, Turn, shell_of
 from tests.integrations.test_hosts import (

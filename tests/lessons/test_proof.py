@@ -444,7 +444,7 @@ counts = st.integers(0, 400)
 
 
 def table(right: int, wrong: int, right_without: int, wrong_without: int) -> Cells:
-    """How often right and wrong where shown, and where withheld by a coin of 10 %."""
+    """How often right and wrong where shown, and where withheld (10 %)."""
     cells = {(0.1, True, 1.0): right, (0.1, True, 0.0): wrong}
     return cells | {(0.1, False, 1.0): right_without, (0.1, False, 0.0): wrong_without}
 

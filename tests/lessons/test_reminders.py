@@ -56,14 +56,14 @@ def test_the_weeks_add_up_to_the_total() -> None:
         pytest.param(
             [count(9)],
             COSTS,
-            ("reminders that it withheld: 0 of 5",),
+            ("reminders withheld at random: 0 of 5",),
             id="nothing was withheld",
         ),
         pytest.param(
             [count(9, share=0.0), count(5, told=False)],
             COSTS,
-            ("reminders that a coin let pass: 0 of 5",),
-            id="no coin decided about what was told",
+            ("reminders told at random: 0 of 5",),
+            id="nothing could be withheld",
         ),
         pytest.param(
             COMPARED,

@@ -101,13 +101,17 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
     ("check", "rejected", "accepted", "rule"),
     [
         pytest.param(
-            literal, "May 5", "2025-05-05", "… is no date. write YYYY-MM-DD", id="code"
+            literal,
+            "May 5",
+            "2025-05-05",
+            "___ is no date. write YYYY-MM-DD",
+            id="code",
         ),
         pytest.param(
             template,
             "too long",
             "a short one",
-            "… has … words. write a text of 12 words",
+            "___ has ___ words. write a text of 12 words",
             id="format and percent",
         ),
         pytest.param(
@@ -128,35 +132,35 @@ def captured(prefix: str) -> Callable[[str, Context], list[Finding]]:
             chosen,
             "sales",
             "@shipping",
-            "wrong team here. use the team …",
+            "wrong team here. use the team ___",
             id="one of a list, and it is the answer",
         ),
         pytest.param(
             looked_up,
             "sales",
             "refunds",
-            "wrong queue here. the queue is …",
+            "wrong queue here. the queue is ___",
             id="a table of answers",
         ),
         pytest.param(
             helped,
             "7",
             "7 kg",
-            "no unit in …. write the number and kg",
+            "no unit in ___. write the number and kg",
             id="a function of the module",
         ),
         pytest.param(
             partial(bound, expected="seven"),
             "eight",
             "seven",
-            "another number. write this: …",
+            "another number. write this: ___",
             id="an argument that is the answer",
         ),
         pytest.param(
             partial(bound, expected="a task"),
             "eight",
             "this is a task",
-            "another number. write this: …",
+            "another number. write this: ___",
             id="an argument that stands in the task",
         ),
         pytest.param(
@@ -236,14 +240,14 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             id="a value of the answer",
         ),
         pytest.param(
-            "expected 6.26", "", "sum them", "6.26", "expected …", id="a figure"
+            "expected 6.26", "", "sum them", "6.26", "expected ___", id="a figure"
         ),
         pytest.param(
             "src/app/main.py:3: unused import",
             "remove it",
             "clean up",
             "x = 1",
-            "…: unused import. remove it",
+            "___: unused import. remove it",
             id="a path",
         ),
         pytest.param(
@@ -251,7 +255,7 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             "greet Anna Berg first",
             "a letter to Anna Berg",
             "A letter " * 30,
-            "the letter is rude. greet … first",
+            "the letter is rude. greet ___ first",
             id="a name of the task",
         ),
         pytest.param(
@@ -267,7 +271,7 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             "begin with 'Hello you'",
             "a mail",
             "Hello you, all is well",
-            "no greeting. begin with …",
+            "no greeting. begin with ___",
             id="a quotation of the answer",
         ),
         pytest.param(
@@ -286,7 +290,7 @@ def test_a_docstring_stays_whole_though_an_answer_has_its_words() -> None:
             "at $.age: Field required. add it",
             id="a key of the answer is no value",
         ),
-        pytest.param("6.26", "write 6.26", "sum", "6.26", "write …", id="no words"),
+        pytest.param("6.26", "write 6.26", "sum", "6.26", "write ___", id="no words"),
         pytest.param("'a b'", "", "sum", "a b", "", id="nothing but a particular"),
     ],
 )
@@ -323,7 +327,7 @@ def sighting(task: str, fix: str, rule: str = "wrong queue") -> Example:
                 sighting("2", "use a_b"),
                 sighting("1", "use a_b"),
             ],
-            "wrong queue. use …",
+            "wrong queue. use ___",
             id="a third task refutes",
         ),
         pytest.param(

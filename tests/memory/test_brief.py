@@ -147,7 +147,7 @@ async def test_what_linters_reject_again_and_again_is_one_line(
         await learn(memory, f"s{number}", step("Bash", "make check", "\n".join(errors)))
     [line] = await lines_of(memory)
     assert "Linters here reject" in line
-    assert "“error is not nil (line …) but it returns nil (nilerr)”" in line
+    assert "“error is not nil (line ___) but it returns nil (nilerr)”" in line
     assert "“Error return value is not checked (errcheck)”" in line
     assert "3 of 3 sessions" in line
 

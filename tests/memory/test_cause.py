@@ -921,14 +921,14 @@ def rules_in(hint: str) -> list[str]:
 @pytest.mark.both
 async def test_a_particular_of_one_task_is_told_to_no_other(store):
     hints = await route_tasks(store, "a card", "b cash", "c loan", "d rent", "e visa")
-    rule = "… is not the queue. use queue …"
+    rule = "___ is not the queue. use queue ___"
     assert list(map(rules_in, hints)) == [[], [rule], [rule], [rule], [rule]]
 
 
 @pytest.mark.both
 async def test_the_same_task_is_told_its_own_value(store):
     hints = await route_tasks(store, "a card", "b cash", "a card", "c loan")
-    masked = "… is not the queue. use queue …"
+    masked = "___ is not the queue. use queue ___"
     assert rules_in(hints[2]) == ["'other_a' is not the queue. use queue card"]
     assert rules_in(hints[3]) == [masked]
 
@@ -936,11 +936,11 @@ async def test_the_same_task_is_told_its_own_value(store):
 @pytest.mark.both
 async def test_a_second_task_confirms_a_value_and_another_one_refutes_it(store):
     hints = await route_tasks(store, "a card", "b card", "c loan", "d rent")
-    masked = "… is not the queue. use queue …"
+    masked = "___ is not the queue. use queue ___"
     told = [rules_in(hint)[:1] for hint in hints]
-    confirmed = "… is not the queue. use queue card"
+    confirmed = "___ is not the queue. use queue card"
     assert told[:3] == [[], [masked], [confirmed]]
-    assert "use queue …" in told[3][0]
+    assert "use queue ___" in told[3][0]
 
 
 @pytest.mark.both
@@ -986,5 +986,5 @@ async def test_two_findings_that_read_the_same_are_one_rule(store):
         )
         assert result.briefing is not None
         whys = [choice.why for choice in result.briefing.choices]
-    assert rules_in(hints[-2]) == ["greet … by name"]
+    assert rules_in(hints[-2]) == ["greet ___ by name"]
     assert "another rule says the same" in " ".join(whys)

@@ -106,6 +106,17 @@ async def test_a_filter_lets_through_what_it_says(memory, filters, error_types):
     assert all(match.tags for match in matches)
 
 
+@pytest.mark.both
+async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(
+    memory: Memory,
+) -> None:
+    await memory.remember("rare", "the parcel has weight one")
+    for number in range(120):
+        await memory.remember(f"common{number}", "the parcel has weight two")
+    matches = await memory.recall("parcel weight", error_type="rare")
+    assert [match.error_type for match in matches] == ["rare"]
+
+
 # Rendering and logs
 
 

@@ -3,6 +3,7 @@ place.
 """
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -338,9 +339,9 @@ def test_a_secret_is_on_no_page():
         attempt("failed", [bad], feedback=secret, output=f"{n} is {secret}")
         for n in (1, 2)
     ]
-    report = Report(
-        "p", "r", stages=(stage_report("a", "halted", tries, status="failed"),)
-    )
+    stage = stage_report("a", "halted", tries, status="failed")
+    stage = replace(stage, prompt=f"write {secret}")
+    report = Report("p", "r", stages=(stage,))
     for page in (html(report), markdown(report)):
         assert secret not in page
         assert "redacted" in page

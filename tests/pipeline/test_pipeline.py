@@ -3,15 +3,23 @@
 import asyncio
 import threading
 import traceback
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import heedful
 from heedful import policies
 from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync
-from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
+from heedful.errors import (
+    Conflict,
+    InvalidInput,
+    LeaseLost,
+    StageFailed,
+    UserCodeError,
+)
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.pipeline import Guardrails, Pipeline
@@ -225,6 +233,20 @@ def test_a_traceback_has_the_lines_of_the_stage_and_of_the_call() -> None:
         "<lambda>"
     ]
     assert len(traceback.extract_tb(caught.tb)) <= 3
+
+
+async def test_an_awaited_call_raises_with_the_lines_of_the_user() -> None:
+    pipeline = Pipeline("p", store=None, progress=False)
+    pipeline.stage(name="first")(lambda state: state["raw"])
+    calls: list[Awaitable[object]] = [
+        pipeline.run({"row": 1}),
+        heedful.run("x", generate=int, store=None),
+    ]
+
+    for call in calls:
+        with pytest.raises(UserCodeError) as caught:
+            await call
+        assert len(traceback.extract_tb(caught.tb)) == 2
 
 
 def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -> None:

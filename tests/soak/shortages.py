@@ -5,6 +5,7 @@ acknowledged, and which errors came instead.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import random
@@ -54,11 +55,24 @@ class SmallDisk:
         self.ballast = folder / "ballast"
 
     def fill(self, room: int) -> None:
-        """Leave so many bytes, or a few pages more."""
-        free = os.statvfs(self.ballast.parent)
-        size = max(0, free.f_bavail * free.f_frsize - room)
+        """Leave so many bytes, or a few pages more.
+
+        A thread of the program may take some of the room meanwhile.
+        """
         with self.ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, size))
+            while (size := self._free_bytes() - room) > 0:
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                except OSError as problem:
+                    if problem.errno != errno.ENOSPC:
+                        raise
+                    room += resource.getpagesize()
+                else:
+                    break
+
+    def _free_bytes(self) -> int:
+        status = os.statvfs(self.ballast.parent)
+        return status.f_bavail * status.f_frsize
 
     def free(self) -> None:
         self.ballast.unlink(missing_ok=True)

@@ -221,6 +221,12 @@ def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file)
         report(site, file, f"loop {number}", days=3 - number // 5)
 
     page = site.get("/home").text
+    course = site.data("/home")["course"]
+    ends = [time.gmtime(course[place]["at"]) for place in (0, -1)]
+    days = " to ".join(time.strftime("%Y-%m-%d", end) for end in ends)
+    words = words_of(page)
+    assert f"Right at the first try, by day {days}" in words
+    assert f"Loops by day {days}" in words
     (line,) = re.findall(r'<polyline class="line" points="([^"]*)"', page)
     assert len(line.split()) == 3
     assert page.count('<circle class="dot"') == 3
@@ -381,7 +387,7 @@ def test_home_has_the_order_of_the_quarantine_page(site):
     assert home["suspect"] == site.data("/quarantine")["suspect"] > 0
 
 
-def test_without_a_coin_home_names_the_project_without_memory(site: Browser):
+def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: Browser):
     """Both projects ran a loop, and only one of them learned from it."""
     key = site.api.key(projects=("main", "bare"))
     right = {"output": "7 kg", "evaluation": {"findings": []}}

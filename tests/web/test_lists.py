@@ -165,6 +165,7 @@ def test_totals_are_those_of_the_rows_and_of_home(browser):
         pytest.param("cost", "bug-2", id="least cost first"),
         pytest.param("-attempts", "bug-1", id="most attempts first"),
         pytest.param("-changed", "ticket", id="last change first"),
+        pytest.param("-unsolved", "bug-1", id="unsolved first"),
     ],
 )
 def test_a_list_is_sorted_by_a_column(browser, sort, first):
@@ -537,7 +538,8 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     # Without all costs, rows are compared by what is known of all.
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
-    assert re.search(r"\$0\.\d+ for 5 of 6 loops; in all \d", words)
+    mean = r"\$0\.\d+ for 5 of 6 loops, \$0\.\d+ a loop; in all \d"
+    assert re.search(mean, words)
 
 
 @both
@@ -703,6 +705,12 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert rows[0]["effect"]["conclusion"] == proof[names["good"]]["conclusion"]
     worst = read(browser, "/lessons", "?sort=effect")["lessons"]
     assert worst[0]["error_type"] == "bad"
+    judged = read(browser, "/lessons", "?sort=-verdict")["lessons"]
+    assert [row["error_type"] for row in judged[:2]] == ["good", "bad"]
+    lesson_verdicts = [row["effect"]["verdict"] for row in judged[:2]]
+    assert lesson_verdicts == [
+        proof[names[name]]["verdict"] for name in ("good", "bad")
+    ]
     helped = [
         row["helped"] for row in read(browser, "/lessons", "?sort=-helped")["lessons"]
     ]

@@ -46,7 +46,7 @@ def choice(
         ),
         pytest.param(
             [choice("withheld", 3, 2), choice("withheld", 1, 4)],
-            "A coin withheld 4 rules of lessons 2 and 4.",
+            "Withheld at random: 4 rules of lessons 2 and 4.",
             id="withheld",
         ),
     ],
@@ -65,7 +65,7 @@ def test_each_lesson_of_the_sentence_about_memory_is_a_link():
 
 def test_outcomes_are_in_plain_words():
     choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
-    assert list_outcomes(choices) == "1 withheld by a coin, 2 known but not used"
+    assert list_outcomes(choices) == "1 withheld at random, 2 known but not used"
 
 
 def test_the_attempts_stand_before_the_side_column(browser: Browser):

@@ -18,7 +18,8 @@ from heedful.loop.share import Share
 from heedful.memory.dream import Dreams, consolidate
 from heedful.store import exposures, keys
 from heedful.store.episodes import record_failure
-from heedful.web.site import MAX_SESSION_IDLE_SECONDS, STREAM_POLL_SECONDS, Sessions
+from heedful.web.session import MAX_SESSION_IDLE_SECONDS, Sessions
+from heedful.web.site import STREAM_POLL_SECONDS
 from tests.engines import change_rows
 from tests.memory.dreams import learn_git_failures
 from tests.service.support import read_data

@@ -248,7 +248,7 @@ def test_memory_that_only_one_of_two_loops_was_shown_comes_first(browser: Browse
     pair = browser.data("/loops/compare?a=withheld&b=early+0")
     assert pair["rows"][0]["name"] == "memory"
     assert pair["sentence"].endswith(
-        " B was shown memory, A was not (withheld by a coin)."
+        " B was shown memory, A was not (withheld at random)."
     )
 
 

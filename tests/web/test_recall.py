@@ -54,6 +54,19 @@ def test_a_task_shows_what_the_prompt_would_have(browser: Browser):
     assert "sort the colours red and blue" in page
 
 
+@pytest.mark.both
+def test_the_keys_of_loops_are_offered(browser: Browser):
+    for key in ("app.main", "jobs.<locals>.<lambda>"):
+        body = {"task": "Sum", "memory_key": key}
+        read_data(browser.api.put(f"/v1/loops/{len(key)}", json=body), 201)
+    page = browser.get("/recall").text
+    assert '<option value="app.main">' in page
+    assert '<option value="jobs.&lt;locals&gt;.&lt;lambda&gt;">' in page
+    # A name that is none says where it is from.
+    spend = browser.get("/spend?by=key").text
+    assert "jobs.&lt;locals&gt;.&lt;lambda&gt;</a>" in spend
+
+
 def test_a_rule_names_the_check_without_which_a_loop_is_not_shown_it(
     browser: Browser,
 ):

@@ -6,6 +6,7 @@ import pytest
 
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
+from heedful.testing import ScriptedModel
 from tests.web.support import browsing, words_of
 
 pytestmark = pytest.mark.both
@@ -41,6 +42,22 @@ def test_runs_show_their_stages_and_are_filtered_by_pipeline(browser):
     }
 
 
+def test_a_run_shows_what_each_stage_was_given(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("mail", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="read")(lambda state: "a late parcel")
+    answer = pipeline.stage(name="answer", model=ScriptedModel("Sorry."))
+    answer(lambda state: "Answer this: " + "please " * 600)
+    pipeline.stage(name="send")(lambda state: None)
+    run = browser.api.run(pipeline.run({})).run
+
+    page = words_of(browser.get(f"/runs/{run}").text)
+    assert "Input: the state with which the run began; it is not stored." in page
+    assert "Input: a prompt of 4,213 characters" in page
+    assert " … and 1,213 characters" in page
+    assert "Input: the state, with 6 characters from answer" in page
+
+
 def count_rows(state: dict[str, int]) -> list[Finding]:
     """Find that there are too few rows."""
     return [Finding("rows", f"only {state['rows']} rows")]
@@ -65,4 +82,13 @@ def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="first")(lambda state: {"rows": 7})
     browser.api.run(pipeline.run({}))
-    assert "? passed, 1 unjudged" in words_of(browser.get("/runs").text)
+    assert "? passed has no check" in words_of(browser.get("/runs").text)
+
+
+def test_a_run_names_the_one_stage_that_has_no_check(browser):
+    store = browser.api.setup.store
+    pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
+    pipeline.stage(name="first")(lambda state: {"rows": 7})
+    pipeline.stage(name="second", checks=[lambda state: []])(lambda state: {"b": 1})
+    browser.api.run(pipeline.run({}))
+    assert "? passed first has no check" in words_of(browser.get("/runs").text)

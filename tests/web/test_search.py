@@ -370,7 +370,7 @@ def test_a_hit_shows_where_the_words_were_found(browser: Browser):
     rows = browser.data("/loops?text=disk")["loops"]
     snippets = {row["id"]: row["found"] for row in rows}
     assert snippets["disk"] == ""
-    assert "the disk of db-2 was full" in snippets["report"]
+    assert "The Disk of db-2 was full" in snippets["report"]
     page = browser.get("/loops?text=disk").text
     assert 'Buy a <mark class="hit">disk</mark>' in page
     assert "/ui/recall" in browser.get("/loops?text=nowhere").text
@@ -387,7 +387,7 @@ def test_a_hit_in_a_long_task_is_shown_with_words_around_it(browser: Browser):
     task = f"{100 * 'long '}the Straße was closed{100 * ' later'}"
     store_loop(browser, "report", task, "none")
     page = browser.get("/loops?text=STRASSE").text
-    assert 'the <mark class="hit">strasse</mark> was closed later' in page
+    assert 'the <mark class="hit">Straße</mark> was closed later' in page
 
 
 def test_a_hit_in_a_trace_and_in_a_lesson_is_marked_in_the_middle(browser: Browser):

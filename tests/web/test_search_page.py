@@ -50,11 +50,61 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     assert 'Book a <mark class="hit">ferry</mark> to Kiel' in page
 
 
-def test_a_search_without_hits_says_what_was_looked_at(browser):
+@pytest.mark.parametrize(
+    "miss",
+    [
+        pytest.param("No loop has this text in its task,", id="loops"),
+        pytest.param("No lesson in use has this text.", id="lessons"),
+        pytest.param("No text in quarantine has this text.", id="held texts"),
+        pytest.param(
+            "No trace has this text in its task, of the newest 1,000.", id="traces"
+        ),
+        pytest.param("No run of a pipeline has this text in its name", id="runs"),
+    ],
+)
+def test_a_search_without_hits_names_each_kind_that_has_none(browser, miss):
     words = words_of(browser.get("/search?text=zebra&project=main").text)
-    assert "None has this text in its task, its answers, its findings or its" in words
-    assert "None in use fits" in words
-    assert "None of the newest 1,000 traces has this text in its task." in words
+    assert "Nothing has this text." in words
+    assert miss in words
+
+
+def test_a_kind_with_hits_is_not_said_to_have_none(browser):
+    store_loop(browser, "a", "Bill Ada for the ferry")
+    words = words_of(browser.get("/search?text=ferry&project=main").text)
+    assert "1 loop." in words
+    assert "No loop has this text" not in words
+    assert "No lesson in use has this text." in words
+
+
+def test_a_miss_says_what_to_try_next(browser):
+    page = browser.get("/search?text=purple+zebra&project=main").text
+    assert "search one of its words: purple, zebra" in words_of(page)
+    assert 'href="/ui/search?project=main&amp;text=zebra"' in page
+    assert 'href="/ui/recall?project=main&amp;text=purple+zebra"' in page
+
+
+def test_a_long_memory_key_is_shown_by_its_end_and_whole_as_a_title(browser):
+    key = "company.department.billing.invoices.reminders.write_reminder"
+    body = {"task": "Bill Ada for the ferry", "memory_key": key}
+    read_data(browser.api.put("/v1/loops/keyed", json=body), 201)
+    page = browser.get("/search?text=ferry&project=main").text
+    assert f'title="{key}">…' in page
+    assert "write_reminder</td>" in page
+    read_data(browser.api.put("/v1/loops/again", json=body), 201)
+    assert f'title="{key}">…' in browser.get("/loops").text
+
+
+def test_a_check_that_is_found_is_shown_with_its_message(browser):
+    remember_fix(browser, "no currency", "write EUR after the amount")
+    page = browser.get("/search?text=currency&project=main").text
+    hit = '<mark class="hit">currency</mark>'
+    assert f"{hit} currency: no currency" in page
+
+
+def test_words_around_a_hit_keep_their_capitals(browser):
+    store_loop(browser, "a", "Bill Bob", output="Ann Lee took\nthe FERRY to Kiel")
+    page = browser.get("/search?text=ferry&project=main").text
+    assert 'Ann Lee took the <mark class="hit">FERRY</mark> to Kiel' in page
 
 
 def test_a_key_that_only_recalls_finds_no_trace(browser):

@@ -15,7 +15,7 @@ from heedful.lessons.lesson import Scope
 from heedful.service.setup import RequestLimits
 from heedful.store import keys
 from heedful.web import site
-from heedful.web.site import (
+from heedful.web.session import (
     MAX_KEY_SESSIONS,
     MAX_SESSION_IDLE_SECONDS,
     MAX_SESSIONS,
@@ -181,6 +181,39 @@ def test_heedful_ui_opens_on_this_machine(tmp_path):
     assert page.status_code == 200
     assert "No loop was recorded" in page.text
     assert strange.status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        pytest.param(
+            ["heedful.db"],
+            "created heedfull.db; found heedful.db beside it\n",
+            id="the file that was meant is named",
+        ),
+        pytest.param(
+            [],
+            "created heedfull.db; the page says how to fill it\n",
+            id="alone in its folder",
+        ),
+    ],
+)
+def test_heedful_ui_tells_of_the_file_that_it_created(tmp_path, others, told):
+    for name in others:
+        with opened(str(tmp_path / name)) as store:
+            asyncio.run(store.read(Scope(), keys.any_key))
+    command = [sys.executable, "-m", "heedful.cli", "ui", "--no-browser", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--db", "heedfull.db"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.terminate()
+        process.wait(WAITING)
+    assert lines[1] == told
 
 
 def test_heedful_ui_leaves_what_it_imported_out_of_garbage_collection(tmp_path):

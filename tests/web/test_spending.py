@@ -104,7 +104,7 @@ def test_spend_and_projects_say_what_changed(browser, file):
 
 def test_of_a_few_loops_no_change_is_said(browser, file):
     store_loops(browser, file, 2, days_ago=2)
-    silence = "too few to say: 2 loops, and 0 in the week before"
+    silence = "2 loops, and 0 in the week before; each week needs 20"
     assert silence in words_of(browser.get("/spend").text).lower()
     assert silence in words_of(browser.get("/projects").text)
 

@@ -16,6 +16,10 @@ EVENT = {"type": "tool_response", "tool": "sh", "content": "x", "error": "x"}
 LESSON_KIND = "check"
 SIGNATURE = 64 * "a"
 FAR_TASK = "Paint the big wooden kettle of a friend"
+PROVEN = (
+    "insert into ruling (tenant, project, subject, action, by, why, at) values "
+    "('acme', 'main', 'memory as a whole', 'helps', 'proof', '', 1.0)"
+)
 FAIL = "update episode set state = 'failed', error = '{error}' where name = '{name}'"
 
 
@@ -109,9 +113,9 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
 @pytest.mark.parametrize(
     ("loops", "share", "recorded", "well"),
     [
-        pytest.param(1, 0.25, "a coin of 25 % in 1 of 1 loop", True, id="another"),
-        pytest.param(1, 0.0, "a coin in 0 of 1 loop", True, id="not due yet"),
-        pytest.param(21, 0.0, "a coin in 0 of 21 loops", False, id="no coin"),
+        pytest.param(1, 0.25, "a chance of 25 % in 1 of 1 loop", True, id="another"),
+        pytest.param(1, 0.0, "a chance in 0 of 1 loop", True, id="not due yet"),
+        pytest.param(21, 0.0, "a chance in 0 of 21 loops", False, id="none withheld"),
     ],
 )
 def test_health_has_the_share_that_is_set_and_what_loops_recorded(
@@ -147,10 +151,35 @@ def test_health_says_that_a_trace_waits_while_no_worker_runs(browser: Browser):
     data = browser.data("/health")
     assert data["sentence"] == "1 trace waits for a worker."
     assert data["waiting"]["oldest"] > 0
-    (worker,) = [row for row in data["setup"] if row["name"] == "worker"]
+    worker = data["setup"][0]
+    assert worker["name"] == "worker"
     assert not worker["well"]
     page = words_of(browser.get("/health").text)
     assert page.count("heedful worker --once") == 1
+
+
+def test_the_list_of_traces_has_the_command_that_starts_a_worker(browser: Browser):
+    fill(browser.api)
+    page = words_of(browser.get("/traces").text)
+    assert "1 trace will wait until you start one: heedful worker" in page
+
+
+def test_what_failed_most_often_is_the_first_row_of_health(browser: Browser):
+    fill(browser.api)
+    fail_reflections(browser, {"a": "away: x", "b": "no event", "c": "no event"})
+    rows = [row["name"] for row in browser.data("/health")["troubles"]]
+    assert rows == [
+        "2 reflections failed",
+        "1 reflection failed",
+        "1 trace waits for a worker",
+    ]
+
+
+def test_what_is_not_well_set_up_has_its_cure(browser: Browser):
+    fill(browser.api)
+    page = words_of(browser.get("/health").text)
+    worker = "none in this process, and 1 trace not reflected on heedful worker"
+    assert page.index(worker) < page.index("database")
 
 
 def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):
@@ -209,6 +238,30 @@ def test_projects_say_what_is_in_them(browser: Browser):
     assert row["loops"] == 3
     assert row["waiting"] == 1
     assert "You look at main, the only project that you may see." in page
+    facts = "1 loop stopped unsolved in 7 days. 1 waiting text."
+    assert data["sentence"] == f"{facts} No verdict on memory yet."
+    assert data["sentence"] in page
+
+
+@pytest.mark.both
+def test_projects_say_which_one_has_the_most_failures_and_texts(browser: Browser):
+    fill(browser.api)
+    key = browser.api.key(projects=("main", "other"))
+    body = {"task": "Sum", "policy": "attempts.limit=1"}
+    finding = {"check": "sum", "message": "wrong"}
+    attempt = {"output": "1", "evaluation": {"findings": [finding]}}
+    for loop in ("a", "b"):
+        for path, sent in ((loop, body), (f"{loop}/attempts/1", attempt)):
+            address = f"/v1/loops/{path}?project=other"
+            answer = browser.api.put(address, json=sent, key=key)
+            assert answer.status_code < 300, answer.text
+    change_rows(browser.api.setup.store.url, PROVEN)
+
+    browser.open(key)
+    page = words_of(browser.get("/projects").text)
+    assert "other has the most loops stopped unsolved in 7 days: 2." in page
+    assert "main has the most waiting texts: 1." in page
+    assert "Memory helps in main." in page
 
 
 @pytest.mark.parametrize(

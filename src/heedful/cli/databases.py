@@ -64,21 +64,22 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
-def _options_for_databases_here() -> list[str]:
-    """Return --db with each database of heedful in the current folder, 3 at most.
+def databases_beside(db: str) -> list[str]:
+    """Return the databases of heedful in the folder of the file `db`, 3 at most.
 
     None is named in a repository: an agent would follow one that came with a clone.
     """
     from heedful.store.sqlite import has_mark  # slow to import
     from heedful.store.workspace import find_repository
 
-    if find_repository(Path.cwd()) is not None:
+    folder = Path(db).parent
+    if find_repository(folder.resolve()) is not None:
         return []
 
     # To open a pipe would block.
-    files = sorted(str(path) for path in Path().glob("*.db") if path.is_file())
+    files = sorted(str(path) for path in folder.glob("*.db") if path.is_file())
     names = (file for file in files if file.isprintable() and has_mark(file))
-    return [f"--db {shlex.quote(name)}" for name in islice(names, MAX_NAMED_DATABASES)]
+    return [shlex.quote(name) for name in islice(names, MAX_NAMED_DATABASES)]
 
 
 @asynccontextmanager
@@ -92,9 +93,9 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
             "pass --db with the file that your program names, or let heedful run "
             "create one"
         )
-        options = _options_for_databases_here()
-        if options:
-            hint = f"pass {' or '.join(options)}"
+        names = databases_beside(values.db)
+        if names:
+            hint = f"pass --db {' or --db '.join(names)}"
         raise NotFound("database", values.db, f"reach; {hint}")
 
     store = open_store(prepare_database(values.db))

@@ -347,13 +347,15 @@ def following(*words: object, db: str | None = None, **options: object) -> str:
     with --db unless the database is the default.
     An option that is True has no value; one that is False or "" is left out.
     """
+    from heedful.lessons.scope import option_words  # slow to import
+
     command = ["heedful", *map(str, words)]
     options["tenant"] = current_command().options.get("tenant")
     for name, value in options.items():
-        if value:
+        if value is True:
             command.append(f"--{name}")
-        if value and value is not True:
-            command.append(str(value))
+        elif value:
+            command += option_words(name, str(value))
 
     line = f"Next: {shlex.join(command)}"
     return f"{line}{_db_option(db)}"

@@ -23,6 +23,7 @@ from heedful.cli.resources import ask, embed_later
 from heedful.cli.settings import MAX_OPTION_INTEGER, By, Limit, Why, where
 from heedful.errors import NotFound
 from heedful.lessons.lesson import TRUST_ORDER, Scope, Trust
+from heedful.lessons.scope import option_words
 from heedful.lessons.trust import (
     KEY_SOURCE_PREFIX,
     SOURCE_FORMS,
@@ -284,8 +285,9 @@ async def _require_key(memory: Memory, id: str) -> None:
     tenant = memory.scope.tenant
     key, _ = await memory.store.read(memory.scope, keys.find, id)
     if key is None or key.tenant != tenant:
-        owner = "NAME" if key is None else shlex.quote(key.tenant)
-        remedy = f"; if it belongs to another tenant, add --tenant {owner}"
+        owner = "NAME" if key is None else key.tenant
+        option = shlex.join(option_words("tenant", owner))
+        remedy = f"; if it belongs to another tenant, add {option}"
         raise NotFound("key", id, f"tenant {tenant}", remedy=remedy)
 
 

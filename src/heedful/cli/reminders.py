@@ -38,8 +38,8 @@ def stats(
 ) -> int:
     """Show by week what agents were reminded of, and whether the mistakes came again.
 
-    Calls are saved only as far as what was told came again less often than what a coin
-    withheld; without enough data it says what is missing.
+    Calls are saved only as far as what was told came again less often than what was
+    withheld at random; without enough data it says what is missing.
     """
 
     async def look(memory: Memory) -> ReminderFigures:
@@ -66,7 +66,7 @@ def _sentence(figures: ReminderFigures) -> str:
 def _evidence(figures: ReminderFigures) -> list[str]:
     """Return how often mistakes came again with and without a reminder."""
     if not figures.is_compared:
-        return ["calls saved are not known: no coin has withheld a reminder yet"]
+        return ["calls saved are not known: no reminder was withheld at random yet"]
     if figures.missing:
         return [f"calls saved need more data: {'; '.join(figures.missing)}"]
 

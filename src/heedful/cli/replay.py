@@ -17,7 +17,7 @@ from heedful.cli.app import group
 from heedful.cli.databases import ask_store
 from heedful.cli.output import TextTable, answer, columns, counted
 from heedful.cli.settings import Texts, scope_of, settings
-from heedful.cli.tasks import EntryShape, fit, json_lines, text_of
+from heedful.cli.tasks import EntryShape, fit, json_lines, refuse_faults, text_of
 from heedful.errors import InvalidInput, LineError, NotFound, UsageError
 from heedful.loop import codec, record
 from heedful.loop import policies as presets
@@ -295,19 +295,23 @@ def _newest(source: str | None) -> Sequence[StoredLoop]:
 
 
 def read_file(path: Path) -> list[RecordedLoop]:
-    """Return the loops of a file. Raises LineError with the line, or if there is no
-    loop.
+    """Return the loops of a file.
+
+    Raises one LineError for all faults, or if there is no loop.
     """
     entries = json_lines(path, text_of(path))
     if not entries:
         raise LineError(str(path), 0, "it has no loop; give at least one with attempts")
 
     records = []
+    faults: list[LineError] = []
     for line, value in entries:
         try:
             records.append(_parse_loop(value, line))
         except UsageError as error:
-            raise LineError(str(path), line, str(error)) from error
+            faults.append(LineError(str(path), line, str(error)))
+
+    refuse_faults(faults)
     return records
 
 

@@ -98,7 +98,9 @@ def list_rules(context: Context) -> int:
 
     stated = list[StatedRule]()
     is_outside = _is_outside_projects()
-    if db_exists(str(own_db()) if is_outside else settings().db):
+    exists = db_exists(str(own_db()) if is_outside else settings().db)
+    # A database that the user named may be misspelt; then this raises NotFound.
+    if exists or is_stated("db", files=False):
         stated += _ask_project(lambda memory: memory.user_rules.list())
     if has_own_memory() and not is_outside:
         user_rules = ask_own(lambda memory: memory.user_rules.list())

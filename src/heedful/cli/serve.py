@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from heedful.checks.loading import load
-from heedful.cli.databases import db_exists, opened_store
+from heedful.cli.databases import databases_beside, db_exists, opened_store
 from heedful.cli.logs import Content, Telemetry, exporting, log_to_stderr
 from heedful.cli.output import following, page, say, show
 from heedful.cli.practice import practice_plan
@@ -235,6 +235,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
 
     say("starting …")
     is_new = not db_exists(values.db)
+    others = databases_beside(values.db) if is_new else []
     # Who may change nothing makes no file.
     async with opened_store(values, new=not read_only) as store:
         # The first statement fails here if the file is not a database.
@@ -258,7 +259,7 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
                     """Print the address, and open it."""
                     lines = [f"heedful shows {shown(values.db)} at {url}"]
                     if is_new:
-                        lines.append("the file is new; the page says how to fill it")
+                        lines.append(_say_created(values.db, others))
                     lines.append("Ctrl-C ends it")
                     show("\n".join(lines))
                     if browser:
@@ -266,6 +267,13 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
 
                 rest_garbage_collection()
                 await listen(app, listener, drain=PAGES_DRAIN_SECONDS, ready=ready)
+
+
+def _say_created(db: str, others: Sequence[str]) -> str:
+    """Return the line that tells of a new database and of `others` beside it."""
+    if others:
+        return f"created {db}; found {', '.join(others)} beside it"
+    return f"created {db}; the page says how to fill it"
 
 
 async def _mcp(values: Settings) -> None:

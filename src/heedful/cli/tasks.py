@@ -1,7 +1,7 @@
 """Files that users write: tasks as JSON Lines, YAML or TOML.
 
 A format is parsed into entries, each with the line where it begins; an entry is then
-checked against a shape. Every error names its line.
+checked against a shape. One error names all faults, each with its line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
+from heedful.cli.output import counted
 from heedful.cli.setting_values import wrong_value
 from heedful.errors import LineError, UsageError
 from heedful.loop.decide import Policy
@@ -31,6 +33,8 @@ from heedful.sanitize import clean
 from heedful.traces.reading import problem, refuse_constant
 
 M = TypeVar("M", bound=BaseModel)
+MAX_NAMED_FAULTS = 20  # of one file
+NEXT_FAULT = "; also, "  # between two faults of one entry
 MAX_KEY_NAMES_CHARS = 100  # of the names in a memory key
 MEMORY_KEY_DIGITS = 8  # hexadecimal digits of the digest in a memory key
 # What pydantic's types of errors mean for the author of a file.
@@ -93,8 +97,8 @@ class Task:
 def read_tasks(path: Path) -> list[Task]:
     """Return the tasks of a .jsonl, .yaml, .yml or .toml file, at least one, in order.
 
-    If a check names a module, the file's folder is searched first. Raises LineError
-    with the line.
+    If a check names a module, the file's folder is searched first. Raises one LineError
+    for all faults.
     """
     text = text_of(path)
     parse = _TASK_FILE_PARSERS.get(path.suffix.lower())
@@ -109,37 +113,76 @@ def read_tasks(path: Path) -> list[Task]:
         )
 
     tasks: dict[str, Task] = {}
+    faults: list[LineError] = []
     for line, value in entries:
         try:
             task = _parse_task(value, path, line)
         except UsageError as error:
-            raise LineError(str(path), line, str(error)) from error
+            faults.append(LineError(str(path), line, str(error)))
+            continue
 
-        if task.id in tasks:
-            message = (
-                f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
-            )
-            raise LineError(str(path), line, f"{message}; give another")
-        tasks[task.id] = task
+        first = tasks.setdefault(task.id, task)
+        if first is not task:
+            message = f"id {task.id!r} is taken by the task of line {first.line}"
+            faults.append(LineError(str(path), line, f"{message}; give another"))
+
+    refuse_faults(faults)
     return list(tasks.values())
 
 
+def refuse_faults(faults: Sequence[LineError]) -> None:
+    """Raise one LineError that says all faults of a file, each on its line.
+
+    It says 20 at most, and how many there are more.
+    """
+    if not faults:
+        return
+
+    first, *others = faults
+    lines = [first.what, *map(str, others)]
+    hidden = len(lines) - MAX_NAMED_FAULTS
+    if hidden > 0:
+        lines[MAX_NAMED_FAULTS:] = [f"… and {counted(hidden, 'more line')} with faults"]
+    raise LineError(first.path, first.line, "\n".join(lines))
+
+
 def _parse_task(value: Any, path: Path, line: int) -> Task:
-    """Return the task of an entry. Raises UsageError."""
+    """Return the task of an entry. Raises UsageError with all its faults."""
     shape = fit(TaskShape, value)
-    goals = tuple(map(goal, shape.goals or ()))
-    check_goals(goals)
-    checks = tuple(load(spec, folder=path.parent) for spec in shape.checks)
+    goals: tuple[Goal, ...] = ()
+    checks: list[Check] = []
+    own_policy = None
+    faults: list[str] = []
+    with _noting(faults):
+        goals = tuple(map(goal, shape.goals or ()))
+        check_goals(goals)
+    for spec in shape.checks:
+        with _noting(faults):
+            checks.append(load(spec, folder=path.parent))
+    with _noting(faults):
+        own_policy = None if shape.policy is None else policy(shape.policy)
+
+    if faults:
+        raise UsageError(NEXT_FAULT.join(faults))
     return Task(
         id=shape.id,
         task=shape.task,
         context=shape.context,
         goals=goals,
-        checks=checks,
-        policy=None if shape.policy is None else policy(shape.policy),
+        checks=tuple(checks),
+        policy=own_policy,
         line=line,
         key=_memory_key(path, shape.checks, checks),
     )
+
+
+@contextmanager
+def _noting(faults: list[str]) -> Iterator[None]:
+    """Add the text of a UsageError of the block to the faults."""
+    try:
+        yield
+    except UsageError as error:
+        faults.append(str(error))
 
 
 def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
@@ -156,23 +199,27 @@ def _memory_key(path: Path, specs: list[Any], checks: Sequence[Check]) -> str:
 def fit(shape: type[M], value: Any) -> M:
     """Return `value` as an instance of `shape`.
 
-    Raises UsageError, which names the wrong field.
+    Raises UsageError, which names each wrong field.
     """
     try:
         return shape.model_validate(value)
     except RecursionError as error:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
-        first = error.errors()[0]
+        faults = map(_fault_of, error.errors())
+        raise UsageError(NEXT_FAULT.join(faults)) from error
 
-        # Positions in lists count from 1.
-        parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
-        place = ".".join(map(str, parts)) or "it"
-        message = ENTRY_PROBLEMS.get(first["type"]) or wrong_value(first)
-        if first["type"] == "missing":
-            similar = get_close_matches(parts[-1], first["input"], n=1)
-            message += f", in place of {similar[0]!r}" if similar else ""
-        raise UsageError(f"{place} is {message}") from error
+
+def _fault_of(details: Any) -> str:
+    """Return what an error of pydantic says of a field of an entry."""
+    # Positions in lists count from 1.
+    parts = [part + 1 if isinstance(part, int) else part for part in details["loc"]]
+    place = ".".join(map(str, parts)) or "it"
+    message = ENTRY_PROBLEMS.get(details["type"]) or wrong_value(details)
+    if details["type"] == "missing":
+        similar = get_close_matches(parts[-1], details["input"], n=1)
+        message += f", in place of {similar[0]!r}" if similar else ""
+    return f"{place} is {message}"
 
 
 # The loader of libyaml is about ten times as quick; not every build of PyYAML has it.
@@ -262,9 +309,10 @@ def text_of(path: Path) -> str:
 def json_lines(path: Path, text: str) -> list[Entry]:
     """Return the JSON object of each line that is not empty, with the line's number.
 
-    Raises LineError.
+    Raises one LineError for all faults.
     """
     entries = []
+    faults: list[LineError] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -273,8 +321,11 @@ def json_lines(path: Path, text: str) -> list[Entry]:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             message = f"not one JSON object on one line: {problem(error)}"
-            raise LineError(str(path), number, message) from error
+            faults.append(LineError(str(path), number, message))
+            continue
         entries.append((number, value))
+
+    refuse_faults(faults)
     return entries
 
 

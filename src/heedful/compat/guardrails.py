@@ -853,7 +853,7 @@ def _actor(override_by: str | None) -> str:
 def _warnings(completion: Completion) -> dict[str, list[str]]:
     """Return the warnings of an answer, and log them; {} without any."""
     for warning in completion.warnings:
-        _log.warning("%s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
+        _log.warning("heedful: %s", clean(redact(warning), MAX_LOGGED_TEXT_CHARS))
     return {"warnings": completion.warnings} if completion.warnings else {}
 
 

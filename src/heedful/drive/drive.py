@@ -402,7 +402,7 @@ class Run(Generic[C]):
     async def _planned(self, state: _State) -> _State:
         """Return the state of a new loop with its ladder, planned from the past.
 
-        The plan is made before memory tosses a coin about the loop, and written with
+        The plan is made before memory makes a draw about the loop, and written with
         its first entry.
         """
         ladder = self._ladder

@@ -60,8 +60,8 @@ Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 MAX_PREVIOUS_ANSWER_CHARS = 1_200
 MAX_WARNINGS = 1_000  # that are given only once
 ALIKE_WARNING = (
-    "heedful took the first of {} candidates, which all passed alike; to return a list "
-    "as one answer, return [the_list]"
+    "the first of {} candidates was taken, as all passed alike; to return a list as "
+    "one answer, return [the_list]"
 )
 _log = logging.getLogger("heedful")
 # A shorter candidate is easier to write again than to correct. Of 24 one-line tasks,
@@ -660,13 +660,13 @@ def warn_if_unjudged(producer: Producer, loop: Loop) -> None:
     if last is None or not last.unjudged:
         return
     if last.evaluation is not None and last.evaluation.passes(loop.goals):
-        _warn_once(producer.name, f"{UNJUDGED}. {UNJUDGED_ADVICE}")
+        _warn_once(producer.name, f"passed, but {UNJUDGED}. {UNJUDGED_ADVICE}")
 
 
 @lru_cache(MAX_WARNINGS)
 def _warn_once(function: str, text: str) -> None:
     """Log a warning about a function, only the first time in this process."""
-    _log.warning("%s: %s", function or "the function", text)
+    _log.warning("heedful: %s: %s", function or "the function", text)
 
 
 def rank_with_preference(

@@ -476,7 +476,7 @@ class LoopMemory:
             return
 
         under_way = answered or loop.attempts or loop.overrides or loop.extra.calls
-        # Who begins on a higher rung says nothing about the first: that needs no coin.
+        # Who begins on a higher rung says nothing about the first: that needs no draw.
         begins = self.practises or not (ended or under_way)
         tosses = loop.rung == 1 and not self.practises
         await self.brief(loop.id, begins, tosses=tosses)
@@ -487,7 +487,7 @@ class LoopMemory:
     async def brief(self, loop: str, begins: bool, tosses: bool = True) -> None:
         """Recall lessons for a loop; a resumed loop gets its first lessons again.
 
-        If it `tosses` no coin, nothing is withheld.
+        Unless it `tosses`, nothing is withheld.
         """
         self.briefing = await self.memory.brief(
             self.task,
@@ -628,7 +628,9 @@ class LoopMemory:
             await self.memory.look(outcome_number)
         except StoreError as error:
             _log.warning(
-                "loop %s ended; its lessons were not reviewed: %s", loop.id, error
+                "heedful: loop %s ended, but its lessons were not reviewed: %s",
+                loop.id,
+                error,
             )
 
 

@@ -131,13 +131,19 @@ def resumed_ladder(
 def knows_options(
     function: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Return the async function, which now raises UnknownName for an unknown option."""
+    """Return the async function, which now raises UnknownName for an unknown option.
+
+    The traceback of an error in user code has no lines of heedful below the call.
+    """
     names = list(signature(function).parameters)
 
     @wraps(function)
     async def checked(*arguments: P.args, **options: P.kwargs) -> T:
         """Call the function. Raises UnknownName."""
         check_options(function.__name__, options, names)
-        return await function(*arguments, **options)
+        try:
+            return await function(*arguments, **options)
+        except errors.UserCodeError as error:
+            raise error.with_traceback(None) from error.__cause__
 
     return checked

@@ -30,8 +30,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
@@ -87,6 +88,7 @@ class HeedfulAdkPlugin(BasePlugin):
             judges_root=isinstance(root, LlmAgent) and not is_live,
         )
         run.run.earlier = _earlier_of(invocation_context.session.events)
+        know(run.run, [invocation_context.user_content])
         await run.begin()
         for oldest in list(self.runs)[: -(MAX_INVOCATIONS - 1)]:
             del self.runs[oldest]
@@ -98,6 +100,7 @@ class HeedfulAdkPlugin(BasePlugin):
         if run is None or not isinstance(agent, LlmAgent):
             return
 
+        run.own[agent.name] = _own_prompt(agent)
         is_judged = run.judges_root and _is_reached_by_transfer(agent)
         if agent.name in self.agents or (is_judged and not self.agents):
             run.judged[agent.name] = agent.output_schema
@@ -118,6 +121,8 @@ class HeedfulAdkPlugin(BasePlugin):
         contents = list(llm_request.contents)
         run.lengths[agent] = len(contents)
         llm_request.contents = run.advised(contents, agent)
+        # Callbacks after this one add to the same object.
+        run.requests[agent] = llm_request
         llm_request.tools_dict[FEEDBACK_TOOL] = self.feedback_tool
         return None
 
@@ -131,6 +136,11 @@ class HeedfulAdkPlugin(BasePlugin):
 
         run.count(llm_response.usage_metadata)
         agent = callback_context.agent_name
+        request = run.requests.pop(agent, None)
+        if request is not None:
+            texts = [*request.contents, request.config.system_instruction]
+            await run.learn_added(texts, run.own.get(agent, ""))
+        know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
         text = _text_of(llm_response.content)
         is_answer = text and not any(part.function_call for part in parts)
@@ -187,8 +197,9 @@ class HeedfulAdkPlugin(BasePlugin):
         if error:
             await run.failed(tool.name, error, call)
         else:
+            know(run.run, [result])
             text = redact_ends(str(result), MAX_RESULT_CHARS)
-            await run.worked(tool.name, text, call)
+            await run.worked(tool.name, marked(text, result), call)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception
@@ -214,6 +225,10 @@ class HeedfulAdkPlugin(BasePlugin):
             # A session keeps no partial event.
             return Event(author=event.author, partial=True)
 
+        for answer in event.get_function_responses():
+            # Plugins tell the model of an error in their own words.
+            if answer.id in run.settled:
+                know(run.run, [answer.response])
         await run.run.learn(*provider_events(_provider_items(event)))
         run.waits = bool(event.long_running_tool_ids)
         verdict = run.verdict if isinstance(run.verdict, Done) else run.run.unjudged
@@ -252,15 +267,17 @@ class _FeedbackTool(BaseTool):
 class _InvocationRun(Attempts):
     """The attempts of one invocation.
 
-    `judged` has the types of the answers of judged agents, by their names, `lengths`
-    the number of contents in their last requests. `last_agent` gave the last rejected
-    answer, which follows `last_length` contents. `settled` are the calls whose results
-    are known. `waits` is True if the invocation ends with a call of a long-running
-    tool.
+    `judged` has the types of the answers of judged agents, by their names, `own` their
+    prompts, `requests` their last requests, `lengths` the number of contents in them.
+    `last_agent` gave the last rejected answer, which follows `last_length` contents.
+    `settled` are the calls whose results are known. `waits` is True if the invocation
+    ends with a call of a long-running tool.
     """
 
     judges_root: bool
     judged: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, Any] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     last_agent: str = ""
     last_length: int = 0
@@ -340,21 +357,38 @@ def _is_reached_by_transfer(agent: Any) -> bool:
     return False
 
 
+def _own_prompt(agent: LlmAgent) -> str:
+    """Return the prompts of an agent that its developer wrote, and no function."""
+    # What ADK says of each agent.
+    identity = f'You are an agent. Your internal name is "{agent.name}".'
+    prompts = [
+        agent.instruction,
+        agent.static_instruction,
+        getattr(agent.root_agent, "global_instruction", ""),
+        identity,
+        f'{identity} The description about you is "{agent.description}".',
+    ]
+    return "\n".join(prompt for prompt in prompts if isinstance(prompt, str))
+
+
 def _earlier_of(events: Sequence[Event]) -> Earlier:
     """Return what the events of a session before an invocation say."""
     earlier = Earlier()
+    earlier.know(event.content for event in events)
     for event in events:
-        text = _text_of(event.content)
-        if event.author == "user":
-            earlier.typed(text)
-        else:
-            earlier.said(text)
-        for call in event.get_function_calls():
-            earlier.called(call.id or "", call.name or "", call.args)
-        for answer in event.get_function_responses():
-            earlier.returned(answer.id or "", str(answer.response))
-        for item in _provider_items(event):
-            earlier.ran(item)
+        earlier.add(
+            _text_of(event.content),
+            is_typed=event.author == "user",
+            calls=[
+                (call.id or "", call.name or "", call.args)
+                for call in event.get_function_calls()
+            ],
+            results=[
+                (answer.id or "", marked(str(answer.response), answer))
+                for answer in event.get_function_responses()
+            ],
+            provided=_provider_items(event),
+        )
     return earlier
 
 

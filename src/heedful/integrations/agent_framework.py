@@ -15,6 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -40,8 +41,9 @@ from agent_framework.exceptions import MiddlewareException, UserInputRequiredExc
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
-from heedful.integrations.begin import Earlier, begin_run, provider_events
+from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked, words_in
 from heedful.loop.record import Candidate, Usage
 
 # What a model itself says, beside the calls of tools of the provider.
@@ -275,6 +277,15 @@ class _MiddlewareRun(Attempts):
             for provider in self.providers()
         )
 
+    def has(self, message: Message) -> bool:
+        """Return True for a message of the session or of the user.
+
+        Others are what providers of context add to a request.
+        """
+        source = message.additional_properties.get("_attribution", {})
+        providers = [provider.source_id for provider in self.providers()]
+        return source.get("source_id", "") in ["", *providers]
+
     def advised(self, messages: Sequence[Message]) -> list[Message]:
         """Return a request with what memory has, and the last rejected answer.
 
@@ -322,19 +333,28 @@ class _Requests(ChatMiddleware):
         run = self.run
         run.spent += Usage(1)
         if run.run.earlier is None:
-            run.run.earlier = _earlier_of(context.messages)
+            turns = [message for message in context.messages if run.has(message)]
+            run.run.earlier = _earlier_of(turns)
             # The service keeps the turns before.
             conversation = (context.options or {}).get("conversation_id")
             run.run.earlier.is_unread = bool(conversation)
         context.messages = run.advised(context.messages)
         # A stream ends before a tool is called.
-        context.stream_result_hooks.append(self.keep)
+        context.stream_result_hooks.append(partial(self.keep, context))
         await call_next()
         if isinstance(context.result, ChatResponse):
-            await self.keep(context.result)
+            await self.keep(context, context.result)
 
-    async def keep(self, response: ChatResponse[Any]) -> ChatResponse[Any]:
-        """Keep what tools of the provider said in a response."""
+    async def keep(
+        self, context: ChatContext, response: ChatResponse[Any]
+    ) -> ChatResponse[Any]:
+        """Keep what code added to a request, and what tools of the provider said."""
+        instructions = (context.options or {}).get("instructions", "")
+        request = [*_contents(context.messages), instructions]
+        options = getattr(self.run.context.agent, "default_options", {})
+        trusted = words_in(options.get("instructions", ""))
+        await self.run.learn_added(request, trusted)
+        know(self.run.run, _contents(response.messages))
         items = chain.from_iterable(map(_provider_contents, response.messages))
         await self.run.run.learn(*provider_events(items))
         return response
@@ -379,21 +399,29 @@ def _is_prompt(message: Message) -> bool:
 def _earlier_of(messages: Sequence[Message]) -> Earlier:
     """Return what the messages before a task say."""
     earlier = Earlier()
+    earlier.know(_contents(messages))
     for message in messages:
-        if message.role in ("user", "system"):
-            earlier.typed(message.text)
-        else:
-            earlier.said(message.text)
-        for content in message.contents:
-            if content.type == "function_call":
-                name = content.name or ""
-                earlier.called(str(content.call_id), name, content.arguments)
-            elif content.type == "function_result":
-                text = _result_text(content.result)
-                earlier.returned(str(content.call_id), text)
-        for content in _provider_contents(message):
-            earlier.ran(content)
+        earlier.add(
+            message.text,
+            is_typed=message.role in ("user", "system"),
+            calls=[
+                (str(content.call_id), content.name or "", content.arguments)
+                for content in message.contents
+                if content.type == "function_call"
+            ],
+            results=[
+                (str(content.call_id), _result_text(content.result))
+                for content in message.contents
+                if content.type == "function_result"
+            ],
+            provided=_provider_contents(message),
+        )
     return earlier
+
+
+def _contents(messages: Sequence[Message]) -> list[Any]:
+    """Return what messages say, as JSON data."""
+    return [message.to_dict()["contents"] for message in messages]
 
 
 def _provider_contents(message: Message) -> list[Content]:
@@ -444,4 +472,5 @@ def _output_of(response: Response) -> Any:
 def _result_text(result: Any) -> str:
     """Return the text of what a tool returned."""
     contents = result if isinstance(result, list) else [result]
-    return "\n".join(str(getattr(content, "text", content)) for content in contents)
+    texts = [str(getattr(content, "text", content)) for content in contents]
+    return marked("\n".join(texts), contents)

@@ -9,7 +9,7 @@ the advice about calls of tools.
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from heedful.drive.portal import run_sync
 from heedful.integrations import PASSED_OUTCOMES
+from heedful.integrations.begin import know, learn_added
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
@@ -124,10 +125,12 @@ class Attempts:
         # The advice is the result of the call, so it is not shown again after it.
         self.held_back.add(request)
         self.run.call_advice.pop(call, None)
+        know(self.run, [advice.text])
         return advice.text
 
     async def failed(self, tool: str, error: str, call: str) -> None:
         """Keep the error of a call and ask about it; show a lesson about it once."""
+        know(self.run, [error])
         lessons = (await self.run.seen(tool, error, call)).lessons
         known_lessons = self.asked.get(call, Advice()).lessons
         is_known = lessons and lessons <= known_lessons
@@ -136,7 +139,15 @@ class Attempts:
 
     async def worked(self, tool: str, output: str, call: str) -> None:
         """Keep the result of a call."""
+        know(self.run, [output])
         await self.run.learn(Event("tool_response", output, tool=tool, call=call))
+
+    async def learn_added(self, values: Iterable[Any], trusted: str = "") -> None:
+        """Keep what code added to a request, as `begin.learn_added`."""
+        # What heedful added itself is no word of others.
+        know(self.run, [self.recalled, self.rejected, self.feedback])
+        know(self.run, self.run.call_advice.values())
+        await learn_added(self.run, values, trusted)
 
     def call_advice(self) -> dict[str, str]:
         """Return the advice about calls for the next request, by the ids of calls."""

@@ -6,6 +6,9 @@ before it in its messages. Their words are not the agent's own: an adapter gives
 that the provider of a model runs are not its own either, and no hook of a framework
 sees their calls: they are `provider_events`. What heedful cannot read counts as a text
 that was cut: a fix that may repeat it waits.
+
+What the code around an agent adds to a request, such as documents in its prompt, is no
+event either: `Earlier.added` finds it among the lines that the run does not know.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 
 from heedful.errors import Conflict
 from heedful.integrations.host import Advice, HostRun
+from heedful.integrations.words import words_in
 from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import UNREAD_MARK
@@ -41,6 +45,8 @@ OUTPUT_KEYS = frozenset(
     "output outputs result results content tools error code_execution_result "
     "tool_response".split()
 )
+# Stands for words that heedful has not read.
+UNREAD_EVENT = Event("system_event", code="unread")
 # A response names the pages of a search, and does not have their words.
 _UNSEEN_OUTPUT_PATTERN = re.compile(r"(?i)encrypted_content|web_?search|grounding")
 
@@ -62,6 +68,26 @@ async def begin_run(
     return run, await run.recall()
 
 
+def know(run: HostRun, values: Iterable[Any]) -> None:
+    """Note what is said in a run itself, as `Earlier.know`."""
+    if run.earlier is not None:
+        run.earlier.know(values)
+
+
+async def learn_added(run: HostRun, values: Iterable[Any], trusted: str = "") -> None:
+    """Store the words of a request that its run does not know, as `Earlier.added`."""
+    memory = run.host.own_memory
+    if run.earlier is None or memory is None:
+        return
+
+    events = run.earlier.added(values, trusted)
+    if events:
+        # Whose words they are depends on who wrote them first.
+        earlier = run.earlier.store(memory, run.id)
+        await run.host.guarded("keep the turns before", earlier, otherwise=None)
+        await run.learn(*events)
+
+
 class Earlier:
     """What a model has in its messages when a run begins.
 
@@ -69,7 +95,8 @@ class Earlier:
     the agent made has the tool or the programs of the call, so that it is trusted as in
     the run in which it was made. All other words have the network, also those of the
     agent: it may repeat what stood in messages that are gone. It `is_unread` if it is
-    kept where heedful cannot read it, and `is_stored` if the run has the events.
+    kept where heedful cannot read it, and `is_stored` if the run has the events. An
+    adapter lets it `know` what is said in the run, so that it finds what is `added`.
     """
 
     def __init__(self) -> None:
@@ -79,6 +106,62 @@ class Earlier:
         self._typed: list[str] = []
         self._others: list[str] = []
         self._results: list[tuple[str, Mapping[str, Any], str]] = []
+        # Hashes, because a run may have a million characters.
+        self._known: set[int] = set()
+        # The system prompts of its requests, as the framework has them.
+        self.prompts: list[Any] = []
+
+    def know(self, values: Iterable[Any]) -> None:
+        """Note messages and results of the run itself, which need no other event."""
+        for text in map(words_in, values):
+            self._known.add(hash(text))
+            self._known.update(map(hash, _lines(text)))
+        # A mark stands for other words in each text.
+        self._known.discard(hash(UNREAD_MARK))
+
+    def added(self, values: Iterable[Any], trusted: str = "") -> list[Event]:
+        """Return the lines of a request that are new to the run, as events.
+
+        Nobody knows who wrote them. `trusted` is the prompt that the developer wrote.
+        """
+        trusted_lines = _lines(trusted)
+        new_lines: list[str] = []
+        for text in map(words_in, values):
+            if hash(text) not in self._known:
+                new_lines += _lines(text)
+        new_lines = [
+            line
+            for line in new_lines
+            if line not in trusted_lines and hash(line) not in self._known
+        ]
+        self.know(new_lines)
+        if sum(map(len, new_lines)) > MAX_EARLIER_CHARS:
+            return [UNREAD_EVENT]
+        return _external_events(["\n".join(new_lines)])
+
+    def add(
+        self,
+        text: str,
+        *,
+        is_typed: bool,
+        calls: Iterable[tuple[str, str, Any]] = (),
+        results: Iterable[tuple[str, str]] = (),
+        provided: Iterable[Any] = (),
+    ) -> None:
+        """Add a message: its text, and what it has beside the text.
+
+        These are its `calls` with their ids, tools and arguments, the `results` of
+        calls with their ids, and what tools of the provider said.
+        """
+        if text:
+            add_text = self.typed if is_typed else self.said
+            add_text(text)
+        for call, tool, arguments in calls:
+            self.called(call, tool, arguments)
+        for call, result in results:
+            self.returned(call, result)
+        for item in provided:
+            self.ran(item)
 
     def typed(self, text: str) -> None:
         """Add a message of the user, or of the system."""
@@ -131,7 +214,7 @@ class Earlier:
         """
         texts = [*self._typed, *self._others, *(text for _, _, text in self._results)]
         if self.is_unread or sum(map(len, texts)) > MAX_EARLIER_CHARS:
-            return [episodes.event_row(Event("system_event", code="unread"))]
+            return [episodes.event_row(UNREAD_EVENT)]
 
         events = [_event(text) for text in self._typed]
         events += _external_events(self._others)
@@ -149,6 +232,11 @@ def provider_events(items: Iterable[Any]) -> list[Event]:
     Give the items of a response that are neither text, nor thoughts, nor a call.
     """
     return _external_events(map(_provider_text, items))
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text that have words."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _external_events(texts: Iterable[str]) -> list[Event]:

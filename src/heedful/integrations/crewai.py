@@ -21,8 +21,9 @@ from pydantic import ValidationError
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
-from heedful.integrations.begin import Earlier
+from heedful.integrations.begin import Earlier, know
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
 
@@ -78,6 +79,7 @@ class _TaskRun(Attempts):
     calls: int = 0
     open_calls: dict[int, str] = field(default_factory=dict)
     held_texts: dict[str, str] = field(default_factory=dict)
+    messages: Sequence[Mapping[str, Any]] = ()
 
     def tokens(self) -> Usage:
         """Return the tokens of the model so far, in all its runs."""
@@ -109,6 +111,7 @@ class _TaskRun(Attempts):
         That is the results of earlier tasks, and what CrewAI remembers.
         """
         earlier = Earlier()
+        earlier.know(message["content"] for message in messages)
         for message in messages:
             text = str(message["content"])
             earlier.said(text.replace(self.task.description, ""))
@@ -198,6 +201,8 @@ def _advise(context: Any) -> None:
     run.spent += Usage(1)
     if run.run.earlier is None:
         run.run.earlier = run.earlier_in(context.messages)
+    # Hooks after this one add to the same list.
+    run.messages = context.messages
     text = run.first_text()
     contents = [str(message["content"]) for message in context.messages]
     if text and not any(text in content for content in contents):
@@ -210,6 +215,9 @@ def _ask(context: Any) -> bool | None:
     if run is None:
         return None
 
+    # The model itself said what an assistant says.
+    added = [m["content"] for m in run.messages if m["role"] != "assistant"]
+    run_now(run.learn_added(added))
     run.calls += 1
     call = f"call {run.calls}"
     run.open_calls[id(context.tool_input)] = call
@@ -229,7 +237,8 @@ def _note_result(context: Any) -> str | None:
     if call in run.held_texts:
         return run.held_texts.pop(call)
 
-    text = str(context.tool_result)
+    text = marked(str(context.tool_result), context.tool_result)
+    know(run.run, [text, f"Observation: {text}"])
     has_failed = run.task.tools_errors > run.errors
     run.errors = run.task.tools_errors
     if has_failed:

@@ -27,8 +27,9 @@ from haystack.hooks import FunctionHook, Hook, HookPoint
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
 from heedful.models.contract import usage_of
@@ -105,8 +106,14 @@ class _Watch:
             state.set("stop_run", ANSWERED)
 
     async def clean(self, state: State) -> None:
-        """Remove what was added for the last request."""
-        _put(state, _own(state))
+        """Remove what was added for the last request; learn what others added."""
+        messages = _own(state)
+        run = self.runs.get(state)
+        if run is not None and messages:
+            # The last message is the answer of the model.
+            know(run.run, _contents(messages[-1:]))
+            await run.learn_added(_contents(messages[:-1]))
+        _put(state, messages)
 
     async def advise(self, state: State) -> None:
         """Show the model what memory has, and the last rejected answer."""
@@ -148,6 +155,7 @@ class _Watch:
                 continue
 
             run.pending.remove(id)
+            know(run.run, [result.result])
             text = _result_text(result.result)
             if result.error:
                 await run.failed(call.tool_name, _error_of(text), id)
@@ -245,22 +253,31 @@ class _AgentRun(Attempts):
         return new_messages + [_note(text) for text in waiting if text]
 
 
-def _earlier_of(messages: Iterable[ChatMessage]) -> Earlier:
+def _earlier_of(messages: Sequence[ChatMessage]) -> Earlier:
     """Return what the messages before a task say."""
     earlier = Earlier()
+    earlier.know(_contents(messages))
     for message in messages:
-        text = "\n".join(message.texts)
-        if message.is_from(ChatRole.ASSISTANT):
-            earlier.said(text)
-        elif not message.tool_call_results:
-            earlier.typed(text)
-        for result in message.tool_call_results:
-            call = result.origin
-            earlier.called(_call_id(call), call.tool_name, call.arguments)
-            earlier.returned(_call_id(call), _result_text(result.result))
-        for tool in _provider_tools(message):
-            earlier.ran(tool)
+        results = message.tool_call_results
+        origins = [result.origin for result in results]
+        earlier.add(
+            "\n".join(message.texts),
+            is_typed=not message.is_from(ChatRole.ASSISTANT),
+            calls=[
+                (_call_id(call), call.tool_name, call.arguments) for call in origins
+            ],
+            results=[
+                (_call_id(result.origin), _result_text(result.result))
+                for result in results
+            ],
+            provided=_provider_tools(message),
+        )
     return earlier
+
+
+def _contents(messages: Iterable[ChatMessage]) -> list[Any]:
+    """Return what messages say, as JSON data."""
+    return [message.to_dict()["content"] for message in messages]
 
 
 def _provider_tools(message: ChatMessage) -> list[Any]:
@@ -330,7 +347,8 @@ def _result_text(result: ToolCallResultContentT) -> str:
     """Return what a tool returned, as one text."""
     if isinstance(result, str):
         return str(result)
-    return "\n".join(getattr(part, "text", "") for part in result)
+    text = "\n".join(getattr(part, "text", "") for part in result)
+    return marked(text, result)
 
 
 def _error_of(text: str) -> str:

@@ -10,22 +10,34 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    BaseMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tracers.context import register_configure_hook
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
@@ -36,8 +48,15 @@ from pydantic_core import to_jsonable_python
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host, run_now
-from heedful.integrations.begin import Earlier, begin_run, provider_events
+from heedful.integrations.begin import (
+    Earlier,
+    begin_run,
+    know,
+    learn_added,
+    provider_events,
+)
 from heedful.integrations.host import Advice, Host, HostRun
+from heedful.integrations.words import marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
@@ -68,6 +87,39 @@ MAX_OPEN_RUNS = 256
 MAX_THREAD_ID_CHARS = 150
 
 
+class _Seen(BaseCallbackHandler):
+    """Keep the messages that models get: other middleware may have added to them."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.messages: list[BaseMessage] = []
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        **_: Any,
+    ) -> None:
+        """Keep the messages of a request."""
+        self.messages += chain.from_iterable(messages)
+
+
+_SEEN: ContextVar[_Seen | None] = ContextVar("heedful_seen", default=None)
+register_configure_hook(_SEEN, inheritable=False)
+
+
+@contextmanager
+def _watched() -> Iterator[_Seen]:
+    """Yield what keeps the messages that models get within the context."""
+    seen = _Seen()
+    token = _SEEN.set(seen)
+    try:
+        yield seen
+    finally:
+        _SEEN.reset(token)
+
+
 class HeedfulState(AgentState[Any]):
     """The state of an agent, with what heedful keeps about the run; it is private."""
 
@@ -79,8 +131,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
     """Recalls before an agent begins, advises at each tool call, judges the answer.
 
     A rejected answer goes back to the model with what is wrong. When the policy ends
-    the run, the best answer is the last message of the state. Put it before middleware
-    that turns exceptions of tools into messages. With `hold_back`, a call that failed
+    the run, the best answer is the last message of the state. Put it before other
+    middleware: it sees what they add, but takes the first system prompt that it gets
+    for the developer's. With `hold_back`, a call that failed
     in earlier runs is answered with the advice once, and runs when the model makes it
     again. The id of a run is the thread's id, with the number of the user's turn from
     the second turn on.
@@ -96,6 +149,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         # A run is opened once: to open its loop again before its first attempt would
         # count lessons that nobody was shown.
         self.runs: Callable[[str, str], HostRun] = lru_cache(MAX_OPEN_RUNS)(host.run)
+        # True if other middleware makes system prompts before this one.
+        self.gets_made_prompts = False
 
     def before_agent(self, state: HeedfulState, runtime: Runtime[Any]) -> Update:
         """Ask memory about the task."""
@@ -109,15 +164,19 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         self, request: Request, handler: Callable[[Request], Answer]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        response = handler(run_now(self._inform(request)))
-        return run_now(self._take(request, response))
+        informed = run_now(self._inform(request))
+        with _watched() as seen:
+            response = handler(informed)
+        return run_now(self._take(request, response, seen.messages))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
     ) -> Response:
         """Show the model what memory tells, and count its usage."""
-        response = await handler(await self._inform(request))
-        return await self._take(request, response)
+        informed = await self._inform(request)
+        with _watched() as seen:
+            response = await handler(informed)
+        return await self._take(request, response, seen.messages)
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -179,11 +238,29 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             run.earlier = _earlier_of(state["messages"])
         return run
 
-    async def _take(self, request: Request, response: Answer) -> Response:
-        """Keep what tools of the provider said in a response, and count its usage."""
+    async def _take(
+        self, request: Request, response: Answer, messages: Sequence[BaseMessage]
+    ) -> Response:
+        """Keep what is not the agent's own, and count the usage of a response.
+
+        That is what middleware added to the `messages` that the model got, and what
+        tools of the provider said in its response.
+        """
         run = self._run(request.state)
-        items = chain.from_iterable(map(_provider_items, response.result))
-        if run is not None:
+        if run is not None and run.earlier is not None:
+            prompts = run.earlier.prompts
+            # The developer's prompt is one object, which each request of the agent has.
+            # What middleware before this one makes is an object for each request.
+            if not any(request.system_message is prompt for prompt in prompts):
+                prompts.append(request.system_message)
+            if prompts[1:]:
+                self.gets_made_prompts = True
+            texts = [str(prompt.text) for prompt in prompts if prompt]
+            trusted = "" if self.gets_made_prompts else "\n".join(texts)
+            added = [] if trusted else texts
+            await learn_added(run, [*added, *_said_by(messages)], trusted)
+            know(run, _said_by(response.result))
+            items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
         return _count_usage(request, response)
 
@@ -207,6 +284,8 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
 
         task = str(prompts[-1].text)
         run, advice = await begin_run(self.runs, id, task)
+        # Other middleware may add messages to the state later.
+        run.earlier = run.earlier or _earlier_of(state["messages"])
         record = {
             "id": run.id,
             "task": task,
@@ -596,7 +675,9 @@ async def _keep_failure(run: HostRun, request: ToolCall, error: Exception) -> No
         return
 
     call = request.tool_call
-    await run.seen(call["name"], f"{type(error).__name__}: {error}", call["id"] or "")
+    text = f"{type(error).__name__}: {error}"
+    know(run, [text, str(error)])
+    await run.seen(call["name"], text, call["id"] or "")
 
 
 async def _add_advice(
@@ -619,7 +700,7 @@ async def _add_advice(
         return result
 
     answer = messages[answers[0]]
-    output = str(answer.text)
+    output = marked(str(answer.text), answer.content)
 
     texts = [advice.text] if advice else []
     if answer.status == "error":
@@ -629,6 +710,7 @@ async def _add_advice(
     else:
         await run.learn(Event("tool_response", output, tool=name, call=id))
 
+    know(run, [answer.content, *texts])
     if not texts:
         return result
 
@@ -660,21 +742,41 @@ def _user_prompts(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
 def _earlier_of(messages: Sequence[AnyMessage]) -> Earlier:
     """Return what messages say, but those that are heedful's own."""
     earlier = Earlier()
+    earlier.know(_said_by(messages))
     for message in messages:
-        text = str(message.text)
-        if message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY:
+        if _is_note(message):
             continue
+
+        text = str(message.text)
+        results: list[tuple[str, str]] = []
         if isinstance(message, ToolMessage):
-            earlier.returned(message.tool_call_id, text)
-        elif isinstance(message, SystemMessage) or _user_prompts([message]):
-            earlier.typed(text)
-        else:
-            earlier.said(text)
-        for call in getattr(message, "tool_calls", ()):
-            earlier.called(call["id"] or "", call["name"], call["args"])
-        for item in _provider_items(message):
-            earlier.ran(item)
+            results = [(message.tool_call_id, marked(text, message.content))]
+        is_system = isinstance(message, SystemMessage)
+        earlier.add(
+            "" if results else text,
+            is_typed=is_system or bool(_user_prompts([message])),
+            calls=[
+                (call["id"] or "", call["name"], call["args"])
+                for call in getattr(message, "tool_calls", ())
+            ],
+            results=results,
+            provided=_provider_items(message),
+        )
     return earlier
+
+
+def _is_note(message: BaseMessage) -> bool:
+    """Return True for a message of heedful."""
+    return message.additional_kwargs.get(MESSAGE_SOURCE_KEY) == RESULT_KEY
+
+
+def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
+    """Return what messages say that are not heedful's own, and the calls in them."""
+    return [
+        [message.content, getattr(message, "tool_calls", [])]
+        for message in messages
+        if not _is_note(message)
+    ]
 
 
 def _provider_items(message: AnyMessage) -> list[Any]:

@@ -25,10 +25,12 @@ from agents.tool_context import ToolContext
 from heedful.drive import portal
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
+from heedful.integrations.words import words_in
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
+from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 Items: TypeAlias = list[Any]
@@ -150,6 +152,7 @@ async def hold_back(
     if not advice:
         return agents.ToolGuardrailFunctionOutput.allow()
 
+    know(attempts.run, [advice.text])
     # The advice is the result of the call, so it is not shown again after it.
     attempts.held_back.add(call)
     del attempts.calls[context.tool_call_id]
@@ -195,7 +198,10 @@ async def _begin(
         base = await _join_items(past, items, config)
 
     attempts = _Attempts(
-        agent=agent, run=host.run(id, task), config=config, options=options
+        agent=agent,
+        run=host.run(id, task),
+        config=config,
+        options=options,
     )
     attempts.first = len(past) if state else len(base) - len(items)
     attempts.anchor = anchor
@@ -204,7 +210,9 @@ async def _begin(
     attempts.input = state or base
     attempts.best_items = base
     attempts.derived = derived
-    attempts.run.earlier = _earlier_of(base, options)
+    attempts.run.earlier = _earlier_of(base, options, typed=past + items)
+    if state:
+        know(attempts.run, [state.to_json()])
     attempts.recalled = (await attempts.run.recall()).text
 
     # The last answer of an earlier process was rejected.
@@ -289,6 +297,7 @@ class _Attempts:
         user_filter = self.config.call_model_input_filter
         filtered = user_filter(data) if user_filter else data.model_data
         model_data = await filtered if inspect.isawaitable(filtered) else filtered
+        await self._learn_added(data, model_data)
 
         call_advice = self.run.advice(MAX_CALL_ADVICE_CHARS - len(self.recalled))
         tasks = [n for n, item in enumerate(model_data.input) if item == self.anchor]
@@ -311,6 +320,22 @@ class _Attempts:
 
         items += [_message("user", text) for text in waiting if text]
         return replace(model_data, input=items)
+
+    async def _learn_added(
+        self, data: CallModelData[Any], request: ModelInputData
+    ) -> None:
+        """Keep what functions and filters of the user added to a request."""
+        items = data.model_data.input
+        results = [item for item in items if item.get("type") in _RESULT_ITEM_TYPES]
+        know(self.run, results)
+
+        agent: Any = data.agent
+        trusted = agent.instructions if isinstance(agent.instructions, str) else ""
+        texts: Items = [request.instructions or "", *request.input]
+        # The server fills such a prompt in, so nobody here can read it.
+        if callable(agent.prompt):
+            texts.append(UNREAD_MARK)
+        await learn_added(self.run, texts, trusted)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
         """Ask about a call before it runs, once for each call."""
@@ -429,6 +454,7 @@ class _Attempts:
         answer = Candidate.of(output).text or ""
         self.feedback = feedback
         self.pair = [_message("assistant", answer), _message("user", feedback)]
+        know(self.run, [answer, feedback])
         self.sent = work + self.pair
         self.input = self.sent
 
@@ -481,6 +507,7 @@ class _Hooks(agents.RunHooks[Any]):
         self, context: Any, agent: Any, response: agents.ModelResponse
     ) -> None:
         """Keep what tools of the provider said."""
+        know(self.attempts.run, response.output)
         items = [item for item in response.output if _is_provided(item)]
         await self.attempts.run.learn(*provider_events(items))
         await self.user.on_llm_end(context, agent, response)
@@ -498,21 +525,27 @@ class _Hooks(agents.RunHooks[Any]):
         id = getattr(context, "tool_call_id", "")
         if id in self.attempts.calls:
             name, _ = self.attempts.calls.pop(id)
-            event = Event("tool_response", str(result), tool=name, call=id)
+            item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
+            output = words_in(item["output"])
+            event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
         await self.user.on_tool_end(context, agent, tool, result)
 
 
-def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
-    """Return what the input of a run says; a server may keep the turns before."""
+def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earlier:
+    """Return what the input of a run says; a server may keep the turns before.
+
+    Prompts that are not in `typed` were made by a callback.
+    """
     earlier = Earlier()
+    earlier.know(items)
     kept = options.get("previous_response_id") or options.get("conversation_id")
     earlier.is_unread = bool(kept)
     for item in items:
         kind = item.get("type")
         text = _text_of(item.get("content") or "")
-        if item.get("role") in _PROMPT_ROLES:
+        if item.get("role") in _PROMPT_ROLES and item in typed:
             earlier.typed(text)
         elif item.get("role"):
             earlier.said(text)
@@ -520,7 +553,7 @@ def _earlier_of(items: Items, options: Mapping[str, Any]) -> Earlier:
             arguments = item.get("arguments", item.get("input"))
             earlier.called(item["call_id"], item.get("name", ""), arguments)
         elif kind in _RESULT_ITEM_TYPES:
-            earlier.returned(item["call_id"], _text_of(item.get("output") or ""))
+            earlier.returned(item["call_id"], words_in(item.get("output")))
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier

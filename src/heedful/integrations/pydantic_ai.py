@@ -35,8 +35,9 @@ from pydantic_graph import End
 
 from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
+from heedful.integrations.words import marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
@@ -79,6 +80,7 @@ class Heedful(AbstractCapability[Any]):
 
         run = self.host.run(id, task)
         run.earlier = _earlier_of(past)
+        know(run, [ctx.prompt])
         return _Run(host=self.host, hold_back=self.hold_back, run=run, id=self.id)
 
 
@@ -90,7 +92,8 @@ class _Run(Heedful):
     earlier process, with what is wrong with it. `held_back` has the calls that did not
     run at first, `feedback` the texts about rejected answers, `answers` the ids of
     rejected calls of an output tool, and `counted` the usage before the current
-    attempt. `in_node` is True while a node of the agent's graph runs.
+    attempt. `own` is the prompt that the developer wrote. `in_node` is True while a
+    node of the agent's graph runs.
     """
 
     run: HostRun
@@ -102,6 +105,7 @@ class _Run(Heedful):
     counted: Usage = Usage()
     verdict: Verdict | None = None
     best: ModelMessage | None = None
+    own: str = ""
     in_node: bool = False
     judged: bool = False
 
@@ -194,13 +198,20 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
+        self.own = _own_prompt(ctx, request_context)
+        parts = _parts_of(ctx.messages)
+        know(self.run, [part for part in parts if hasattr(part, "tool_name")])
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
-        """Keep what tools of the provider said."""
+        """Keep what code added to the request, and what tools of the provider said."""
+        instructions = request_context.model_request_parameters.instruction_parts
+        added = [*_parts_of(request_context.messages), *(instructions or ())]
+        await learn_added(self.run, added, self.own)
+        know(self.run, response.parts)
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
         await self.run.learn(*provider_events(items))
         return response
@@ -247,7 +258,10 @@ class _Run(Heedful):
                 self.run.call_advice[id].pop()
             raise
 
-        await self.run.learn(Event("tool_response", str(result), tool=name, call=id))
+        # The content of a `ToolReturn` becomes a message of the user.
+        know(self.run, [result, getattr(result, "content", "")])
+        text = marked(str(result), result)
+        await self.run.learn(Event("tool_response", text, tool=name, call=id))
         return result
 
     async def after_output_process(
@@ -290,6 +304,7 @@ class _Run(Heedful):
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
+        know(self.run, [feedback])
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -320,6 +335,7 @@ class _Run(Heedful):
                 for part in message.parts
                 if isinstance(part, ToolReturnPart)
             ]
+            know(self.run, texts)
             added = [UserPromptPart(text) for text in texts if text]
             if added:
                 new_messages[number] = replace(message, parts=[*message.parts, *added])
@@ -385,6 +401,7 @@ class _Run(Heedful):
 def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
     """Return what the messages before a run say."""
     earlier = Earlier()
+    earlier.know(_parts_of(messages))
     for message in messages:
         for part in message.parts:
             if isinstance(part, UserPromptPart | SystemPromptPart):
@@ -394,7 +411,8 @@ def _earlier_of(messages: Sequence[ModelMessage]) -> Earlier:
             elif isinstance(part, ToolCallPart):
                 earlier.called(part.tool_call_id, part.tool_name, part.args)
             elif isinstance(part, ToolReturnPart):
-                earlier.returned(part.tool_call_id, part.model_response_str())
+                text = marked(part.model_response_str(), part)
+                earlier.returned(part.tool_call_id, text)
             elif isinstance(message, ModelRequest):
                 earlier.said(repr(part))
             elif not isinstance(part, OWN_PARTS):
@@ -406,6 +424,22 @@ def _text_of(prompt: Any) -> str:
     """Return the text of a prompt that may have images and other parts."""
     parts = [prompt] if isinstance(prompt, str) else list(prompt or ())
     return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
+    """Return the prompts that the developer wrote, and no function or server."""
+    texts = list(getattr(ctx.agent, "_system_prompts", ()))
+    texts += [
+        part.content
+        for part in request.model_request_parameters.instruction_parts or ()
+        if str(part.id) == "agent" and not part.dynamic
+    ]
+    return "\n".join(texts)
+
+
+def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:
+    """Return the parts of messages."""
+    return [part for message in messages for part in message.parts]
 
 
 def _usage_of(ctx: RunContext[Any]) -> Usage:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from pydantic import ValidationError
 from strands import Agent
@@ -43,8 +43,9 @@ from strands.types.tools import ToolResult
 
 from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
-from heedful.integrations.begin import Earlier, provider_events
+from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
+from heedful.integrations.words import marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 
@@ -72,10 +73,14 @@ class HeedfulPlugin(Plugin):
         self.host = checked_host(host)
         self.hold_back = hold_back
         self.runs: WeakKeyDictionary[Any, _Invocation] = WeakKeyDictionary()
+        # The prompts that developers gave their agents.
+        self.prompts: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self.watched: WeakSet[Any] = WeakSet()
         super().__init__()
 
     def init_agent(self, agent: Agent) -> None:
         """Add the hooks, what changes requests, and what judges objects."""
+        self.prompts[agent] = words_in(agent.system_prompt)
         agent.add_hook(self.begin, BeforeInvocationEvent)
         agent.add_hook(self.answer_known, BeforeModelCallEvent)
         agent.add_hook(self.judge, AfterModelCallEvent)
@@ -90,6 +95,11 @@ class HeedfulPlugin(Plugin):
         messages = event.messages or []
         if not messages and event.agent in self.runs:
             return
+
+        if event.agent not in self.watched:
+            # Middleware that was added before this one cannot hide what it adds.
+            event.agent.add_middleware(InvokeModelStage, self.watch)
+            self.watched.add(event.agent)
 
         all_messages = [*event.agent.messages, *messages]
         message = _task_message(all_messages)
@@ -125,6 +135,20 @@ class HeedfulPlugin(Plugin):
         run.is_forced = context.structured_output_model is not None
         return context.replace(messages=run.advised(context.messages))
 
+    async def watch(
+        self,
+        context: InvokeModelContext,
+        next_fn: MiddlewareNext[InvokeModelContext, TypedEvent],
+    ) -> AsyncGenerator[TypedEvent, None]:
+        """Keep what code added to a request."""
+        run = self.runs.get(context.agent)
+        if run is not None:
+            contents = [message["content"] for message in context.messages]
+            prompt = context.system_prompt
+            await run.learn_added([*contents, prompt], self.prompts[context.agent])
+        async for event in next_fn(context):
+            yield event
+
     async def judge(self, event: AfterModelCallEvent) -> None:
         """Judge an answer of the model; ask again, or put the best in its place."""
         run = self.runs.get(event.agent)
@@ -135,6 +159,7 @@ class HeedfulPlugin(Plugin):
 
         message = response.message
         run.count(message)
+        know(run.run, [message["content"]])
         await run.run.learn(*provider_events(_provider_blocks(message)))
         output: Any = _text_of(message)
         if _wants_object(event.agent):
@@ -192,6 +217,7 @@ class HeedfulPlugin(Plugin):
 
         name = event.tool_use["name"]
         call = event.tool_use["toolUseId"]
+        know(run.run, [event.result["content"]])
         text = _result_text(event.result)
         if event.result["status"] == "error":
             error = str(event.exception) if event.exception else text
@@ -268,21 +294,23 @@ class _Invocation(Attempts):
 def _earlier_of(messages: Messages) -> Earlier:
     """Return what the messages before a task say."""
     earlier = Earlier()
+    earlier.know(message["content"] for message in messages)
     for message in messages:
+        blocks = message["content"]
         is_prompt = message["role"] == "user"
-        for block in message["content"]:
+        for block in blocks:
             if "text" in block:
-                add = earlier.typed if is_prompt else earlier.said
-                add(block["text"])
-            elif "toolUse" in block:
-                use = block["toolUse"]
-                earlier.called(use["toolUseId"], use["name"], use["input"])
-            elif "toolResult" in block:
-                result = block["toolResult"]
-                earlier.returned(result["toolUseId"], _result_text(result))
-        if not is_prompt:
-            for block in _provider_blocks(message):
-                earlier.ran(block)
+                earlier.add(block["text"], is_typed=is_prompt)
+
+        uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+        results = [block["toolResult"] for block in blocks if "toolResult" in block]
+        earlier.add(
+            "",
+            is_typed=is_prompt,
+            calls=[(use["toolUseId"], use["name"], use["input"]) for use in uses],
+            results=[(result["toolUseId"], _result_text(result)) for result in results],
+            provided=[] if is_prompt else _provider_blocks(message),
+        )
     return earlier
 
 
@@ -316,7 +344,7 @@ def _result_text(result: ToolResult) -> str:
             texts.append(block["text"])
         elif "json" in block:
             texts.append(json.dumps(block["json"], default=repr))
-    return "\n".join(texts)
+    return marked("\n".join(texts), result["content"])
 
 
 def _error_result(context: ExecuteToolContext, text: str) -> ToolResult:

@@ -1,8 +1,8 @@
 """What one loop is shown before it begins, and what is withheld from it.
 
 `choose_for_loop` selects: first the rules that loops of the same memory key broke, then
-lessons for similar tasks. A coin then withholds some of the selected lessons, so that a
-proof can compare loops with and without a lesson. The coin depends only on scope, loop
+lessons for similar tasks. A draw then withholds some of the selected lessons, so that a
+proof can compare loops with and without a lesson. The draw depends only on scope, loop
 and lesson, so that a resumed loop is shown the same. A `Briefing` is the result for one
 loop, with a `Choice` for each lesson that memory considered: what happened to it, and
 why.
@@ -109,7 +109,7 @@ COMMAND_PURPOSES = {PROOF_COMMAND: "see why", EMBED_COMMAND: "compare meanings"}
 class Choice:
     """A lesson that memory considered for a loop, and what it decided.
 
-    The `outcome` is "told" if the loop is shown the lesson, "withheld" if the coin left
+    The `outcome` is "told" if the loop is shown the lesson, "withheld" if the draw left
     it out, "missed" for any other lesson, and "closest" for the nearest miss. `lesson`
     is its id, and `leg` says how memory found it: by its cause, by likeness of the
     tasks, or as a strategy. `score` is the number of loops that broke the rule, or the
@@ -419,7 +419,7 @@ class Selection:
     def choices(
         self, exposures: Sequence[Exposure], every: bool = False
     ) -> tuple[Choice, ...]:
-        """Return the choices, after the coin decided on `exposures`.
+        """Return the choices, after the draw decided on `exposures`.
 
         They are about lessons that are shown or withheld, rules that rest, and the
         nearest miss if no lesson is shown for a similar task; with `every`, about all

@@ -1,7 +1,7 @@
-"""What loops are shown, and the seeded coins that withhold it, for proofs. Pure.
+"""What loops are shown, and the seeded draws that withhold it, for proofs. Pure.
 
-A coin depends only on scope, loop and lesson: a loop that is resumed gets the same
-answer. `plan_holdout` says with which probability coins withhold; loops, sessions and
+A draw depends only on scope, loop and lesson: a loop that is resumed gets the same
+answer. `plan_holdout` says with which probability draws withhold; loops, sessions and
 reminders all toss theirs here.
 """
 
@@ -15,10 +15,10 @@ from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 # The first loops of a scope see everything: their users try memory out, and so few
-# loops prove nothing. The coin depends on earlier loops only, so it stays fair.
+# loops prove nothing. The draw depends on earlier loops only, so it stays fair.
 FIRST_LOOPS_WITHOUT_HOLDOUT = 20
-POOLED_COIN_SHARE = 0.25  # the share of loops in which one coin decides over all
-# In a young scope, memory as a whole is measured first: one coin decides in every loop,
+POOLED_COIN_SHARE = 0.25  # the share of loops in which one draw decides over all
+# In a young scope, memory as a whole is measured first: one draw decides in every loop,
 # until a proof has a verdict or so many loops have ended.
 MAX_POOLED_LOOPS = 200
 # Memory that is proven to hurt is still shown to one loop in 40, so that a proof finds
@@ -33,7 +33,7 @@ class Exposure:
 
     `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
     `share` is the probability that it is withheld, 0 if withholding was off. `together`
-    is true if one coin decided about all lessons of the loop. `examples` are the ids of
+    is true if one draw decided about all lessons of the loop. `examples` are the ids of
     its examples in the prompt.
     """
 
@@ -71,9 +71,9 @@ class LoopExposures:
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """With which probability a loop's coin withholds a lesson: `share`.
+    """With which probability a loop's draw withholds a lesson: `share`.
 
-    With the probability `pooled_share`, the loop has one coin for all its lessons.
+    With the probability `pooled_share`, the loop has one draw for all its lessons.
     """
 
     share: float
@@ -97,11 +97,14 @@ def plan_holdout(share: float, past: LoopExposures) -> Holdout:
 def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
     """Return why no loop of a scope went without lessons, of which so many ended.
 
-    `share` is the holdout that was asked for. In `coins` of the loops a coin could
+    `share` is the holdout that was asked for. In `coins` of the loops a draw could
     have withheld memory.
     """
     if coins:
-        return f"by chance, no coin withheld memory in the {coins:,} loops that had one"
+        return (
+            f"by chance, memory was withheld in none of the {coins:,} loops in which "
+            "it could be"
+        )
     if share == 0:
         return (
             "the holdout is off (the setting holdout is 0), so there is nothing to "
@@ -114,13 +117,16 @@ def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
             f"the first {first} loops for which memory has something are shown all of "
             f"it; {ended} of them {have} ended"
         )
-    return "no loop had a coin so far, as where a program runs with a holdout of 0"
+    return (
+        "in no loop so far could memory be withheld, as where a program runs with a "
+        "holdout of 0"
+    )
 
 
 def is_pooled(
     seed: str | int, loop_id: str, pooled_share: float = POOLED_COIN_SHARE
 ) -> bool:
-    """Return True, with this probability, if one coin decides about all lessons."""
+    """Return True, with this probability, if one draw decides about all lessons."""
     return _chance("together", seed, loop_id) < pooled_share
 
 
@@ -137,9 +143,9 @@ def is_withheld(
     The result depends on the arguments only, so a resumed loop gets the same result.
     With a share of 0 nothing is withheld. A withheld lesson is not replaced.
 
-    In most loops each lesson has its own coin, which measures what the lesson adds to
+    In most loops each lesson has its own draw, which measures what the lesson adds to
     the others. By this measure, three lessons that say the same would each seem
-    useless. So in a `pooled_share` of loops, a single coin decides about all lessons,
+    useless. So in a `pooled_share` of loops, a single draw decides about all lessons,
     which measures memory as a whole.
     """
     is_together = is_pooled(seed, loop_id, pooled_share)
@@ -152,7 +158,7 @@ def is_source_withheld(
 ) -> bool:
     """Return True, with probability `share`, if a loop gets no texts of a source.
 
-    The result depends on the arguments only. Each source has a coin of its own.
+    The result depends on the arguments only. Each source has a draw of its own.
     """
     return _chance("source", seed, loop_id, source) < share
 

@@ -61,7 +61,7 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 class Wealth:
     """What each bet on a gain above 0 has won; wealth is evidence for the gain.
 
-    `logs` are the logarithms of the wealth of each bet. `tosses` say how often the coin
+    `logs` are the logarithms of the wealth of each bet. `tosses` say how often the draw
     decided with which stakes.
     """
 
@@ -173,7 +173,7 @@ class Comparison:
     occurred again (its gain is the reduction), `calls` the model calls of a loop (its
     gain is the calls saved). `climbs` compares the share of loops with a ladder, begun
     on its first rung, that needed a higher one (its gain is the reduction); it is None
-    without such loops. `missing` is about how many more loops with a coin a conclusion
+    without such loops. `missing` is about how many more loops with a draw a conclusion
     needs, if they go as those before: 0 if there is one, and None without loops of both
     kinds, or if more than a million are missing.
     """
@@ -230,7 +230,7 @@ class Balance:
 
     `right` of their first answers were right; `net` is how many more than without
     memory, and `calls_saved` how many model calls fewer they made. Each is the gain of
-    a loop times the number of loops. `missing` is about how many more loops with a coin
+    a loop times the number of loops. `missing` is about how many more loops with a draw
     over all lessons a conclusion needs: 0 if there is one, and None without loops of
     both kinds, or if more than a million are missing.
     """
@@ -274,7 +274,7 @@ class Proof:
     loops of each model, by its name, which is "" if it is unknown. Each of their
     intervals is valid by itself. `ladders` has what each rung answered and spent in
     loops with several generators. `mean_cost` is None if no loop that is compared has
-    a cost. In `coins` loops a coin decided whether memory was shown.
+    a cost. In `coins` loops a draw decided whether memory was shown.
     """
 
     pooled: Comparison
@@ -393,7 +393,7 @@ def compare_pooled(cases: Cases) -> Comparison:
 
 
 def count_coins(cases: Cases) -> int:
-    """Return in how many loops a coin decided whether memory was shown."""
+    """Return in how many loops a draw decided whether memory was shown."""
     return sum(n for case, n in cases.get(None, {}).items() if case[0] > 0)
 
 
@@ -502,8 +502,8 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: str | None, cases: Mapping[Case, int]) -> _Table:
-        """Return the table of the cases that a coin decided, or else of all cases."""
-        # Where no coin decided, the lesson is withheld with the probability 0.
+        """Return the table of the cases that a draw decided, or else of all cases."""
+        # Where no draw decided, the lesson is withheld with the probability 0.
         cases = {case: n for case, n in cases.items() if case[0] > 0} or cases
         right = Counter[tuple[float, bool, float]]()
         recurrences = Counter[tuple[float, bool, float]]()

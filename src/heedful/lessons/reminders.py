@@ -1,7 +1,7 @@
 """Reminders: what sessions of agents were told, and whether the mistake came again.
 
 A reminder is about one thing in one session: a call that surely fails, or an error with
-a lesson. It is told, or withheld by the coin that decides about lessons. It did not
+a lesson. It is told, or withheld by the draw that decides about lessons. It did not
 help if a call that began later in the session failed for the same reason; otherwise the
 mistake was not repeated. Without a later call of the kind there is no verdict.
 
@@ -94,7 +94,7 @@ class ReminderFigures:
     """What reminders did, in all and by week, oldest first.
 
     `told_repeated` and `withheld_repeated` are the shares of mistakes that came again,
-    where a coin decided; None without such reminders. The true difference, withheld
+    where a draw decided; None without such reminders. The true difference, withheld
     less told, lies between `low` and `high`. `failure_calls` are the calls that a
     failure costs. `missing` says what data a figure lacks.
     """
@@ -110,7 +110,7 @@ class ReminderFigures:
 
     @property
     def is_compared(self) -> bool:
-        """True if a coin has decided about a reminder."""
+        """True if a draw has decided about a reminder."""
         return self.told_repeated is not None or self.withheld_repeated is not None
 
     @property
@@ -219,8 +219,8 @@ def _missing(
 ) -> tuple[str, ...]:
     """Return what data the saved calls lack."""
     needs = [
-        ("reminders that a coin let pass", reminded.total(), MIN_COMPARED_REMINDERS),
-        ("reminders that it withheld", withheld.total(), MIN_COMPARED_REMINDERS),
+        ("reminders told at random", reminded.total(), MIN_COMPARED_REMINDERS),
+        ("reminders withheld at random", withheld.total(), MIN_COMPARED_REMINDERS),
         ("failures in sessions", costs.failures, MIN_FAILURES),
     ]
     return tuple(

@@ -113,10 +113,24 @@ def release_command(entries: Sequence[int]) -> str:
 
 
 def name_tenant(command: str, tenant: str) -> str:
-    """Return a command that ends with --tenant, unless the tenant is the default."""
+    """Return a command that ends with --tenant, unless the tenant is the default.
+
+    >>> name_tenant("heedful quarantine list", "--help")
+    'heedful quarantine list --tenant=--help'
+    """
     if not command or tenant == Scope().tenant:
         return command
-    return f"{command} --tenant {shlex.quote(tenant)}"
+    return f"{command} {shlex.join(option_words('tenant', tenant))}"
+
+
+def option_words(name: str, value: str) -> list[str]:
+    """Return an option and its value as words of a command.
+
+    A value that looks like an option is in one word with the name.
+    """
+    if value.startswith("-"):
+        return [f"--{name}={value}"]
+    return [f"--{name}", value]
 
 
 def name_scope(text: str, scope: Scope) -> str:

@@ -141,12 +141,12 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     """Return what a conclusion lacks that loops of so many kinds cannot allow.
 
     `missing` is about how many compared loops it needs, None if more than a million.
-    More than `MAX_SAID_LOOPS` are not said: from few loops, they would be far off.
+    From few loops, more than `MAX_SAID_LOOPS` would be far off.
 
     >>> say_missing(19, 0, None), say_missing(16, 12, 130)
     ('loops without it (19 had it)', 'about 130 more loops')
     >>> say_missing(16, 12, 504_756)
-    'more loops, too few so far to say how many'
+    'more than 10,000 more loops'
     """
     if not shown and not withheld:
         return "loops: none has ended yet"
@@ -155,7 +155,7 @@ def say_missing(shown: int, withheld: int, missing: int | None) -> str:
     if not shown:
         return f"loops with it ({withheld:,} had none)"
     if missing is None or missing > MAX_SAID_LOOPS:
-        return "more loops, too few so far to say how many"
+        return f"more than {MAX_SAID_LOOPS:,} more loops"
     return f"about {missing:,} more loops"
 
 
@@ -171,7 +171,7 @@ def say_proof(
 
     `holdout` is the share that was asked for, `ended` counts the loops of the scope
     with lessons and an outcome, `pending` those without an outcome, and `coins` those
-    in which a coin decided.
+    in which a draw decided.
     """
     if pooled.uplift.gain is None:
         why = "no loop with lessons has ended"

@@ -405,7 +405,8 @@ def bare_digest(words: str) -> str:
 # of an answer; a fix keeps what stands in no task and no answer. A second task confirms
 # the rest: what the findings of both have in common is the rule.
 
-MASK = "…"
+# A blank that a reader fills in; "…" says that a text was shortened.
+MASK = "___"
 # In the text of a lesson, before the change that put an answer right.
 CHANGE_LABEL = "Accepted: "
 # A check's text is a template if the check declares this share of its words.
@@ -422,7 +423,8 @@ MAX_LIST_ITEMS = 100
 # What a literal leaves open: "%s", "%.2f", "{}", "{name!r}".
 _PLACEHOLDER_PATTERN = r"%[-+#0 ]?\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}"
 
-_WORDS_PATTERN = r"\w+"
+# A mask is no word.
+_WORDS_PATTERN = r"(?!_+\b)\w+"
 # A name, path, date or number is one token: "fix/login", "2024-05-19", "1,204.5".
 _TOKEN_PATTERN = r"\s+|[-~/.@#$]*\w+(?:[-./@\\:,']{1,3}\w+)*|[^\w\s]"
 # A quotation, or what stands between blanks without the signs around it.

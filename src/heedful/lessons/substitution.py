@@ -43,7 +43,7 @@ _PLAIN_WORD_PATTERN = re.compile(r"[\w@%+=:,./-]+")
 _OPERATOR_PATTERN = re.compile(r"&&|\|\|?|;|>")
 # A number, a digest or a masked particular belongs to one session.
 _SESSION_WORD_PATTERN = re.compile(
-    r"\d{3,}|(?<![\w-])(?=[a-f]*\d)[0-9a-f]{7,40}(?![\w-])|<\w+>|\*{3}|…"
+    r"\d{3,}|(?<![\w-])(?=[a-f]*\d)[0-9a-f]{7,40}(?![\w-])|<\w+>|\*{3}|…|_{3}"
 )
 # Words by which a call destroys something, or gets around a person or a check: no
 # repair adds one of them.

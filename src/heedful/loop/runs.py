@@ -204,7 +204,8 @@ class StageReport:
     (failed, the run used the best attempt), halted, stopped (a task that failed), open
     (interrupted) or not_run. `briefing` says what memory showed the stage. `climb` has
     the attempts of a stage with several rungs. `closed` says which rungs failed or
-    reached a limit, and what the stage did instead.
+    reached a limit, and what the stage did instead. `prompt` is what its model was
+    asked; "" if a function writes the output.
     """
 
     name: str
@@ -216,6 +217,7 @@ class StageReport:
     briefing: MemoryNotes | None = None
     climb: Climb | None = None
     closed: tuple[str, ...] = ()
+    prompt: str = ""
 
     @property
     def degraded(self) -> bool:
@@ -445,9 +447,10 @@ def report_stage(
     decisions: Sequence[Decision],
     briefing: MemoryNotes | None = None,
     *,
+    task: Any = "",
     is_task: bool = False,
 ) -> StageReport:
-    """Return the report of a stage from the records of its loop.
+    """Return the report of a stage from the records of its loop, with the loop's task.
 
     If the loop of a task (`is_task`) failed, its best attempt is kept.
     """
@@ -466,6 +469,8 @@ def report_stage(
         briefing=briefing,
         climb=loop.climb(),
         closed=describe_closings(loop, verdict),
+        # The loop of a function has the name of the stage for a task.
+        prompt=str(task) if stage.model or is_task else "",
     )
     if not isinstance(verdict, Done):
         return report

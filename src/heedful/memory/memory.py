@@ -567,7 +567,7 @@ class Memory:
         What is withheld depends only on scope, loop and lesson. Where memory is proven
         to hurt, one loop in 40 is shown lessons. If the store has exposures of the
         loop, the loop is shown the same lessons again. If not, it is
-        shown lessons only if it `begins`. If it `tosses` no coin, nothing is withheld.
+        shown lessons only if it `begins`. Unless it `tosses`, nothing is withheld.
         Rules of the `memory_key`, by default that of
         the stored loop, are shown only to loops with a check that may find their
         mistake: `checks` are names, and without names all rules are shown. `tell` is

@@ -403,7 +403,7 @@ class _Work:
         if error is not None:
             text = f"loop {claim.loop}: {type(error).__name__}: {error}"
             text = redact_start(text, MAX_PRACTICE_ERROR_CHARS)
-            _log.warning("practice_failed", extra={"error": text})
+            _log.warning("heedful: a practice failed: %s", text)
             record = replace(record, errors=(*record.errors, text))
         if result.passed:
             learnt = await store.read(scope, practices.learnt, claim.loop)
@@ -427,7 +427,7 @@ class _Work:
             )
         except HeedfulError as error:
             text = redact_start(f"loop {claim.loop}: {error}", MAX_PRACTICE_ERROR_CHARS)
-            _log.warning("on_passed_failed", extra={"error": text})
+            _log.warning("heedful: on_passed failed: %s", text)
             return (text,)
         return ()
 

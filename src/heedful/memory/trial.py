@@ -1,7 +1,7 @@
 """Trial: does a memory that heedful did not make help?
 
 Another memory, a retriever, a folder of skills or a section of a prompt offers texts to
-a loop. A coin decides whether the loop gets them, and this is stored before the texts
+a loop. A draw decides whether the loop gets them, and this is stored before the texts
 are returned; the end of the loop is the result. From both, `prove` computes what the
 texts add, with an interval that is valid however often somebody looks. The texts are
 external: they are never learnt, and no recall finds them.

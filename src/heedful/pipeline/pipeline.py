@@ -361,7 +361,11 @@ class Pipeline:
 
         if state is None:
             state = {}
-        return await PipelineRun(self, state, id).finish()
+        try:
+            return await PipelineRun(self, state, id).finish()
+        except errors.UserCodeError as error:
+            # Its cause has the lines of the user's code; those of heedful tell nothing.
+            raise error.with_traceback(None) from error.__cause__
 
 
 def _check_writer(model: Any) -> Writer:
@@ -830,7 +834,7 @@ class StageRunner:
         self._decisions += (decision,)
         return StoredLoop(
             id=self.loop,
-            head=Head(task=None, stage=run.stage),
+            head=Head(task=run.task, stage=run.stage),
             loop=loop,
             values=(),
             decisions=self._decisions,

@@ -19,6 +19,7 @@ from heedful.lessons.action import MEND_HEADING
 from heedful.lessons.contracts import contract_of
 from heedful.lessons.preconditions import Precondition, describe
 from heedful.lessons.scope import Scope, Trust
+from heedful.lessons.signature import MASK
 from heedful.sanitize import clean
 from heedful.store import aging, substitutions
 from heedful.store.connection import Db, Row
@@ -138,7 +139,7 @@ def _rule_message(row: Row) -> str:
     """Return the message of a linter's rule, without its place; "" if it is none."""
     is_known = row["sessions"] >= MIN_LESSON_SESSIONS and _is_usable(row)
     match = _RULE_MESSAGE_PATTERN.fullmatch(row["pattern"]) if is_known else None
-    return _MASKED_NUMBER_PATTERN.sub("…", match["message"]) if match else ""
+    return _MASKED_NUMBER_PATTERN.sub(MASK, match["message"]) if match else ""
 
 
 def _line_of(db: Db, scope: Scope, row: Row) -> str:

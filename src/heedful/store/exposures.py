@@ -555,7 +555,7 @@ def _opportunity(
         is_shown = recorded[0].shown
     else:
         seed = f"{scope.tenant}\0{scope.project}"
-        # Opportunities count one by one, so each needs a coin of its own.
+        # Opportunities count one by one, so each needs a draw of its own.
         is_shown = not is_withheld(seed, session, name, share, pooled_share=0.0)
 
     return Exposure(name, loop, shown=is_shown, signature=signature, share=share)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -72,11 +73,22 @@ _FOLDED_BLANKS_PATTERN = re.compile(r"[\s\x00-\x1f\ue000-\uf8ff]+")
 _IDEOGRAPHS_PATTERN = re.compile(
     r"([\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-_DOUBLED_PATTERN = re.compile(rf"{_IDEOGRAPHS_PATTERN.pattern}\1")
-_PRIVATE_PATTERN = re.compile("[\ue000-\uf8ff]+")
 # A text in JSON, or the beginning of one at its end.
 _JSON_TEXT_PATTERN = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?$)', re.DOTALL)
 _CUT_ESCAPE_PATTERN = re.compile(r"(?<!\\)((?:\\\\)*)\\u?[0-9a-f]{0,3}$")
+
+
+class LoopParts(NamedTuple):
+    """What is searched in the loop with the number `loop`: its `id` and its `texts`.
+
+    The texts are the task, and the outputs and findings of the newest attempts. They
+    are as the loop has them: none is folded.
+    """
+
+    loop: int
+    id: str
+    updated: float
+    texts: list[str]
 
 
 class LoopText(NamedTuple):
@@ -152,22 +164,42 @@ def fold(text: str) -> str:
     return _IDEOGRAPHS_PATTERN.sub(r"\1\1", _FOLDED_BLANKS_PATTERN.sub(" ", text))
 
 
-def snippet(text: str, place: int, size: int) -> str:
-    """Return words of a folded text around a place, which has so many characters.
+def find_folded(text: str, sought: str) -> tuple[int, int] | None:
+    """Return the begin and end of the first place that a search for a text finds.
 
-    >>> snippet("the outage was caused by a cosmic ray", 15, 6)
-    'the outage was caused by a cosmic ray'
-    >>> snippet("the outage was caused by a cosmic ray", 27, 10)
+    >>> find_folded("The Straße is closed", "STRASSE")
+    (4, 10)
+    """
+    query = fold(sought).strip()
+    place = fold(text).find(query)
+    if not query or place < 0:
+        return None
+
+    def folded_size(end: int) -> int:
+        """Return how many characters the folded text has up to a place."""
+        return len(fold(text[:end]))
+
+    ends = range(len(text) + 1)
+    begin = bisect_right(ends, place, key=folded_size) - 1
+    return begin, bisect_right(ends, place + len(query), key=folded_size) - 1
+
+
+def snippet(text: str, begin: int, end: int) -> str:
+    """Return what stands in a text at a place, with some words around it.
+
+    >>> snippet("The outage was caused by a cosmic ray", 15, 21)
+    'The outage was caused by a cosmic ray'
+    >>> snippet("The outage was caused by a cosmic ray", 27, 37)
     '… outage was caused by a cosmic ray'
     """
-    begin = max(0, place - MAX_HIT_LEAD_CHARS)
-    end = place + size + MAX_HIT_TAIL_CHARS
-    words = _PRIVATE_PATTERN.sub("", _DOUBLED_PATTERN.sub(r"\1", text[begin:end]))
+    start = max(0, begin - MAX_HIT_LEAD_CHARS)
+    stop = end + MAX_HIT_TAIL_CHARS
+    words = text[start:stop]
     # A word at the edge may be only a part of one.
-    before = "… " if begin and " " in words[:MAX_HIT_LEAD_CHARS] else ""
+    before = "… " if start and " " in words[:MAX_HIT_LEAD_CHARS] else ""
     if before:
         words = words.partition(" ")[2]
-    after = " …" if end < len(text) else ""
+    after = " …" if stop < len(text) else ""
     if after and " " in words[-MAX_HIT_TAIL_CHARS // 2 :]:
         words = words.rpartition(" ")[0]
     return f"{before}{words.strip()}{after}"
@@ -236,15 +268,21 @@ def loops_without_text(db: Db, scope: Scope, since: float = 0.0) -> list[int]:
     return [row["n"] for row in rows]
 
 
-@bulk
-def read_texts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopText]:
-    """Return the present texts of loops."""
+def read_parts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopParts]:
+    """Return what is searched in loops."""
     values: dict[str, Any] = {
         "loops": json.dumps(loops),
         "chars": MAX_PART_JSON_CHARS,
     }
-    tasks = db.all("tasks_of_loops", scope, **values)
-    texts = {row["n"]: [_plain_text(row["task"])] for row in tasks}
+    parts_of = {
+        row["n"]: LoopParts(
+            row["n"],
+            id=row["id"],
+            updated=row["updated"],
+            texts=[_plain_text(row["task"])],
+        )
+        for row in db.all("tasks_of_loops", scope, **values)
+    }
     outputs = db.all(
         "outputs_of_loops",
         scope,
@@ -253,17 +291,23 @@ def read_texts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopText]:
         attempts=MAX_SEARCHED_ATTEMPTS,
     )
     for row in outputs:
-        texts[row["n"]] += [_plain_text(row["value"]), *_finding_texts(row["findings"])]
+        texts = parts_of[row["n"]].texts
+        texts += [_plain_text(row["value"]), *_finding_texts(row["findings"])]
+    return list(parts_of.values())
 
+
+@bulk
+def read_texts(db: Db, scope: Scope, loops: Sequence[int]) -> list[LoopText]:
+    """Return the present texts of loops."""
     mark = _mark(scope)
     return [
         LoopText(
-            loop=row["n"],
-            updated=row["updated"],
-            text=f"{mark}{_marked_id(fold(row['id']))} "
-            + " ".join(map(fold, texts[row["n"]]))[:MAX_TEXT_OF_LOOP_CHARS],
+            loop=parts.loop,
+            updated=parts.updated,
+            text=f"{mark}{_marked_id(fold(parts.id))} "
+            + " ".join(map(fold, parts.texts))[:MAX_TEXT_OF_LOOP_CHARS],
         )
-        for row in tasks
+        for parts in read_parts(db, scope, loops)
     ]
 
 

@@ -84,11 +84,13 @@ def quarantined(
     entries = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = example_of(row)
+        # A prompt shows what was wrong also without an accepted answer, and a task that
+        # is not the lesson.
+        is_shown = example.accepted or example.wrong or example.task != row["lesson"]
         entry = from_row(
             QuarantinedLesson,
             row,
-            # A prompt shows what was wrong also without an accepted answer.
-            example=example if example.accepted or example.wrong else None,
+            example=example if is_shown else None,
             provenance=trusts.Provenance(),
         )
         entries.append(entry)

@@ -158,6 +158,7 @@ class StoredLoop:
             self.loop,
             self.decisions,
             self.briefing,
+            task=self.head.task,
             is_task=is_task,
         )
 

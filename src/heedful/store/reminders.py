@@ -1,7 +1,7 @@
 """Store what sessions were told or not, and whether the mistake came again.
 
-A reminder is about a lesson, or about a precondition without a lesson. The coin about a
-lesson is that of its exposure; a precondition has a coin of its own. A person is told
+A reminder is about a lesson, or about a precondition without a lesson. The draw about a
+lesson is that of its exposure; a precondition has a draw of its own. A person is told
 once how the reminders of sessions ended.
 """
 
@@ -59,7 +59,7 @@ def remind(
     """Record what a session is told, or not; return the ids to be shown.
 
     `subjects` maps ids of lessons to what a call took for granted, "" after an error.
-    The coin has chosen those to be `shown`; it is tossed here for what has no lesson,
+    The draw has chosen those to be `shown`; it is made here for what has no lesson,
     which is shown under `UNLEARNT_LESSON`. The first reminder of a session about a
     subject counts.
     """
@@ -88,13 +88,13 @@ def _coin(
 ) -> Mapping[str, object] | None:
     """Return the subject of a reminder, whether it is told, and the share withheld.
 
-    It is None if no coin decided, as for what only this session taught.
+    It is None if no draw decided, as for what only this session taught.
     """
     if id == UNLEARNT_LESSON:
         share = plan_holdout(share, exposures.past(db, scope, "")).share
         seed = f"{scope.tenant}\0{scope.project}"
         subject = f"precondition/{precondition}"
-        # Opportunities count one by one, so each needs a coin of its own.
+        # Opportunities count one by one, so each needs a draw of its own.
         is_told = not is_withheld(seed, session, subject, share, pooled_share=0.0)
         return {"subject": subject, "signature": "", "told": is_told, "share": share}
 

@@ -97,7 +97,7 @@ def matching(
 
     `counts` says how many texts contain each word, rarest first.
     """
-    limit = MAX_ROWS
+    limit = corpus["texts"]
     if among is None:
         limit = BASE_MATCHES + corpus["texts"] // TEXTS_PER_MATCH
 

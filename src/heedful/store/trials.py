@@ -40,7 +40,7 @@ def offer(
 ) -> bool:
     """Record that a source offers texts to a loop; return whether to show them.
 
-    `texts` are the texts as they are kept, or their digests. `shown` is what the coin
+    `texts` are the texts as they are kept, or their digests. `shown` is what the draw
     says; the decision of an earlier offer takes its place. An offer to a loop that has
     ended is not recorded. Raises InvalidInput.
     """

@@ -82,6 +82,10 @@ async def decisions(visit: Visit) -> Document:
         }
         for row in decided[:end]
     ]
+    suspect_batches = {row["batch"] for row in page if row["signs"]}
+    for row in page:
+        # Batches with signs of danger come first on the page.
+        row["place"] = row["batch"] not in suspect_batches, row["batch"]
     is_last = end == len(decided) < limit + MAX_BATCH_REST
     cursor = 0 if is_last else page[-1]["ruling"]
     return {

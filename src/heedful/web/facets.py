@@ -37,6 +37,8 @@ FACETS = (
     Facet("policy", "Policy", lambda loop: (loop.policy or WITHOUT,)),
     Facet("notes", "Notes", lambda loop: ("with",) if loop.noted else ()),
 )
+# The states of a loop; those that need somebody most come last.
+STATES_BY_NEED = ("passed", "not_validated", "open", "stopped")
 # What a list can be sorted by; '-' before the name puts the largest first.
 SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
     "attempts": lambda loop: loop.used.attempts,
@@ -46,6 +48,7 @@ SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
     "seconds": lambda loop: loop.used.usage.seconds,
     "changed": lambda loop: loop.updated,
     "began": lambda loop: loop.created,
+    "unsolved": lambda loop: STATES_BY_NEED.index(loop.state),
 }
 
 
@@ -121,15 +124,18 @@ def _shown_facet(facet: Facet, counts: Counter[str], chosen: str) -> Plain:
 def name_keys(values: Sequence[str]) -> dict[str, str]:
     """Return what is shown of each value: of a function in a function, its name.
 
-    Two functions of one name have their whole names.
+    Two functions of one name have their whole names, and so has one without a name,
+    such as a `<lambda>`: they say where it is from.
 
     >>> name_keys(["app.main.<locals>.count", "app.count"])
     {'app.main.<locals>.count': 'count', 'app.count': 'app.count'}
+    >>> name_keys(["app.main.<locals>.<lambda>"])
+    {'app.main.<locals>.<lambda>': 'app.main.<locals>.<lambda>'}
     """
     short = {}
     for value in values:
         _, is_inner, rest = value.rpartition(INNER_FUNCTION)
-        short[value] = rest if is_inner and rest else value
+        short[value] = rest if is_inner and rest and rest[0] != "<" else value
 
     counts = Counter(short.values())
     return {

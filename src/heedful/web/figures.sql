@@ -382,8 +382,8 @@ where e.scope = :token and e.lesson_id = :id and o.source <> ''
 select loop from occurrence where lesson_id = :id and loop <> '' order by at, id limit 1;
 
 -- name: coin_shares
--- How many loops had lessons, and in how many of them a coin decided; the least and the largest probability with which
--- coins withheld lessons. Of at most :limit rows.
+-- How many loops had lessons, and in how many of them a draw decided; the least and the largest probability with which
+-- draws withheld lessons. Of at most :limit rows.
 select count(distinct loop) as loops, count(distinct case when share > 0 then loop end) as tossed,
        min(nullif(share, 0)) as low, max(share) as high from (
   select loop, share from exposure where tenant = :tenant and project = :project limit :limit) as coins;
@@ -463,10 +463,15 @@ select substr(task, 1, cast(:chars as integer)) as task, length(task) as chars, 
   ) then 0 else 1 end, n desc limit 1
 );
 
--- name: rule_keys
--- The memory keys that have rules, those whose loops broke them most often first.
-select memory_key from cause where tenant = :tenant and project = :project and memory_key <> ''
-group by memory_key order by sum(loops) desc, memory_key limit :limit;
+-- name: known_keys
+-- The memory keys that have rules, those whose loops broke them most often first; then those of the newest loops.
+select memory_key from (
+  select memory_key, sum(loops) as broken from cause where tenant = :tenant and project = :project group by memory_key
+  union all
+  select memory_key, 0 as broken from (
+    select memory_key from loop where tenant = :tenant and project = :project order by n desc limit :newest
+  ) as newest
+) as keys where memory_key <> '' group by memory_key order by sum(broken) desc, memory_key limit :limit;
 
 -- name: key_of_rules
 -- The memory key of which most of these lessons are rules, with their number.
@@ -544,6 +549,12 @@ select (select count(*) from (select 1 from loop where tenant = :tenant and proj
                               and state in ('unverified', 'verified') limit :limit) as counted) as lessons,
        (select count(*) from (select 1 from example where scope = :token and state = 'quarantined' limit :limit) as counted) as waiting;
 
+-- name: stopped_count
+-- How many loops stopped since a time, :limit at most.
+select count(*) as stopped from (
+  select 1 from loop where tenant = :tenant and project = :project and state = 'stopped' and updated >= :since limit :limit
+) as counted;
+
 -- name: vectors
 -- How many texts can have a vector, and how many have one.
 select count(*) as texts, count(v.example) as here
@@ -578,11 +589,6 @@ where o.scope = :token and o.source in (select value from json_each(:sources)) g
 select digest, name, session, outcome, state, tries, error, at, length(record) as chars,
        case when length(record) <= :most then record else '{}' end as record from episode
 where tenant = :tenant and project = :project and digest between :digest and :digest || 'g' order by digest limit 1;
-
--- name: texts_of
--- The texts in which loops are searched.
-select loop, text from loop_text
-where tenant = :tenant and project = :project and loop in (select cast(value as bigint) from json_each(:numbers));
 
 -- name: matrix_head
 select n, goals, stage, memory_key, (select coalesce(max(number), 0) from attempt where loop = loop.n) as attempts

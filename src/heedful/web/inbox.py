@@ -166,7 +166,7 @@ def _alike(row: Row) -> tuple[str, ...]:
     """
     words = (row["kind"], *_words_of(row), row["record"])
     unnumbered = [_NUMERAL_PATTERN.sub("0", part) for part in words]
-    if _has_shown_texts(json.loads(row["record"])):
+    if _has_shown_texts(json.loads(row["record"]), row["lesson"]):
         unnumbered.append(row["record"])
     return tuple(unnumbered)
 
@@ -220,8 +220,9 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     all_texts = [*prompt_texts, *patterns, *example_texts]
     signs = find_signs(dict.fromkeys(all_texts))
     # A prompt shows the error type, the rest of the error only if there is no lesson,
-    # which is then the wording, and an example with an answer or what was wrong.
-    example = examples[0] if _has_shown_texts(examples[0]) else {}
+    # which is then the wording, and an example that says more than the lesson.
+    is_shown = _has_shown_texts(examples[0], newest["lesson"])
+    example = examples[0] if is_shown else {}
     prompt_texts += example.values()
     shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
     return InboxRow(
@@ -244,9 +245,10 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     )
 
 
-def _has_shown_texts(example: Document) -> bool:
-    """Return True if a prompt shows texts of an example."""
-    return bool(example.get("accepted") or example.get("wrong"))
+def _has_shown_texts(example: Document, lesson: str) -> bool:
+    """Return True if an example has texts that its lesson does not have."""
+    has_answers = bool(example.get("accepted") or example.get("wrong"))
+    return has_answers or example.get("task", "") not in ("", lesson)
 
 
 def _texts_of(example: Document) -> dict[str, str]:

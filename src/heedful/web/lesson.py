@@ -154,7 +154,7 @@ def compare_versions(helped: Sequence[Document]) -> str:
         f"The new words do worse so far than the ones before{chance}: right at the "
         f"first try in {percent(new['value'])} of their loops against "
         f"{percent(old['value'])}. These loops were at different times and of "
-        "different tasks; no coin chose them."
+        "different tasks, not chosen at random."
     )
 
 

@@ -55,11 +55,12 @@ from heedful.web.table import Table, time_of
 MAX_PAGE_LESSONS = 50
 # The newest lessons that fit are sorted, because no index has their counters.
 MAX_SORTED_LESSONS = 2_000
-LESSON_SORTS = ("seen", "helped", "hurt", "effect")
+LESSON_SORTS = ("seen", "helped", "hurt", "effect", "verdict")
 # What pages say of a comparison.
 NOT_KNOWN = "not known yet"
 VERDICTS = ("helps", "hurts", "no difference", NO_DIFFERENCE, NOT_KNOWN)
 NEVER_SHOWN = "never shown"  # of a lesson
+ALL_VERDICTS = (*VERDICTS, NEVER_SHOWN)
 NEEDS = "needs"  # what a comparison without a conclusion lacks, on each page
 MAX_SAVED_PROOFS = 8  # of models, in a project
 MAX_PROVEN_LESSONS = 200  # lessons of which one answer of the API has the effect
@@ -166,14 +167,16 @@ async def _sorted_lessons(
         allowed = ", ".join([*LESSON_SORTS, *(f"-{other}" for other in LESSON_SORTS)])
         raise InvalidInput("sort", sort, allowed)
 
-    effects = (await measure(visit)).effects
+    measures = await measure(visit)
     newest = await _newest_lessons(visit, filters)
 
     def value(row: Row) -> float:
         """Return what the lesson is sorted by; an unknown effect comes last."""
+        if name == "verdict":
+            return -float(ALL_VERDICTS.index(_verdict_on(dict(row), measures)))
         if name != "effect":
             return float(row[name])
-        effect = effects.get(f"{row['kind']}/{row['signature']}")
+        effect = measures.effects.get(f"{row['kind']}/{row['signature']}")
         gain = effect["uplift"]["gain"] if effect else None
         if gain is None:
             return -2.0 if sort.startswith("-") else 2.0
@@ -236,16 +239,19 @@ def count_effects(lessons: Sequence[Document], measures: Measures) -> Document:
 
     What loops were shown earlier words of a lesson tells nothing of the present ones.
     """
-    counts = dict.fromkeys([*VERDICTS, NEVER_SHOWN], 0)
+    counts = dict.fromkeys(ALL_VERDICTS, 0)
     for lesson in lessons:
-        name = f"{lesson['kind']}/{lesson['signature']}"
-        verdict = NEVER_SHOWN
-        if name in measures.effects:
-            verdict = measures.effects[name]["verdict"]
-        elif measures.loops.get(name) or lesson["last_shown"]:
-            verdict = NOT_KNOWN
-        counts[verdict] += 1
+        counts[_verdict_on(lesson, measures)] += 1
     return {"lessons": len(lessons), **counts}
+
+
+def _verdict_on(lesson: Document, measures: Measures) -> str:
+    """Return the verdict on a lesson, one of `ALL_VERDICTS`."""
+    name = f"{lesson['kind']}/{lesson['signature']}"
+    if name in measures.effects:
+        return str(measures.effects[name]["verdict"])
+    is_shown = measures.loops.get(name) or lesson["last_shown"]
+    return NOT_KNOWN if is_shown else NEVER_SHOWN
 
 
 async def measure(visit: Visit) -> Measures:
@@ -348,7 +354,7 @@ async def proof(visit: Visit) -> Document:
     answer["lessons"].sort(key=_by_conclusion)
 
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
-    # Without a coin, what is left to look at is how other projects went.
+    # Where nothing was withheld, what is left to look at is how other projects went.
     compared: list[Document] = []
     if not answer["pooled"]["withheld"]:
         compared = await compare_projects(visit, home)

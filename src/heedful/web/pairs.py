@@ -79,7 +79,7 @@ class ComparedLoop:
 
     @property
     def memory(self) -> str:
-        """What memory did, such as "2 shown, 1 withheld by a coin"."""
+        """What memory did, such as "2 shown, 1 withheld at random"."""
         if self.facts["told"]:
             return list_outcomes(self.facts["told"])
         return "silent" if self.facts["silence"] else ""
@@ -90,8 +90,8 @@ class ComparedLoop:
 
     @property
     def withheld(self) -> str:
-        """That a coin withheld memory from the loop, in brackets; "" if none did."""
-        return " (withheld by a coin)" if self.has_memory("withheld") else ""
+        """That memory was withheld from the loop, in brackets; "" if it was not."""
+        return " (withheld at random)" if self.has_memory("withheld") else ""
 
     def figures(self) -> Document:
         """Return the values of the rows of `FIGURE_NAMES`; None is not recorded."""

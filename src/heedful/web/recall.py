@@ -75,16 +75,19 @@ async def recall(visit: Visit) -> Document:
         tries = await _find_questions(visit)
     lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
-    rule_keys: list[Row] = []
+    key_rows: list[Row] = []
     if visit.may("read"):
         waiting = await visit.caller.read(read_waiting, lessons)
-        rule_keys = await visit.caller.read(
-            figures.rows, "rule_keys", limit=MAX_OFFERED_KEYS
+        key_rows = await visit.caller.read(
+            figures.rows,
+            "known_keys",
+            newest=MAX_SUGGESTED_LOOPS,
+            limit=MAX_OFFERED_KEYS,
         )
     question = {"text": text, "kind": kind, "key": key}
     return {
         "asked": question,
-        "keys": [row["memory_key"] for row in rule_keys],
+        "keys": [row["memory_key"] for row in key_rows],
         "kinds": QUESTION_KINDS,
         "examples": QUESTION_EXAMPLES,
         "answer": answer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -18,7 +17,7 @@ from heedful.loop.stop import Stop
 from heedful.pages.report import counted, environment, lasted
 from heedful.sanitize import visible
 from heedful.store.loop_names import short_id
-from heedful.store.loop_texts import fold
+from heedful.store.loop_texts import find_folded
 from heedful.web.failure import name_range
 from heedful.web.menu import MENU
 
@@ -102,15 +101,14 @@ def cut_words(text: str, most: int) -> str:
 def hit(text: str, word: str) -> tuple[str, str, str] | None:
     """Return what stands before a searched word in a text, the word, and the rest.
 
-    >>> hit("Typo on the page", "the")
-    ('Typo on ', 'the', ' page')
+    >>> hit("Typo on The page", "the")
+    ('Typo on ', 'The', ' page')
     """
-    # Words around a place are as the search compares them.
-    forms = [re.escape(form.strip()) for form in (word, fold(word))]
-    match = re.search("|".join(forms), text, re.IGNORECASE)
-    if not all(forms) or match is None:
+    place = find_folded(text, word)
+    if place is None:
         return None
-    return text[: match.start()], match[0], text[match.end() :]
+    begin, end = place
+    return text[:begin], text[begin:end], text[end:]
 
 
 def excerpt(text: str, word: str, most: int) -> str:

@@ -29,7 +29,11 @@ MAX_FOUND_CHARS = 160
 async def search(visit: Visit) -> Document:
     """Show the newest loops, traces and runs with a text, and the best lessons."""
     text = visit.query.get("text", "").strip()
-    facts: Document = {"text": text, "searched_traces": MAX_SEARCHED_EPISODES}
+    facts: Document = {
+        "text": text,
+        "searched_runs": MAX_SEARCHED_RUNS,
+        "searched_traces": MAX_SEARCHED_EPISODES,
+    }
     if not text:
         return facts
 

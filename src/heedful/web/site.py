@@ -4,31 +4,24 @@ A page asks the routes of the service as the caller who signed in. So rights, te
 limits and the audit are those of the API. An address shows a page as HTML, with `.json`
 at its end the data of the page, and with `.csv` the rows of its list.
 
-Addresses are found by Starlette's router, files are sent by its FileResponse. Sessions
-are our own: a session of Starlette lives in a signed cookie, which everybody who has it
-can read, and ours holds the key of a tenant, ends when it is idle, and ends at once
-when its owner signs out.
+Addresses are found by Starlette's router, files are sent by its FileResponse.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
-import secrets
 import shlex
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hmac import compare_digest
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -75,15 +68,11 @@ from heedful.web.addresses import (
 )
 from heedful.web.headers import PAGE_HEADERS, with_page_headers
 from heedful.web.render import address, page_text
+from heedful.web.session import Session, Sessions, check_origin, check_token
 from heedful.web.table import CSV_READ_ROWS, Table, csv_response
 
 EVENTS_PATH = "/events"  # below it
 STREAM_TYPE = "text/event-stream"
-MAX_SESSION_IDLE_SECONDS = 1_800.0  # without a request, until a session ends
-# At a time. If there are more, the key with the most sessions loses the one that was
-# not used for the longest time, so that nobody can end the sessions of others.
-MAX_SESSIONS = 10_000
-MAX_KEY_SESSIONS = 100
 MAX_FORM_BYTES = 64 * 1024
 MAX_FORM_FIELDS = 100
 STREAM_POLL_SECONDS = 0.3  # between two looks for what changed
@@ -99,146 +88,6 @@ Document = dict[str, Any]
 # REVIEWING.
 READING = ("read", "recall")
 REVIEWING = ("read",)
-
-
-@dataclass(kw_only=True)
-class Session:
-    """Somebody who signed in.
-
-    `authorization` is the header with the key, and `key` is the id of the key; both are
-    "" for the person at this machine, who needs none. `invited` is True for a visitor
-    who opened the address of `heedful ui`; it stays True when the store gets its first
-    key. `secure` is True if the browser used https. `token` is in every form of the
-    session. `note` says what the last form did, and is shown once. `reasons` has the
-    last reason of each ruling; that under "" was sent without a ruling. `asked` is the
-    form about which a question is open. `undo` has the ids of the texts that the last
-    form decided about; their way back is shown once, with the note.
-    """
-
-    authorization: str
-    key: str = ""
-    invited: bool = False
-    secure: bool = False
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    used: float = field(default_factory=time.monotonic)
-    note: str = ""
-    reasons: dict[str, str] = field(default_factory=dict)
-    asked: Mapping[str, str] = field(default_factory=dict)
-    undo: Sequence[int] = ()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the session has ended because nobody used it for too long."""
-        return time.monotonic() > self.used + MAX_SESSION_IDLE_SECONDS
-
-
-class Sessions:
-    """The sessions of this process, and the invitations to begin one without a key.
-
-    Cookies and invitations are kept as digests.
-    """
-
-    def __init__(self) -> None:
-        # The session that was not used for the longest time comes first, in both.
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        self._of_key: dict[str, OrderedDict[bytes, None]] = {}
-        self.invitations: set[bytes] = set()
-        # True after an invitation of the person at this machine.
-        self.local: bool = False
-
-    def begin(
-        self,
-        authorization: str,
-        key: str = "",
-        *,
-        invited: bool = False,
-        secure: bool = False,
-    ) -> tuple[str, Session]:
-        """Return the cookie and the record of a new session of a key.
-
-        If the key, or all together, have too many sessions, another one ends: the
-        oldest of the key, or of the key that has the most.
-        """
-        self._end_idle()
-        if len(self._of_key.get(key, ())) >= MAX_KEY_SESSIONS:
-            self._end_oldest(key)
-        if len(self._sessions) >= MAX_SESSIONS:
-            self._end_oldest(max(self._of_key, key=self._count))
-
-        cookie = secrets.token_urlsafe(32)
-        session = Session(
-            authorization=authorization, key=key, invited=invited, secure=secure
-        )
-        self._sessions[_digest(cookie)] = session
-        self._of_key.setdefault(key, OrderedDict())[_digest(cookie)] = None
-        return cookie, session
-
-    def find(self, cookie: str, person: bool = True) -> Session | None:
-        """Return the session of a cookie; None if it ended or was idle too long.
-
-        `person` is False for what a live page asks for by itself: this does not keep a
-        session alive.
-        """
-        digest = _digest(cookie)
-        session = self._sessions.get(digest)
-        if session is None:
-            return None
-        if session.is_idle:
-            self._end(digest)
-            return None
-
-        if person:
-            session.used = time.monotonic()
-            self._sessions.move_to_end(digest)
-            self._of_key[session.key].move_to_end(digest)
-        return session
-
-    def end(self, cookie: str) -> None:
-        """End the session of a cookie, if there is one."""
-        if _digest(cookie) in self._sessions:
-            self._end(_digest(cookie))
-
-    def _end(self, digest: bytes) -> None:
-        """End the session of the cookie with this digest."""
-        key = self._sessions.pop(digest).key
-        of_key = self._of_key[key]
-        del of_key[digest]
-        if not of_key:
-            del self._of_key[key]
-
-    def _end_idle(self) -> None:
-        """End the sessions that nobody used for too long."""
-        while self._sessions:
-            digest, session = next(iter(self._sessions.items()))
-            if not session.is_idle:
-                return
-            self._end(digest)
-
-    def _end_oldest(self, key: str) -> None:
-        """End the session that a key has not used for the longest time."""
-        self._end(next(iter(self._of_key[key])))
-
-    def _count(self, key: str) -> int:
-        """Return how many sessions a key has."""
-        return len(self._of_key[key])
-
-    def invite(self) -> str:
-        """Return a token that opens one session of this machine, once."""
-        token = secrets.token_urlsafe(32)
-        self.invitations.add(_digest(token))
-        self.local = True
-        return token
-
-    def redeem(self, token: str) -> bool:
-        """Return whether a token is valid, and forget it."""
-        valid = _digest(token) in self.invitations
-        self.invitations.discard(_digest(token))
-        return valid
-
-
-def _digest(secret: str) -> bytes:
-    """Return the digest under which a cookie or an invitation is kept."""
-    return hashlib.sha256(secret.encode()).digest()
 
 
 @dataclass(kw_only=True)
@@ -720,7 +569,7 @@ class Site:
         if request.method != "POST":
             return {}
 
-        _check_origin(request, session)
+        check_origin(request, session)
         body = await read_body(
             request.scope,
             request.receive,
@@ -742,7 +591,8 @@ class Site:
 
     async def _sign_out(self, request: Request) -> Response:
         """End the session of a request. Raises Problem."""
-        _check_token(request.state.visit)
+        visit: Visit = request.state.visit
+        check_token(visit.session, visit.form)
 
         self.sessions.end(cookie_of(request))
         response = RedirectResponse(f"{SITE_PATH}/sign-in", 303)
@@ -778,7 +628,7 @@ class Site:
     async def _act(self, request: Request) -> Response:
         """Do what a form asks for; then show its page again, with what was done."""
         visit: Visit = request.state.visit
-        _check_token(visit)
+        check_token(visit.session, visit.form)
 
         name = visit.path.removeprefix("/do/")
         if name not in self._actions:
@@ -908,36 +758,6 @@ def _html(
 
     text = page_text(template, visit=visit, title=title, **notes, **facts)
     return Response(text.encode("utf-8", "replace"), status, media_type="text/html")
-
-
-def _check_origin(request: Request, session: Session | None) -> None:
-    """Refuse a form that no page of this site sent. Raises Problem.
-
-    A page that came over http cannot send a form to a site that has https: somebody in
-    the network may have written it.
-    """
-    host = urlsplit(request.headers.get("origin", "")).netloc
-    scheme = origin_scheme(request)
-    is_own = bool(host) and host == request.headers.get("host", "")
-    is_insecure = scheme != "https" and proxy_scheme(request) == "https"
-    is_other_scheme = session is not None and session.secure != (scheme == "https")
-    if not is_own or is_insecure or is_other_scheme:
-        raise Problem(
-            status=403,
-            code="other_origin",
-            detail="the form is not from a page of this site",
-        )
-
-
-def _check_token(visit: Visit) -> None:
-    """Refuse a form that this session was not given. Raises Problem."""
-    token = visit.form.get("token", "")
-    if not compare_digest(visit.session.token.encode(), token.encode()):
-        raise Problem(
-            status=403,
-            code="forged",
-            detail="the form has no valid token; load the page again",
-        )
 
 
 def page_links(visit: Visit, cursor: object) -> Document:

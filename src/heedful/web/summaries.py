@@ -12,13 +12,16 @@ from heedful.loop.decide import Done
 from heedful.loop.record import Attempt, Usage
 from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
 from heedful.pages.report import text as plain_text
-from heedful.sanitize import clean
+from heedful.sanitize import clean, visible
 from heedful.store.connection import Db, Row, bulk
-from heedful.store.loop_texts import fold, query_of, snippet
+from heedful.store.loop_texts import find_folded, read_parts, snippet
 from heedful.web import figures
 from heedful.web.figures import rows
 
 MAX_LIST_TASK_CHARS = 160  # of a task that a list shows
+# So many texts of a loop are looked at together, and the next ones begin so much later.
+SNIPPET_TEXTS = 6
+SNIPPET_STEP_TEXTS = 4
 Plain = dict[str, Any]
 
 
@@ -64,20 +67,24 @@ def found_words(
 ) -> dict[int, str]:
     """Return where loops have a searched text that their tasks do not show.
 
-    Those are words around it, by the number of the loop, as the search compares them.
+    Those are words around it, by the number of the loop. If an id is what was found,
+    there are none.
     """
-    query = query_of(scope, text).text
     hidden = [
         loop["n"]
         for loop in summaries
-        if query not in fold(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS])
+        if not find_folded(plain_text(loop["task"])[:MAX_LIST_TASK_CHARS], text)
     ]
     snippets = {}
-    for row in rows(db, scope, "texts_of", numbers=json.dumps(hidden)):
-        place = row["text"].find(query)
-        # The text may have changed since the search, or the id is what was found.
-        if place >= 0:
-            snippets[row["loop"]] = snippet(row["text"], place, len(query))
+    for loop in read_parts(db, scope, hidden):
+        # Some texts together tell more than the name of a check alone.
+        for number in range(0, len(loop.texts), SNIPPET_STEP_TEXTS):
+            texts = " ".join(loop.texts[number : number + SNIPPET_TEXTS])
+            words = " ".join(texts.split())
+            place = find_folded(words, text)
+            if place is not None:
+                snippets[loop.loop] = visible(snippet(words, *place))
+                break
     return snippets
 
 

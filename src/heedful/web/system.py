@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 
 from heedful.lessons.briefing import EMBED_COMMAND
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import Scope
+from heedful.lessons.ranking import DAY_SECONDS
 from heedful.lessons.scope import name_scope, name_tenant
 from heedful.loop.share import percent
 from heedful.memory.vectors import space_of
 from heedful.pages.report import counted
 from heedful.service.jobs import Work, Workload
-from heedful.store import POSTGRES_PREFIXES, shown
+from heedful.store import POSTGRES_PREFIXES, exposures, shown
 from heedful.store.connection import token
 from heedful.store.search import BLANK_CHARACTERS
 from heedful.web import figures
@@ -32,11 +34,13 @@ MAX_NAMED_ERRORS = 10  # different errors that have a row
 MAX_UNEMBEDDED_TEXTS = 5_000
 MAX_COUNTED_LOOPS = 2_000  # of each project
 MAX_LISTED_PROJECTS = 50
+STOPPED_DAYS = 7  # in which a loop that stopped is counted
 MAX_MEASURED_PROJECTS = 4  # those that changed last; each takes as long as Home
-MAX_COUNTED_COINS = 10_000  # recorded coins whose shares are compared
+MAX_COUNTED_COINS = 10_000  # recorded draws whose shares are compared
 RETRY_COMMAND = "heedful worker --once"
 NO_MODEL_ERROR = "ModelUnavailable"
 WORKER_COMMAND = "heedful worker"
+HOLDOUT_CURE = "give programs and this service the setting holdout=0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,8 @@ async def health(visit: Visit) -> Document:
     ]
     if not has_worker:
         troubles += _waiting_traces(dict(waiting), is_retried=bool(errors))
+    # What failed comes first; of both kinds, what happened most often.
+    troubles.sort(key=lambda trouble: (not trouble.is_failure, -trouble.number))
     return {
         **await read_home(visit.caller.setup.store, visit.caller.scope),
         "sentence": describe_health(troubles),
@@ -244,66 +250,92 @@ def _describe_setup(
     waits: int,
     coins: Document,
 ) -> list[Document]:
-    """Return how this service is set up: name, value, and whether that is well.
+    """Return how this service is set up: name, value, and what is not well first.
 
-    Only the person at this machine sees where the database is. `waits` counts the
-    traces that wait, `coins` has the least and the largest share that was recorded.
+    Each row that is not well has its cure, in words or as a command. Only the person at
+    this machine sees where the database is. `waits` counts the traces that wait,
+    `coins` has the least and the largest share that was recorded.
     """
     setup = visit.caller.setup
     is_postgres = setup.store.url.startswith(POSTGRES_PREFIXES)
     database = "PostgreSQL" if is_postgres else "SQLite"
     if visit.is_here:
         database += f", {shown(setup.store.url)}"
-    rows = [_setup_row("database", database), _describe_recall(space, vectors)]
+    embedding = name_scope(EMBED_COMMAND, visit.caller.scope)
+    rows = [
+        _setup_row("database", database),
+        _describe_recall(space, vectors, embedding),
+        _describe_coin(visit.caller.memory.holdout, coins),
+        _describe_worker(workload, waits, has_queue=type(setup.work) is not Work),
+    ]
+    return sorted(rows, key=itemgetter("well"))
 
-    rows.append(_describe_coin(visit.caller.memory.holdout, coins))
-    if type(setup.work) is not Work:
-        worker = str(workload or "the queue does not answer")
+
+def _describe_worker(
+    workload: Workload | None, waits: int, *, has_queue: bool
+) -> Document:
+    """Return whether a worker does what waits; without a queue, none runs here."""
+    value = "none in this process; nothing needs one"
+    is_well = not waits
+    if has_queue:
+        value = str(workload or "the queue does not answer")
         is_well = workload is not None and workload.state == "ok"
-        rows.append(_setup_row("worker", worker, well=is_well))
     elif waits:
-        worker = f"none in this process, and {counted(waits, 'trace')} not reflected on"
-        rows.append(_setup_row("worker", worker, well=False))
-    else:
-        rows.append(_setup_row("worker", "none in this process; nothing needs one"))
-    return rows
+        value = f"none in this process, and {counted(waits, 'trace')} not reflected on"
+    return _setup_row("worker", value, well=is_well, command=WORKER_COMMAND)
 
 
 def _describe_coin(holdout: float, coins: Document) -> Document:
-    """Return from how many loops a coin withholds lessons here, and did so far.
+    """Return how likely lessons are withheld from a loop here, and were so far.
 
-    >>> coins = {"low": 0.1, "high": 0.25, "loops": 400, "tossed": 380}
+    >>> coins = {"low": 0.1, "high": 0.2, "loops": 90, "tossed": 80}
     >>> _describe_coin(0.1, coins)["value"]
-    'set here: 10 %; recorded: a coin of 10 % to 25 % in 380 of 400 loops with lessons'
+    'set here: 10 %; recorded: a chance of 10 % to 20 % in 80 of 90 loops with lessons'
     """
-    here = "off here: no coin withholds lessons"
+    here = "off here: no lesson is withheld"
     if holdout:
         here = f"set here: {percent(holdout)}"
     loops = coins["loops"]
     if not loops:
-        return _setup_row("proof", f"{here}; no loop had lessons", well=holdout > 0)
+        return _setup_row(
+            "proof",
+            f"{here}; no loop had lessons",
+            well=holdout > 0,
+            cure=HOLDOUT_CURE,
+        )
 
     share = ""
     if coins["tossed"]:
         ends = dict.fromkeys([percent(coins["low"]), percent(coins["high"])])
         share = f" of {' to '.join(ends)}"
     value = (
-        f"{here}; recorded: a coin{share} in {coins['tossed']:,} of "
+        f"{here}; recorded: a chance{share} in {coins['tossed']:,} of "
         f"{counted(loops, 'loop')} with lessons"
     )
     # The first loops are all shown lessons.
     is_due = loops > FIRST_LOOPS_WITHOUT_HOLDOUT
     return _setup_row(
-        "proof", value, well=holdout > 0 and bool(coins["tossed"] or not is_due)
+        "proof",
+        value,
+        well=holdout > 0 and bool(coins["tossed"] or not is_due),
+        cure=HOLDOUT_CURE,
     )
 
 
-def _setup_row(name: str, value: str, *, well: bool = True) -> Document:
-    """Return a row of how this service is set up."""
-    return {"name": name, "value": value, "well": well}
+def _setup_row(
+    name: str, value: str, *, well: bool = True, cure: str = "", command: str = ""
+) -> Document:
+    """Return a row of how this service is set up; its cure is for what is not well."""
+    return {
+        "name": name,
+        "value": value,
+        "well": well,
+        "cure": cure,
+        "command": command,
+    }
 
 
-def _describe_recall(space: str, vectors: Document) -> Document:
+def _describe_recall(space: str, vectors: Document, embedding: str) -> Document:
     """Return how texts are found: those with a vector by meaning, others by words."""
     if not space:
         return _setup_row("recall", "compares words; no embedder is set")
@@ -315,16 +347,17 @@ def _describe_recall(space: str, vectors: Document) -> Document:
         "recall",
         f"compares meanings, by {space}: {vectors['here']:,} of {texts} have a vector",
         well=vectors["here"] == vectors["texts"],
+        command=embedding,
     )
 
 
 async def projects(visit: Visit) -> Document:
     """Show the projects that the key may see, those that changed last first."""
     names = await project_names(visit)
+    store = visit.caller.setup.store
     rows = []
     for name in names[:MAX_LISTED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, name)
-        store = visit.caller.setup.store
         (counts,) = await store.read(
             scope,
             figures.rows,
@@ -332,14 +365,58 @@ async def projects(visit: Visit) -> Document:
             token=token(scope),
             limit=MAX_COUNTED_LOOPS,
         )
-        rows.append({"project": name, **dict(counts)})
+        (failures,) = await store.read(
+            scope,
+            figures.rows,
+            "stopped_count",
+            limit=MAX_COUNTED_LOOPS,
+            since=time.time() - STOPPED_DAYS * DAY_SECONDS,
+        )
+        past = await store.read(scope, exposures.past, "")
+        rows.append({"project": name, **counts, **failures, "verdict": past.verdict})
     rows.sort(key=lambda row: (-row["last"], row["project"]))
     for row in rows[:MAX_MEASURED_PROJECTS]:
         scope = Scope(visit.caller.scope.tenant, row["project"])
-        home = await read_project(visit.caller.setup.store, scope)
+        home = await read_project(store, scope)
         row["right"] = home["right"]
         row["spending"] = home["spending"]
-    return {"projects": names, "rows": rows, "most": MAX_COUNTED_LOOPS}
+    return {
+        "projects": names,
+        "rows": rows,
+        "most": MAX_COUNTED_LOOPS,
+        "sentence": describe_projects(rows),
+    }
+
+
+def describe_projects(rows: Sequence[Document]) -> str:
+    """Return which project has the most failures and waiting texts, and what helps.
+
+    >>> row = {"project": "a", "stopped": 2, "waiting": 0, "verdict": "helps"}
+    >>> describe_projects([row])
+    '2 loops stopped unsolved in 7 days. No waiting text. Memory helps in a.'
+    """
+    failures = f"stopped unsolved in {STOPPED_DAYS} days"
+    sentences = [
+        _say_most(rows, "stopped", f"loop {failures}", f"loops {failures}"),
+        _say_most(rows, "waiting", "waiting text", "waiting texts"),
+    ]
+    if not any(row["verdict"] for row in rows):
+        sentences.append("No verdict on memory yet.")
+    for verdict in ("helps", "hurts"):
+        names = [row["project"] for row in rows if row["verdict"] == verdict]
+        if names:
+            sentences.append(f"Memory {verdict} in {', '.join(names)}.")
+    return " ".join(sentences)
+
+
+def _say_most(rows: Sequence[Document], name: str, noun: str, nouns: str) -> str:
+    """Return which project has the most of a figure; of one project, the figure."""
+    row = max(rows, key=itemgetter(name))
+    if not row[name]:
+        return f"No {noun}."
+    if len(rows) == 1:
+        return f"{counted(row[name], noun, nouns)}."
+    return f"{row['project']} has the most {nouns}: {row[name]:,}."
 
 
 PAGES = (

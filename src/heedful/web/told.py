@@ -19,19 +19,19 @@ def list_outcomes(choices: Sequence[Plain]) -> str:
     """Return how many texts were shown, withheld and not used.
 
     >>> list_outcomes([{"outcome": "withheld", "n": 2}, {"outcome": "closest", "n": 1}])
-    '2 withheld by a coin, 1 known but not used'
+    '2 withheld at random, 1 known but not used'
     """
     counts = _count(choices)
     phrases = {
         "shown": counts["told"],
-        "withheld by a coin": counts["withheld"],
+        "withheld at random": counts["withheld"],
         "known but not used": counts["missed"] + counts["closest"],
     }
     return ", ".join(f"{n:,} {phrase}" for phrase, n in phrases.items() if n)
 
 
 def describe_memory(choices: Sequence[Plain]) -> str:
-    """Return which lessons a loop was shown, and what a coin withheld; "" if nothing.
+    """Return which lessons a loop was shown, and what was withheld; "" if nothing.
 
     >>> describe_memory([{"outcome": "told", "n": 1, "lesson": 2, "form": "rule"}])
     'It was shown lesson 2.'
@@ -40,7 +40,8 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     'It was shown 1 example of lesson 2.'
     """
     sentences = []
-    for outcome, begin in (("told", "It was shown"), ("withheld", "A coin withheld")):
+    begins = {"told": "It was shown", "withheld": "Withheld at random:"}
+    for outcome, begin in begins.items():
         of_outcome = [choice for choice in choices if choice["outcome"] == outcome]
         if of_outcome:
             sentences.append(f"{begin} {_texts(of_outcome)}.")

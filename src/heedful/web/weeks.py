@@ -76,7 +76,8 @@ def compare_weeks(days: Mapping[int, Plain], first: int, today: int) -> Plain:
     elif min(week["loops"], before["loops"]) < MIN_COMPARED_LOOPS:
         silence = (
             f"too few to say: {counted(week['loops'], 'loop')}, "
-            f"and {before['loops']:,} in the week before"
+            f"and {before['loops']:,} in the week before; each week needs "
+            f"{MIN_COMPARED_LOOPS}"
         )
     else:
         for name in ("cost", "calls", "tokens", "loops"):

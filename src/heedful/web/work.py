@@ -30,7 +30,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.steps import first_error, steps_of
-from heedful.web.system import cure_reflection
+from heedful.web.system import WORKER_COMMAND, cure_reflection
 from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
@@ -196,6 +196,7 @@ async def traces(visit: Visit) -> Document:
         for episode in episodes
     ]
 
+    counts = await visit.caller.read(episode_store.counts)
     return {
         "episodes": episodes,
         "sentence": describe_traces(episodes),
@@ -203,9 +204,16 @@ async def traces(visit: Visit) -> Document:
         "text": text,
         "unknown": unknown_filters(visit.query, "state", "text"),
         "searched": found_traces.MAX_SEARCHED_EPISODES,
-        "counts": await visit.caller.read(episode_store.counts),
+        "counts": counts,
+        "start": worker_command(visit, counts.get("waiting", 0)),
         **page_links(visit, cursor),
     }
+
+
+def worker_command(visit: Visit, waiting: int) -> str:
+    """Return the command that starts a worker; "" if none is missing."""
+    is_missing = type(visit.caller.setup.work) is Work
+    return WORKER_COMMAND if waiting and is_missing else ""
 
 
 def describe_traces(episodes: Sequence[Document]) -> str:

@@ -13,11 +13,24 @@ const ask = (event: string, data: object, timeout = $milliseconds): any => {
   }
 }
 
-export const Heedful = async ({ directory: cwd }: any) => ({
-  "chat.message": async ({ sessionID: session_id, messageID: prompt_id }: any, { parts }: any) => {
+// A model writes the prompts of a session that another one began. What a session has read
+// before, because it was resumed or forked, heedful may not know.
+const sources: any = {}
+const begin = async (client: any, session_id: string, cwd: string, message: any) => {
+  const path = { id: session_id }
+  const { data: session } = await client.session.get({ path })
+  const { data: messages } = await client.session.messages({ path })
+  const isNew = messages?.every(({ info }: any) => info.id === message?.id)
+  if (!isNew) ask("SessionStart", { session_id, cwd, source: "resume" })
+  return session && !session.parentID ? "user" : "system"
+}
+
+export const Heedful = async ({ client, directory: cwd }: any) => ({
+  "chat.message": async ({ sessionID: session_id, messageID: prompt_id }: any, { message, parts }: any) => {
     const part = parts?.find((other: any) => other.type === "text" && !other.synthetic)
     if (!part) return
-    const { additionalContext } = ask("UserPromptSubmit", { session_id, cwd, prompt_id, prompt: part.text })
+    const source = (sources[session_id] ??= await begin(client, session_id, cwd, message).catch(() => "system"))
+    const { additionalContext } = ask("UserPromptSubmit", { session_id, cwd, prompt_id, source, prompt: part.text })
     if (additionalContext) part.text += "\n\n" + additionalContext
   },
   "tool.execute.before": async ({ tool: tool_name, sessionID: session_id, callID: tool_use_id }: any, output: any) => {
@@ -33,6 +46,8 @@ export const Heedful = async ({ directory: cwd }: any) => ({
   },
   event: async ({ event: { type, properties } }: any) => {
     const session_id = properties?.sessionID ?? properties?.info?.id
-    if (type === "session.deleted") ask("SessionEnd", { session_id, cwd })
+    if (type !== "session.deleted") return
+    delete sources[session_id]
+    ask("SessionEnd", { session_id, cwd })
   },
 })

@@ -227,8 +227,8 @@ async def offer(body: schemas.TrialOffer, caller: Writing) -> schemas.OfferAnswe
     """Offer a loop the texts of a memory that heedful did not make; return what to
     show it.
 
-    A coin decides about all of them, once for each loop and source; this is stored
-    before the answer. A loop that is offered no text does not count.
+    A random draw decides about all of them, once for each loop and source; this is
+    stored before the answer. A loop that is offered no text does not count.
     """
     trial = Trial(
         body.source,

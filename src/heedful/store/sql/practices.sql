@@ -49,7 +49,7 @@ select count(*) as examples from origin where scope = :scope and source = :sourc
 
 -- name: most_calls
 -- The most calls of an attempt of a loop.
-select coalesce(max(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 1) as calls
+select coalesce(max(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as bigint)), 1) as calls
 from attempt where loop in (select n from loop where tenant = :tenant and project = :project and id in (:task, :loop));
 
 -- name: reserve_practice

@@ -82,8 +82,8 @@ select e.lesson_id, e.record, e.lesson, l.error_type, case when e.id = l.author 
 from example e join lesson l on l.id = e.lesson_id
 where e.id in (
   select x.id from json_each(:ids) i join example x on x.id in (
-    select id from example where lesson_id = cast(i.value as integer) and indexed order by id desc limit :most)
-  union select author from lesson where id in (select cast(value as integer) from json_each(:ids))
+    select id from example where lesson_id = cast(i.value as bigint) and indexed order by id desc limit :most)
+  union select author from lesson where id in (select cast(value as bigint) from json_each(:ids))
   union select newest.id from (
     select id, memory_key from example where scope = :scope and indexed order by at desc, id desc limit :recent
   ) newest where newest.memory_key = :memory_key)

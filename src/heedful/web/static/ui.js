@@ -73,7 +73,7 @@ function choose(button) {
   button.classList.add("chosen");
   const ticked = all(`main ${boxes}:checked`);
   const texts = ticked.map((box) => $("a", box.closest("tr")).textContent);
-  const about = texts.length > 1 ? ` ${ticked.flatMap((box) => box.value.split(",")).length} texts` : texts.length ? `: ${texts[0].slice(0, 60)}` : "";
+  const about = texts.length > 1 ? ` ${textsOf(ticked)} texts` : texts.length ? `: ${texts[0].slice(0, 60)}` : "";
   $("[data-reason]", button.form).textContent = `Reason for ${button.dataset.rules}${about}, then Enter`;
   if (!why.value || why.value === why.dataset.offered) why.dataset.offered = why.value = button.dataset.why;
   why.focus();
@@ -103,10 +103,13 @@ document.addEventListener("submit", (event) => {
 
 // How many texts are ticked; a click with Shift ticks all from the last one. A row marked data-alone is ticked by itself only.
 const tick = (boxes, on, alone) => { for (const box of boxes) if (!on || alone || !("alone" in box.dataset)) box.checked = on; };
+const textsOf = (boxes) => boxes.flatMap((box) => box.value.split(",")).length;
 let ticked, onlyRejects;
 function count() {
-  const texts = all(`main ${boxes}:checked`).flatMap((box) => box.value.split(",")).length;
-  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts} text${texts === 1 ? "" : "s"}${one.dataset.ticked}` : "";
+  const texts = textsOf(all(`main ${boxes}:checked`));
+  const signed = textsOf(all(`main ${boxes}[data-signs]:checked`));
+  const signs = signed ? `, ${signed} with signs` : "";
+  for (const one of all("main [data-ticked]")) one.textContent = texts || one.dataset.ticked ? ` ${texts} text${texts === 1 ? "" : "s"}${one.dataset.ticked}${signs}` : "";
   if ($(`main ${boxes}`)) for (const one of all("main [data-rules]")) one.disabled = !texts || (onlyRejects && one.dataset.rules === "releasing");
 }
 document.addEventListener("click", (event) => {

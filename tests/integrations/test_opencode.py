@@ -1,0 +1,122 @@
+"""The plugin of OpenCode and Kilo, run by Node: whose words a prompt has.
+
+A child session gets its prompts from a model, and a fork has read what its parent read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from heedful import Memory
+from heedful.integrations import Host
+from heedful.store import preconditions
+from heedful.store.sqlite import in_file
+from tests.hooks.faults import Stage, make_stage
+from tests.hooks.support import SECONDS, environment
+
+DRIVER = """
+import {{ Heedful }} from {module}
+const read = {{ info: {{ id: "m1" }} }}
+const written = {{ info: {{ id: "m2" }} }}
+const sessions = {{
+  root: [{{ id: "root" }}, []],
+  stored: [{{ id: "stored" }}, [written]],
+  child: [{{ id: "child", parentID: "root" }}, []],
+  fork: [{{ id: "fork" }}, [read, written]],
+}}
+const answer = (number) => async ({{ path }}) => {{
+  if (!sessions[path.id]) throw new Error("the server is gone")
+  return {{ data: sessions[path.id][number] }}
+}}
+const client = {{ session: {{ get: answer(0), messages: answer(1) }} }}
+const hooks = await Heedful({{ client, directory: process.cwd() }})
+for (const text of ["read the docs", "run the tests"]) {{
+  const parts = [{{ type: "text", text }}]
+  const input = {{ sessionID: {session}, messageID: "m2" }}
+  await hooks["chat.message"](input, {{ message: {{ id: "m2" }}, parts }})
+}}
+"""
+
+
+@pytest.fixture(scope="module", params=["opencode", "kilo"])
+def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Stage:
+    return make_stage(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def prompt(stage: Stage, session: str) -> None:
+    """Let the agent give a session two prompts."""
+    place = stage.place
+    [plugin] = place.root.rglob("heedful.ts")
+    # Node 20 reads no types.
+    module = place.programs / "heedful.mjs"
+    types = re.compile(r": (any|string|object)\b")
+    module.write_text(types.sub("", plugin.read_text("utf-8")))
+    driver = place.programs / "prompts.mjs"
+    driver.write_text(
+        DRIVER.format(module=json.dumps(str(module)), session=json.dumps(session))
+    )
+    path = f"{place.programs}:{os.environ['PATH']}"
+    subprocess.run(
+        ["node", str(driver)],
+        cwd=place.folder,
+        env=environment(place.home, {"PATH": path}),
+        check=True,
+        timeout=SECONDS,
+    )
+
+
+def memory_of(stage: Stage) -> Memory:
+    return Memory(in_file(str(stage.place.database)))
+
+
+async def origins(stage: Stage, session: str) -> set[tuple[str, str]]:
+    """Return the types and origins of the events of a session."""
+    run = Host(memory=memory_of(stage), strict=True).run(session, "")
+    events: Any = await run.events()
+    return {(event["type"], event["origin"]) for event in events if event["content"]}
+
+
+async def has_past(stage: Stage, session: str) -> bool:
+    memory = memory_of(stage)
+    read = preconditions.has_past
+    return await memory.store.read(memory.scope, read, session)
+
+
+@pytest.mark.parametrize(
+    ("session", "type", "origin"),
+    [
+        pytest.param("root", "user_message", "", id="a user wrote it"),
+        pytest.param("stored", "user_message", "", id="the prompt is stored already"),
+        pytest.param("fork", "user_message", "", id="a user wrote it in a fork"),
+        pytest.param("child", "system_event", "external", id="a model wrote it"),
+        pytest.param("lost", "system_event", "external", id="nobody knows"),
+    ],
+)
+async def test_the_author_of_a_prompt(
+    session: str, type: str, origin: str, stage: Stage
+) -> None:
+    prompt(stage, session)
+    assert await origins(stage, session) == {(type, origin)}
+
+
+@pytest.mark.parametrize(
+    ("session", "past"),
+    [
+        pytest.param("root", False, id="it is new"),
+        pytest.param("stored", False, id="it has this prompt only"),
+        pytest.param("fork", True, id="it has messages of another"),
+    ],
+)
+async def test_what_a_session_has_read_before(
+    session: str, past: bool, stage: Stage
+) -> None:
+    prompt(stage, session)
+    assert await has_past(stage, session) is past
