@@ -133,7 +133,9 @@ def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser)
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"
     page = words_of(browser.get(f"/recall{query}").text)
-    assert "Only the exact error counts, and this one is not in memory; nearest:" in page
+    assert (
+        "Only the exact error counts, and this one is not in memory; nearest:" in page
+    )
     page = words_of(browser.get("/recall?kind=action&text=zqw").text)
     assert "memory has learnt of no action that failed." in page
 
@@ -210,3 +212,24 @@ def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
     answer = browser.get(address).json()["answer"]
     assert LESSON["lesson"] not in answer["prompt"]
     assert "not the lesson itself" in answer["sentence"]
+
+
+def test_a_key_under_which_nothing_is_shown_is_not_offered(browser: Browser):
+    store = browser.api.setup.store
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [Finding("weight", "no unit", fix="say kg")]
+
+    work = run(
+        "weigh it",
+        generate=lambda task, hint: "7",
+        checks=[unit],
+        memory=Memory(store, Scope("acme", "main"), holdout=0.0),
+        memory_key="scales",
+        store=store,
+    )
+    browser.api.run(work)
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["other_key"] == ""
+    assert answer["sentence"].startswith("Nothing shown: ")
+    assert "scales" not in answer["sentence"]

@@ -55,7 +55,9 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     [
         pytest.param("No loop has this text in its task,", id="loops"),
         pytest.param("No lesson in use has this text.", id="lessons"),
-        pytest.param("No text in quarantine has this text as whole words.", id="held texts"),
+        pytest.param(
+            "No text in quarantine has this text as whole words.", id="held texts"
+        ),
         pytest.param(
             "No trace has this text in its task, of the newest 1,000.", id="traces"
         ),

@@ -167,9 +167,7 @@ async def answer_action(visit: Visit, text: str) -> Document:
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
     answer["known"] = len(failures)
     if not failures:
-        answer["sentence"] = (
-            "Nothing known: memory has learnt of no action that failed"
-        )
+        answer["sentence"] = "Nothing known: memory has learnt of no action that failed"
     answer["nearest"] = [
         failure.plain(preconditions) for failure in reversed(newest_last)
     ]
