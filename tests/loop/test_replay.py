@@ -12,8 +12,22 @@ import heedful
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.policies import default
-from heedful.loop.record import NO_USAGE, Evaluation, Loop, Usage
-from heedful.loop.replay import Figures, RecordedLoop, ReplayResult, compare, replay
+from heedful.loop.record import (
+    NO_USAGE,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Loop,
+    Usage,
+)
+from heedful.loop.replay import (
+    Figures,
+    RecordedLoop,
+    ReplayResult,
+    comparable,
+    compare,
+    replay,
+)
 from heedful.loop.stop import Budget, Fatigue, MaxAttempts, Repeat
 from heedful.testing import history
 from tests.loop import support
@@ -168,6 +182,30 @@ GOALS = (QUALITY, DRIFT)
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
     assert RecordedLoop(loop_of(evaluation, goals=GOALS)).worth(1) == worth
+
+
+SILENT = Attempt(1, Candidate.of("a"), evaluation=Evaluation())
+
+
+@pytest.mark.parametrize(
+    ("attempt", "quality", "judged"),
+    [
+        pytest.param(SILENT, (), False, id="nothing judged it"),
+        pytest.param(SILENT, (1,), True, id="its quality is known"),
+        pytest.param(replace(SILENT, judged_by=("a",)), (), True, id="a check passed"),
+        pytest.param(
+            replace(SILENT, evaluation=evaluated("x")), (), True, id="a check failed"
+        ),
+        pytest.param(replace(SILENT, evaluation=None), (), True, id="not evaluated"),
+    ],
+)
+def test_a_loop_that_nothing_judged_is_not_compared(attempt, quality, judged):
+    record = RecordedLoop(Loop("a", attempts=(attempt,)), quality)
+    compared = comparable([record], [default])
+
+    assert record.judged is judged
+    assert len(compared.loops) == int(judged)
+    assert any("not judged" in note for note in compared.notes) is not judged
 
 
 def test_a_known_quality_replaces_the_checks():

@@ -245,7 +245,7 @@ def test_a_trace_with_the_action_is_named(browser: Browser):
     assert trace["name"] == "run 0"
     page = browser.get("/recall?kind=action&text=make+zqw-0").text
     assert f"/ui/traces/{trace['digest'][:32]}" in page
-    assert "no action that failed was ever recorded here" in words_of(page)
+    assert "memory has learnt of no action that failed" in words_of(page)
 
     browser.open(browser.api.key("recall"))
     assert ask(browser, "action", "make zqw-0")["traces"] == []

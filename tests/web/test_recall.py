@@ -133,9 +133,11 @@ def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser)
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     query = f"?kind=error&text={LESSON['text']} and more words"
     page = words_of(browser.get(f"/recall{query}").text)
-    assert "Only the exact error counts, and this one was never seen; nearest:" in page
+    assert (
+        "Only the exact error counts, and this one is not in memory; nearest:" in page
+    )
     page = words_of(browser.get("/recall?kind=action&text=zqw").text)
-    assert "no action that failed was ever recorded here." in page
+    assert "memory has learnt of no action that failed." in page
 
 
 def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: Browser):
@@ -189,3 +191,45 @@ def test_what_is_not_shown_for_one_reason_is_one_row():
     likeness = full["lessons"][0]["likeness"]
     assert likeness == {"by_words": False, "value": 0.5, "needed": MIN_PROMPT_COSINE}
     assert far["number"] == 1
+
+
+@pytest.mark.both
+def test_an_error_that_only_traces_have_leads_to_them(browser: Browser):
+    error = "AssertionError: zqw differ"
+    event = {"type": "error", "text": error}
+    trace = {"task": "Build", "events": [event], "outcome": "error", "id": "run 0"}
+    read_data(browser.api.post("/v1/episodes", json=trace), 202)
+    page = browser.get(f"/recall?kind=error&text={error}").text
+    assert "not in memory; the traces below have it" in words_of(page)
+    assert "Traces with this text run 0" in words_of(page)
+
+
+@pytest.mark.both
+def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
+    read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
+    text = f"{LESSON['error_type']}: {LESSON['text']}"
+    address = f"/recall.json?kind=error&text={text}"
+    answer = browser.get(address).json()["answer"]
+    assert LESSON["lesson"] not in answer["prompt"]
+    assert "not the lesson itself" in answer["sentence"]
+
+
+def test_a_key_under_which_nothing_is_shown_is_not_offered(browser: Browser):
+    store = browser.api.setup.store
+
+    def unit(answer: str, at: Context) -> list[Finding]:
+        return [Finding("weight", "no unit", fix="say kg")]
+
+    work = run(
+        "weigh it",
+        generate=lambda task, hint: "7",
+        checks=[unit],
+        memory=Memory(store, Scope("acme", "main"), holdout=0.0),
+        memory_key="scales",
+        store=store,
+    )
+    browser.api.run(work)
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["other_key"] == ""
+    assert answer["sentence"].startswith("Nothing shown: ")
+    assert "scales" not in answer["sentence"]

@@ -55,7 +55,9 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
     [
         pytest.param("No loop has this text in its task,", id="loops"),
         pytest.param("No lesson in use has this text.", id="lessons"),
-        pytest.param("No text in quarantine has this text.", id="held texts"),
+        pytest.param(
+            "No text in quarantine has this text as whole words.", id="held texts"
+        ),
         pytest.param(
             "No trace has this text in its task, of the newest 1,000.", id="traces"
         ),
@@ -177,3 +179,18 @@ def test_runs_are_found_by_their_pipeline_and_their_id(browser):
     for text in ("FERRY", run):
         answer = browser.data("/search", params={"text": text, "project": "main"})
         assert [row["id"] for row in answer["runs"]["rows"]] == [run], text
+
+
+def test_a_held_text_without_the_words_is_not_found(browser):
+    lesson = {
+        "error_type": "Timeout",
+        "text": "the ferry was late",
+        "lesson": "take the ferry at noon",
+        "source": "a tool",
+    }
+    key = browser.api.key("write")
+    read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
+    page = browser.get("/search?text=ferry+harbour&project=main").text
+    assert "take the ferry at noon" not in words_of(page)
+    assert "No text in quarantine has this text" in words_of(page)
+    assert "Their steps are not searched." in words_of(page)

@@ -351,9 +351,9 @@ class Briefing:
 
         names_waiting = nearest is not None and "quarantine" in nearest.command
         if self.waiting and not names_waiting:
-            lessons = "lesson waits" if self.waiting == 1 else "lessons wait"
+            texts = "text waits" if self.waiting == 1 else "texts wait"
             reasons.append(
-                f"{self.waiting} {lessons} in quarantine: heedful quarantine list"
+                f"{self.waiting} {texts} in quarantine: heedful quarantine list"
             )
         return "; ".join(reasons)
 

@@ -167,16 +167,14 @@ async def answer_action(visit: Visit, text: str) -> Document:
     newest_last = list(nearest.values())[-MAX_NEAR_FAILURES:]
     answer["known"] = len(failures)
     if not failures:
-        answer["sentence"] = (
-            "Nothing known: no action that failed was ever recorded here"
-        )
+        answer["sentence"] = "Nothing known: memory has learnt of no action that failed"
     answer["nearest"] = [
         failure.plain(preconditions) for failure in reversed(newest_last)
     ]
     answer["example"] = await _find_example(visit, failures)
     needle = arguments if isinstance(arguments, str) else text
     if len(needle.strip()) >= MIN_TRACED_CHARS:
-        answer["traces"] = await visit.caller.read(_find_traces, needle.strip())
+        answer["traces"] = await visit.caller.read(find_traces, needle.strip())
     return answer
 
 
@@ -221,7 +219,7 @@ def _read_failures(db: Db, scope: Scope) -> list[NearFailure]:
 
 
 @bulk
-def _find_traces(db: Db, scope: Scope, text: str) -> list[Document]:
+def find_traces(db: Db, scope: Scope, text: str) -> list[Document]:
     """Return the newest traces that have a text, such as a command."""
     spellings = [json.dumps(text), json.dumps(text, ensure_ascii=False)]
     bare = [spelling[1:-1] for spelling in spellings]

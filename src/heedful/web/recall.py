@@ -31,7 +31,7 @@ from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.validation import MAX_INTEGER
 from heedful.web import figures
-from heedful.web.actions import answer_action, find_known_action
+from heedful.web.actions import answer_action, find_known_action, find_traces
 from heedful.web.lessons import rows_of_matches
 from heedful.web.meant import described, error_of, find_meant
 from heedful.web.site import READING, Document, SitePage, Visit
@@ -156,16 +156,26 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     other_key = ""
     # Rules that were learnt at a similar task, and that something else keeps back.
     rules = [
-        choice.lesson
+        choice
         for choice in briefing.choices
         if choice.form == "rule" and choice.obstacle not in ("", DISTANCE_REASON)
     ]
     if rules and not prompt:
+        sentence = f"Nothing shown: {rules[0].obstacle}"
+        ids = [choice.lesson for choice in rules]
         rows = await visit.caller.read(
-            figures.rows, "key_of_rules", ids=json.dumps(rules), key=key
+            figures.rows, "key_of_rules", ids=json.dumps(ids), key=key
         )
         for row in rows:
-            other_key = row["memory_key"]
+            asked_key = row["memory_key"]
+            other = await memory.brief(text, "", memory_key=asked_key, every=True)
+            if not other.found:
+                # What keeps the rules back there is the reason that counts.
+                kept = [one for one in other.choices if one.lesson in ids]
+                if kept and kept[0].obstacle:
+                    sentence = f"Nothing shown: {kept[0].obstacle}"
+                continue
+            other_key = asked_key
             verb = "belongs" if row["rules"] == 1 else "belong"
             sentence = (
                 f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to "
@@ -312,7 +322,10 @@ async def _answer_error(visit: Visit, text: str) -> Document:
     own_matches = [match for match in matches if match.lesson_id in usable_ids]
     answer["prompt"] = _prompt_of(own_matches)
     answer["meant"] = []
-    answer["sentence"] = describe_error(answer, similar)
+    answer["traces"] = []
+    if not answer["count"] and visit.may("read"):
+        answer["traces"] = await visit.caller.read(find_traces, text.strip())
+    answer["sentence"] = describe_error(answer, similar, own_matches)
     if not answer["count"]:
         meant = await find_meant(visit, text, similar)
         if meant is not None:
@@ -339,20 +352,28 @@ def _prompt_of(matches: Sequence[Match]) -> str:
     return ranking.as_text(ranking.as_messages(matches), 0, matches)
 
 
-def describe_error(answer: Document, similar: Sequence[Any]) -> str:
+def describe_error(
+    answer: Document, similar: Sequence[Any], shown: Sequence[Match]
+) -> str:
     """Return in one sentence how often an error was seen, and what is shown of it.
 
-    `similar` are lessons about other errors, the nearest first.
+    `similar` are lessons about other errors, the nearest first. `shown` is what a
+    prompt has of this one.
     """
     usable = _usable(answer["lessons"])
     if not answer["count"]:
-        sentence = "Only the exact error counts, and this one was never seen"
+        sentence = "Only the exact error counts, and this one is not in memory"
+        if answer["traces"]:
+            sentence += "; the traces below have it"
         if similar:
             sentence += f"; nearest: {cut(similar[0]['text'], MAX_NEAREST_CHARS)}"
         return sentence.rstrip(".")
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"
     if usable:
+        # The prompt has the words of a lesson only where it has no accepted answer.
+        if shown and all(match.example.accepted for match in shown):
+            return f"{seen}; an accepted answer would be shown, not the lesson itself"
         return f"{seen}; {counted(len(usable), 'lesson')} about it would be shown"
     if answer["lessons"]:
         return f"{seen}, but nothing is shown: what is known of it waits for a review"

@@ -105,20 +105,19 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
 
 
 async def _find_waiting(visit: Visit, text: str) -> Document:
-    """Return the texts in quarantine that fit a text best."""
+    """Return the texts in quarantine that have a text, those that fit best first."""
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS)
-    waiting = [match for match in matches if match.state == "quarantined"]
-    rows = [
-        {
-            "id": match.id,
-            "text": match.lesson or match.example.task,
-            "trust": match.trust,
-            "at": match.at,
-        }
-        for match in waiting[:MAX_FOUND_ROWS]
-    ]
+    waiting = []
+    for match in matches:
+        example = match.example
+        texts = (match.lesson, example.task, example.accepted, example.wrong)
+        words = next((words for words in texts if hit(words, text)), "")
+        if match.state == "quarantined" and words:
+            waiting.append(
+                {"id": match.id, "text": words, "trust": match.trust, "at": match.at}
+            )
     more = len(matches) == MAX_COUNTED_LESSONS
-    return {"rows": rows, "number": len(waiting), "more": more}
+    return {"rows": waiting[:MAX_FOUND_ROWS], "number": len(waiting), "more": more}
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:
