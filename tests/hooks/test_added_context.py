@@ -143,8 +143,8 @@ async def test_what_heedful_itself_added_is_no_word_of_others(tmp_path: Path) ->
     await attempts.worked("shell", "1 passed", "1")
     await attempts.failed("shell", "2 failed", "2")
     run.call_advice["3"] = ["it failed before", "it needs a file"]
-    shown = ["use npm", "high", "answer with P0", "it failed before\nit needs a file"]
-    await attempts.learn_added([*shown, "1 passed", "2 failed", PAGE])
+    notes = ["use npm", "high", "answer with P0", "it failed before\nit needs a file"]
+    await attempts.learn_added([*notes, "1 passed", "2 failed", PAGE])
     events = await run.events()
     assert [event["content"] for event in events][-1] == PAGE
 

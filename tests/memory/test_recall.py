@@ -113,8 +113,8 @@ async def test_a_filter_finds_the_one_that_passes_among_many_that_do_not(
     await memory.remember("rare", "the parcel has weight one")
     for number in range(120):
         await memory.remember(f"common{number}", "the parcel has weight two")
-    matches = await memory.recall("parcel weight", error_type="rare")
-    assert [match.error_type for match in matches] == ["rare"]
+    lessons = await memory.recall("parcel weight", error_type="rare")
+    assert [lesson.error_type for lesson in lessons] == ["rare"]
 
 
 # Rendering and logs

@@ -169,10 +169,10 @@ def test_texts_that_may_be_attacks_are_released_together_only_when_asked_twice(
     browser.api.run(from_tool)
     both = f"{group_of(browser, 'Read it all')},{group_of(browser, ATTACK)}"
     form = {"token": browser.token, "id": both, "why": "read"}
-    asked = browser.post("/do/release", form)
+    response = browser.post("/do/release", form)
     assert len(listed(browser)) == 2, "nothing is released before the answer"
 
-    assert "/ui/quarantine/release" in asked.headers["location"]
+    assert "/ui/quarantine/release" in response.headers["location"]
     page = browser.get("/quarantine/release").text
     assert f'<pre tabindex="0">{ATTACK}</pre>' in page
     assert "Read it all" not in page
@@ -682,38 +682,6 @@ def test_how_often_an_error_came_back_is_one_sentence(browser):
     words = words_of(page)
     assert "Its error came back 2 times while this text waited, first " in words
     assert "and nobody was shown the text." in words
-
-
-@pytest.mark.both
-def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
-    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
-    for number in range(3):
-        remembering = memory.remember(
-            "Hint",
-            "the page is blank",
-            lesson=f"Open page {number}",
-            trust="external",
-            source=f"site {number}",
-        )
-        browser.api.run(remembering)
-    rows = data_of(browser)["waiting"]
-    (row,) = [row for row in rows if row["lesson"] == "Open page 2"]
-    newest, _, oldest = row["ids"]
-
-    for id, missed in ((newest, 0), (oldest, 2)):
-        data = data_of(browser, f"/{id}")
-        assert data["missed"] == len(data["again"]) == missed
-    words = words_of(browser.get(f"/quarantine/{newest}").text)
-    assert "missed 0 times" in words
-    assert "its error was not seen again" in words
-
-    assert data["sources"] == ["site 0"]
-    assert data["elsewhere"] == ["site 1", "site 2"]
-    assert [row["source"] for row in data["would"]] == ["site 0"]
-
-    browser.do("release", id=str(oldest), why="read", sure="yes")
-    words = words_of(browser.get(f"/quarantine/{oldest}").text)
-    assert "issed 0 times" not in words
 
 
 def test_a_list_says_what_its_box_for_all_decides(browser):

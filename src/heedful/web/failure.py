@@ -54,10 +54,12 @@ def find_failure(stored: StoredLoop) -> Plain | None:
     sentence = _say_by_attempt(loop.attempts, error)
     others = ", ".join(clean(check, 60) for check in failing[1 : MAX_OTHER_CHECKS + 1])
     if not sentence:
-        messages = set()
+        messages: set[str] = set()
         for evaluation in evaluations:
-            same = [each for each in evaluation.errors if each.check == error.check]
-            messages.update(each.message for each in same)
+            findings = [
+                finding for finding in evaluation.errors if finding.check == error.check
+            ]
+            messages.update(finding.message for finding in findings)
         last_said = "the last time: " if len(messages) > 1 else ""
         sentence = _say(error, number, len(loop.attempts), last_said)
         if others:

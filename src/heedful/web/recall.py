@@ -171,9 +171,9 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             other = await memory.brief(text, "", memory_key=asked_key, every=True)
             if not other.found:
                 # What keeps the rules back there is the reason that counts.
-                kept = [one for one in other.choices if one.lesson in ids]
-                if kept and kept[0].obstacle:
-                    sentence = f"Nothing shown: {kept[0].obstacle}"
+                held_back = [choice for choice in other.choices if choice.lesson in ids]
+                if held_back and held_back[0].obstacle:
+                    sentence = f"Nothing shown: {held_back[0].obstacle}"
                 continue
             other_key = asked_key
             verb = "belongs" if row["rules"] == 1 else "belong"

@@ -1,0 +1,42 @@
+"""What quarantine says of a text: what it missed, and where it comes from."""
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
+from tests.web.support import words_of
+
+
+@pytest.mark.both
+def test_a_text_is_missed_as_often_as_its_error_came_back(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    for number in range(3):
+        remembering = memory.remember(
+            "Hint",
+            "the page is blank",
+            lesson=f"Open page {number}",
+            trust="external",
+            source=f"site {number}",
+        )
+        browser.api.run(remembering)
+    rows = browser.data("/quarantine")["waiting"]
+    (row,) = [row for row in rows if row["lesson"] == "Open page 2"]
+    newest, _, oldest = row["ids"]
+
+    newest_text = browser.data(f"/quarantine/{newest}")
+    assert newest_text["missed"] == 0
+    assert newest_text["again"] == []
+    data = browser.data(f"/quarantine/{oldest}")
+    assert data["missed"] == 2
+    assert len(data["again"]) == 2
+    words = words_of(browser.get(f"/quarantine/{newest}").text)
+    assert "missed 0 times" in words
+    assert "its error was not seen again" in words
+
+    assert data["sources"] == ["site 0"]
+    assert data["elsewhere"] == ["site 1", "site 2"]
+    assert [row["source"] for row in data["would"]] == ["site 0"]
+
+    browser.do("release", id=str(oldest), why="read", sure="yes")
+    words = words_of(browser.get(f"/quarantine/{oldest}").text)
+    assert "issed 0 times" not in words
