@@ -195,7 +195,7 @@ BOTH = Policy((MaxAttempts(2), Repeat(1)))
 async def test_several_rules_are_overridden_in_one_decision(store, way):
     driver = session(store, "no", policy=BOTH)
     stopped = (await driver.finish()).verdict
-    verdict = await lift(way, store, driver, "attempts,repeat", why="once")
+    verdict = await lift(way, store, driver, "attempts, repeat,attempts", why="once")
     loop = await reread(store)
 
     assert [stop.rule for stop in stopped.stopped_by] == ["attempts", "repeat"]

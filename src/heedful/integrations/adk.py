@@ -198,8 +198,8 @@ class HeedfulAdkPlugin(BasePlugin):
             await run.failed(tool.name, error, call)
         else:
             know(run.run, [result])
-            text = redact_ends(str(result), MAX_RESULT_CHARS)
-            await run.worked(tool.name, marked(text, result), call)
+            text = redact_ends(marked(str(result), result), MAX_RESULT_CHARS)
+            await run.worked(tool.name, text, call)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: Any, tool_context: Any, error: Exception

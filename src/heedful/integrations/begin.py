@@ -35,7 +35,7 @@ from heedful.traces.episode import Event, json_data
 MAX_PIECE_CHARS = 7_000
 # What two neighbouring pieces both have, so that one of them has a quotation whole.
 OVERLAP_CHARS = 500
-# A longer argument says nothing about where a result comes from.
+# The rest of a longer argument says nothing about where a result comes from.
 MAX_CALL_ARGUMENT_CHARS = 1_000
 # Storing longer conversations would take too long: heedful does not read them.
 MAX_EARLIER_CHARS = 1_000_000
@@ -190,11 +190,13 @@ class Earlier:
         arguments = json_data(arguments)
         if not isinstance(arguments, Mapping):
             arguments = {"command": str(arguments)}
-        short_arguments = {
-            name: argument
-            for name, argument in arguments.items()
-            if len(str(argument)) <= MAX_CALL_ARGUMENT_CHARS
-        }
+        # The beginning of a long argument still says which site or program it was.
+        short_arguments: dict[str, Any] = {}
+        for name, argument in arguments.items():
+            is_short = len(str(argument)) <= MAX_CALL_ARGUMENT_CHARS
+            short_arguments[name] = argument
+            if not is_short:
+                short_arguments[name] = str(argument)[:MAX_CALL_ARGUMENT_CHARS]
         self._results.append((tool, short_arguments, text))
 
     async def store(self, memory: Memory, run: str) -> None:

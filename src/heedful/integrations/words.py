@@ -16,6 +16,7 @@ _LABEL_KEYS = frozenset(
     "id call_id tool_call_id toolUseId name tool_name role type status kind part_kind "
     "outcome scope timestamp run_id".split()
 )
+MAX_LABEL_CHARS = 100
 # Keys of an image or a file, and the types of those that have none of these keys.
 _FILE_KEYS = frozenset(
     "mime_type mimeType media_type image_url file_id file_data file_url blob bytes "
@@ -36,9 +37,13 @@ def words_in(value: Any) -> str:
 
 
 def marked(text: str, value: Any) -> str:
-    """Return the text of a result, with a mark if the result has a file."""
-    has_file = UNREAD_MARK in words_in(value).splitlines()
-    return f"{text}\n{UNREAD_MARK}" if has_file else text
+    """Return the text of a result, and below it what else the result says.
+
+    A framework may show the model more than `text`: blocks of other kinds, fields that
+    a `repr` leaves out, or a file, for which there is a mark.
+    """
+    others = [line for line in words_in(value).splitlines() if line not in text]
+    return "\n".join([text, *others])
 
 
 def _texts_in(data: Any) -> Iterator[str]:
@@ -52,8 +57,15 @@ def _texts_in(data: Any) -> Iterator[str]:
         yield UNREAD_MARK
     elif isinstance(data, dict):
         for key, part in data.items():
-            if key not in _LABEL_KEYS:
+            if not (key in _LABEL_KEYS and _is_label(part)):
                 yield from _texts_in(part)
+
+
+def _is_label(value: Any) -> bool:
+    """Return True for a value that can only be a name: one word."""
+    if not isinstance(value, str):
+        return value is None
+    return len(value) <= MAX_LABEL_CHARS and len(value.split()) <= 1
 
 
 def _names_file(data: dict[str, Any]) -> bool:

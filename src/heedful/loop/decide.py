@@ -349,8 +349,9 @@ def apply_override(
     """
     rung = verdict.rung if isinstance(verdict, Again) else loop.rung
     overrides = list(loop.overrides)
-    for name in dict.fromkeys(override.rule.split(",")):
-        of_rule = replace(override, rule=name.strip(), rung=rung)
+    names = [name.strip() for name in override.rule.split(",")]
+    for name in dict.fromkeys(names):
+        of_rule = replace(override, rule=name, rung=rung)
         check_override(of_rule, verdict, policy, loop.at)
         overrides.append(of_rule)
     loop = replace(loop, overrides=tuple(overrides))
