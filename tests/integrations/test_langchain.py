@@ -334,3 +334,31 @@ async def test_a_run_that_another_process_goes_on_with_knows_the_turns_before(
     other = agent_of(model, HeedfulMiddleware(host), **options)
     await other.ainvoke(None, thread("one"))
     assert not await earlier_turns.is_told(memory)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(earlier_turns.PAGE, False, id="that it had read"),
+        pytest.param("all of them", True, id="of its own"),
+    ],
+)
+async def test_a_task_that_another_agent_wrote_is_no_word_of_the_user(
+    words: str, told: bool, tmp_path: Path
+) -> None:
+    memory = earlier_turns.memory_in(tmp_path)
+    shell = shell_of([], earlier_turns.FAILING)
+    middleware = HeedfulMiddleware(Host(memory=memory, strict=True))
+    worker = agent_of(scripted(earlier_turns.FIXES), middleware, tools=[shell])
+
+    @tool
+    async def delegate(task: str) -> str:
+        """Give a task to another agent."""
+        state = await worker.ainvoke({"messages": [("user", task)]})
+        return texts(state)[-1]
+
+    call = {"name": "delegate", "args": {"task": f"run the tests: {words}"}, "id": "1"}
+    model = scripted([AIMessage("", tool_calls=[call]), Say("done")])
+    agent = create_agent(model, tools=[delegate])
+    await agent.ainvoke(ASKED)
+    assert await earlier_turns.is_told(memory) is told

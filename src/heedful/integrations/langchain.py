@@ -286,6 +286,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         run, advice = await begin_run(self.runs, id, task)
         # Other middleware may add messages to the state later.
         run.earlier = run.earlier or _earlier_of(state["messages"])
+        if _parent_of(config):
+            # Another agent may have written the task, in words that it had read.
+            run.earlier.said(task)
         record = {
             "id": run.id,
             "task": task,
@@ -570,8 +573,14 @@ def _run_id(config: RunnableConfig, otherwise: str) -> str:
     """
     options = config.get("configurable", {})
     id = str(options.get("thread_id") or otherwise)[:MAX_THREAD_ID_CHARS]
-    parent = str(options.get("checkpoint_ns", "")).rpartition("|")[0]
+    parent = _parent_of(config)
     return f"{id}:{_digest(parent)}" if parent else id
+
+
+def _parent_of(config: RunnableConfig) -> str:
+    """Return where in another graph an agent runs, "" if it is in none."""
+    options = config.get("configurable", {})
+    return str(options.get("checkpoint_ns", "")).rpartition("|")[0]
 
 
 def _digest(text: str) -> str:

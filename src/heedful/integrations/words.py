@@ -16,7 +16,7 @@ _LABEL_KEYS = frozenset(
     "id call_id tool_call_id toolUseId name tool_name role type status kind part_kind "
     "outcome scope timestamp run_id".split()
 )
-MAX_LABEL_CHARS = 100
+MAX_LABEL_VALUE_CHARS = 100
 # Keys of an image or a file, and the types of those that have none of these keys.
 _FILE_KEYS = frozenset(
     "mime_type mimeType media_type image_url file_id file_data file_url blob bytes "
@@ -65,7 +65,7 @@ def _is_label(value: Any) -> bool:
     """Return True for a value that can only be a name: one word."""
     if not isinstance(value, str):
         return value is None
-    return len(value) <= MAX_LABEL_CHARS and len(value.split()) <= 1
+    return len(value) <= MAX_LABEL_VALUE_CHARS and len(value.split()) <= 1
 
 
 def _names_file(data: dict[str, Any]) -> bool:
