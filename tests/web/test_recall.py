@@ -211,7 +211,7 @@ def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
     address = f"/recall.json?kind=error&text={text}"
     answer = browser.get(address).json()["answer"]
     assert LESSON["lesson"] not in answer["prompt"]
-    assert "not the lesson itself" in answer["sentence"]
+    assert ": an accepted answer would be shown, not its words" in answer["sentence"]
 
 
 def test_a_key_under_which_nothing_is_shown_is_not_offered(browser: Browser):

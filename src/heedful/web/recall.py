@@ -371,10 +371,13 @@ def describe_error(
 
     seen = f"This error was seen {counted(answer['count'], 'time')}"
     if usable:
+        lessons = f"{counted(len(usable), 'lesson')} about it"
         # The prompt has the words of a lesson only where it has no accepted answer.
         if shown and all(match.example.accepted for match in shown):
-            return f"{seen}; an accepted answer would be shown, not the lesson itself"
-        return f"{seen}; {counted(len(usable), 'lesson')} about it would be shown"
+            return (
+                f"{seen}; {lessons}: an accepted answer would be shown, not its words"
+            )
+        return f"{seen}; {lessons} would be shown"
     if answer["lessons"]:
         return f"{seen}, but nothing is shown: what is known of it waits for a review"
     return f"{seen}, and no lesson is about it"
