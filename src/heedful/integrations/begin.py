@@ -190,13 +190,9 @@ class Earlier:
         arguments = json_data(arguments)
         if not isinstance(arguments, Mapping):
             arguments = {"command": str(arguments)}
-        # The beginning of a long argument still says which site or program it was.
-        short_arguments: dict[str, Any] = {}
-        for name, argument in arguments.items():
-            is_short = len(str(argument)) <= MAX_CALL_ARGUMENT_CHARS
-            short_arguments[name] = argument
-            if not is_short:
-                short_arguments[name] = str(argument)[:MAX_CALL_ARGUMENT_CHARS]
+        short_arguments = {
+            name: _shorten(argument) for name, argument in arguments.items()
+        }
         self._results.append((tool, short_arguments, text))
 
     async def store(self, memory: Memory, run: str) -> None:
@@ -239,6 +235,14 @@ def provider_events(items: Iterable[Any]) -> list[Event]:
 def _lines(text: str) -> list[str]:
     """Return the lines of a text that have words."""
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _shorten(argument: Any) -> Any:
+    """Return an argument, of a long one the beginning: it names a site or a program."""
+    text = str(argument)
+    if len(text) <= MAX_CALL_ARGUMENT_CHARS:
+        return argument
+    return text[:MAX_CALL_ARGUMENT_CHARS]
 
 
 def _external_events(texts: Iterable[str]) -> list[Event]:
