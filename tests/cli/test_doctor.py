@@ -67,6 +67,20 @@ def test_the_package_and_key_of_each_model_are_checked_once(session):
     assert found == ["OPENAI_API_KEY is not set", "ANTHROPIC_API_KEY is not set"]
 
 
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [
+        pytest.param((3, 40, 1), True, id="a version with the fault"),
+        pytest.param((3, 51, 3), False, id="the version that mends it"),
+    ],
+)
+def test_a_sqlite_that_may_damage_files_is_named(session, monkeypatch, version, warned):
+    monkeypatch.setattr("sqlite3.sqlite_version_info", version)
+    done = session((f"{WELL} --json", 0))
+    found = signs(done)["sqlite"]["found"]
+    assert ("keep backups" in found) is warned
+
+
 def test_weights_of_any_model_are_needed(session):
     done = session(("doctor --model toy:answer,embedded --json", 1))
     assert not signs(done)[f"weights {NAME}"]["well"]

@@ -56,6 +56,9 @@ MODEL_EXTRAS: dict[str, tuple[str, str]] = {
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
 MIN_SQLITE_VERSION = (3, 35, 0)
+# Earlier versions have the "WAL-reset bug" (https://sqlite.org/wal.html): rarely, two
+# connections that write and move the log into the file at once damage it.
+MENDED_SQLITE_VERSION = (3, 51, 3)
 MAX_EPISODE_ERROR_CHARS = 200  # of the error of a reflection
 INSTALL_EMBEDDER_COMMAND = "pip install 'heedful[embedded]'"
 FETCH_EMBEDDER_COMMAND = f"heedful model fetch {weights.EMBEDDER_NAME}"
@@ -134,10 +137,17 @@ def _check_sqlite() -> Sign:
         ).fetchone()
 
     search_state = "there" if has_fts5 else "missing"
+    found = f"{sqlite3.sqlite_version}, full-text search {search_state}"
+    if sqlite3.sqlite_version_info < MENDED_SQLITE_VERSION:
+        found += (
+            "; in rare cases a SQLite before 3.51.3 damages a file that several "
+            "programs write to: keep backups (heedful db copy)"
+        )
+
     return Sign(
         name="sqlite",
         well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
-        found=f"{sqlite3.sqlite_version}, full-text search {search_state}",
+        found=found,
         todo="use a Python with SQLite 3.35 or newer and FTS5",
     )
 
