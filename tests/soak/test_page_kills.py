@@ -38,9 +38,14 @@ PAGES = ("/ui/home", "/ui/quarantine", "/ui/lessons", "/ui/loops", "/ui/health")
 FORM_TOKEN = re.compile(r'name="token" value="([^"]+)"')
 
 
+def letters_of(number: int) -> str:
+    """A word for a number: figures would make errors equal, such as v0 and v1."""
+    return "".join(chr(97 + int(digit)) for digit in str(number))
+
+
 def text_of(number: int) -> str:
     """A text that shares no word with another but those of every text."""
-    letters = "".join(chr(97 + int(digit)) for digit in str(number))
+    letters = letters_of(number)
     return f"Ask the {letters * 3} desk before the {letters * 2}x gate opens"
 
 
@@ -51,7 +56,7 @@ async def fill(url: str) -> dict[int, str]:
     for number in range(TEXTS):
         await memory.remember(
             "Hint",
-            f"the {chr(97 + number % 26)}{number // 26} door is closed",
+            f"the {letters_of(number)} door is closed",
             lesson=text_of(number),
             trust="external",
             source="forum",
