@@ -27,21 +27,23 @@ INTRODUCTION = """\
 For operators who want to know what heedful loses when processes are killed, servers
 restart, disks fill up and models fail. Each row of the last table is a test. The test
 breaks something on purpose, at random moments. Then it compares what heedful
-acknowledged with what is stored. A program writes this page from the results. Begin
-with the next line, which adds up the rows: each of its four counts must be 0."""
+acknowledged with what is stored. The next line adds up all rows: each of its four
+counts must be 0. A program writes this page from the results."""
 COLUMNS = """\
-- **times**: how often the test broke something. **at work**: at how many of these times
-  heedful was at work: a call, a transaction or a request had begun and had not ended.
+- **times**: how often the test broke something.
+- **at work**: how often heedful was at work at that moment: a call, a transaction or a
+  request had begun and had not ended.
 - **lost**: records that heedful acknowledged and that are gone or incomplete.
-- **doubled**: records, calls or units of usage that are counted twice, or made again
-  although their result was stored.
+- **doubled**: records, calls or units of usage that heedful counted twice, or calls
+  that it repeated although their result was stored.
 - **exceeded**: units above a limit: attempts, calls, tokens, seconds of waiting.
 - **leaked**: records that were shown to another tenant or project, or in a prompt
   before a person had released them.
-- **–**: this test does not count it. **also**: other results of the test.
+- **–**: this test does not count it.
+- **also**: other results of the test.
 - **again**: the command that repeats the test with the same random numbers (**seed**).
   `SOAK=20` runs the test 20 times as long as in `make test`; without `SOAK`, 100 times.
-  The moments at which processes are killed also depend on the machine."""
+  The moments of the kills also depend on the machine."""
 SUMMARY = re.compile(r"^Newest run: (.+)\.$", re.MULTILINE)
 HEADINGS = (
     "what was broken",
