@@ -294,6 +294,11 @@ class Briefing:
         """Return the briefing with the text of all that the loop is shown."""
         return replace(self, prompt=as_text(self.examples, advice=self.advice))
 
+    def without_words(self) -> Briefing:
+        """Return the briefing without the words of lessons."""
+        choices = tuple(replace(choice, text="") for choice in self.choices)
+        return replace(self, prompt="", choices=choices)
+
     @property
     def prompt_tokens(self) -> int:
         """The number of tokens of the prompt, as estimated."""
