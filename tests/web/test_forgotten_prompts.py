@@ -76,7 +76,8 @@ def stored_words(browser: Browser, loop: str = "shown") -> str:
     """Return what the API and the page show of a loop."""
     answer = browser.api.get(f"/v1/loops/{loop}")
     read_data(answer)
-    return answer.text + browser.get(f"/loops/{loop}").text
+    page = browser.get(f"/loops/{loop}")
+    return f"{answer.text}{page.text}"
 
 
 @pytest.fixture
