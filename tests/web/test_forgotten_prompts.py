@@ -175,6 +175,23 @@ def test_a_revoked_key_leaves_nothing_in_the_prompts_of_others(browser, memory):
     assert WORDS not in stored_words(browser, "recalled by the key")
 
 
+def test_a_revoked_key_leaves_no_note_about_a_loop_of_others(browser):
+    api = browser.api
+    key = api.key("read", "write")
+    read_data(api.put("/v1/loops/ours", json={"task": TASK}), 201)
+    place = "/v1/loops/ours/notes"
+    read_data(api.post(place, json={"text": "try it again"}), 201)
+    read_data(api.post(place, json={"text": WORDS}, key=key), 201)
+    report = {"output": "x", "evaluation": {"findings": []}}
+    read_data(api.put("/v1/loops/ours/attempts/1", json=report, key=key))
+
+    source = f"key:{key.split('_')[1]}"
+    read_data(api.post("/v1/quarantine/revoke", json={"source": source}))
+
+    notes = read_data(api.get("/v1/loops/ours"))["notes"]
+    assert [note["text"] for note in notes] == ["try it again"]
+
+
 def test_other_prompts_stay_and_a_dry_run_only_counts(browser, memory):
     api = browser.api
     api.run(send_from_page(memory, "example"))

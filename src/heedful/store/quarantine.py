@@ -585,6 +585,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         else:
             reopened.append(id)
 
+    db.send("delete_key_notes", values)
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
     for row in db.run("delete_traces", values).fetchall():

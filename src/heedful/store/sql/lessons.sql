@@ -286,6 +286,11 @@ select n, id, case when via = :source then 1
 from loop where tenant = :tenant and project = :project and (
   via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
 
+-- name: delete_key_notes
+-- What a key wrote about loops: its id ends the name of the author.
+delete from loop_note where by like '% (' || substr(:source, 5) || ')'
+  and loop in (select n from loop where tenant = :tenant and project = :project);
+
 -- name: outcomes_of
 -- The outcomes that a key reported, and those of loops whose prompts it recalled.
 select loop, right_at_once, signatures, n from outcome
