@@ -150,8 +150,20 @@ async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
     ]  # neither "comma", nor "sign" in its place
     arms = zip(WHOLE, (1, 0, 1), strict=False)
     assert read_exposures(path, id) == {name[6:]: (arm, 0.5, 0) for name, arm in arms}
-    ids = rows(path, "select examples from exposure where loop = ? and not shown", id)
-    assert ids == [("[]",)]
+    assert rows(path, "select child from lineage where parent = 2") == []
+
+
+async def test_a_revocation_finds_the_prompt_of_a_lesson_that_was_withheld(store, path):
+    lessons = [lesson(name, n, source=name) for n, name in enumerate(NAMES)]
+    await teach(store, *lessons, ended=MAX_POOLED_LOOPS)
+    memory = Memory(store, holdout=0.5)
+    await drive(store, memory, id_with_coins(False, True, False))
+    ids = rows(path, "select examples from exposure where share = 0.5 and not shown")
+    removed = await memory.quarantine.revoke(NAMES[1], by="ann")
+
+    assert ids == [("[2]",)]
+    assert removed.examples == 1
+    assert removed.prompts == 1
 
 
 # -- a loop that is resumed

@@ -298,6 +298,25 @@ async def test_a_tenant_sees_nothing_of_another_and_pinned_checks_measure(
             assert refused.value.error.code == INVALID_PARAMS
 
 
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param("clusters", id="another route"),
+        pytest.param("1%2Frelated", id="a route below"),
+        pytest.param("-1", id="a negative number"),
+        pytest.param("9" * 30, id="a number that no lesson has"),
+    ],
+)
+async def test_a_resource_of_no_lesson_is_refused(
+    world: World, id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world.connect() as client:
+        with pytest.raises(MCPError, match="id"):
+            await client.read_resource(f"heedful://lessons/{id}")
+
+    assert "unexpected exception" not in caplog.text
+
+
 def test_a_wrong_key_or_another_origin_reaches_nothing(tmp_path: Path) -> None:
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     refused: list[tuple[int, str, dict[str, Any]]] = [

@@ -21,7 +21,7 @@ from heedful.pipeline import Pipeline, answer
 from heedful.store import exposures, open_store
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
-from tests.engines import change_rows, url_of
+from tests.engines import change_rows, rows, url_of
 from tests.pipeline.support import run_pipeline
 
 pytestmark = pytest.mark.both
@@ -82,6 +82,30 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
         "- size: n is 0, too small. use at least 2\n\n"
         "Please address these issues and regenerate the output."
     )
+
+
+def test_the_store_keeps_no_fixes_of_other_loops_in_a_feedback(
+    path: str,
+) -> None:
+    """A source that is revoked later leaves no words in it."""
+    hints: list[str | None] = []
+    run_pipeline(train_pipeline(path, hints))
+    other = Pipeline("other", store=path, memory=path, progress=False)
+
+    @other.stage(checks=[check_size])
+    def fit(state: Any, feedback: str | None = None) -> int:
+        hints.append(feedback)
+        return 0 if feedback is None else 3
+
+    run = run_pipeline(other, id="told").run
+    stored = asyncio.run(report_of(open_store(path), Scope(), run))
+    feedback = stored.stages[0].attempts[0].feedback_for_agent
+
+    assert "Seen before" in str(hints[-1])
+    assert feedback.startswith("GUARDRAIL FEEDBACK - Critical issues")
+    assert "size: n is 0, too small" in feedback
+    records = rows(path, "select record from decision")
+    assert "Seen before" not in str(records)
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "withheld"])

@@ -339,6 +339,8 @@ async def read_lesson(id: str) -> str:
     """A lesson; while it waits in quarantine, and if it was rejected, its text is not
     shown.
     """
+    if not id.isdecimal():
+        raise UsageError(f"the id of a lesson is {id!r}; it must be a number")
     lesson = await _ask_route("GET", f"/v1/reflections/{id}")
     if lesson["state"] != "quarantined":
         # Its author chose all of its words, also the type of its error.

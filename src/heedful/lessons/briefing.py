@@ -294,6 +294,11 @@ class Briefing:
         """Return the briefing with the text of all that the loop is shown."""
         return replace(self, prompt=as_text(self.examples, advice=self.advice))
 
+    def without_words(self) -> Briefing:
+        """Return the briefing without the words of lessons."""
+        choices = tuple(replace(choice, text="") for choice in self.choices)
+        return replace(self, prompt="", choices=choices)
+
     @property
     def prompt_tokens(self) -> int:
         """The number of tokens of the prompt, as estimated."""
@@ -385,9 +390,8 @@ class Briefing:
     @property
     def shown(self) -> tuple[int, ...]:
         """The ids of the examples that the loop is shown."""
-        return tuple(
-            chain.from_iterable(exposure.examples for exposure in self.exposures)
-        )
+        examples = [e.examples for e in self.exposures if e.shown]
+        return tuple(chain.from_iterable(examples))
 
     @property
     def found(self) -> tuple[Match, ...]:
@@ -425,7 +429,8 @@ class Selection:
         nearest miss if no lesson is shown for a similar task; with `every`, about all
         lessons that the search found.
         """
-        shown_ids = set(chain.from_iterable(e.examples for e in exposures))
+        examples = [e.examples for e in exposures if e.shown]
+        shown_ids = set(chain.from_iterable(examples))
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
         choices = []
@@ -831,7 +836,6 @@ def draw_exposures(
     pooled = share > 0 and is_pooled(seed, loop, pooled_share)
     for lesson, ids in examples.items():
         withheld = is_withheld(seed, loop, lesson, share, pooled_share=pooled_share)
-        examples_shown = () if withheld else tuple(dict.fromkeys(ids))
         yield Exposure(
             lesson,
             loop,
@@ -839,5 +843,5 @@ def draw_exposures(
             signature=lesson.partition("/")[2],
             share=share,
             together=pooled,
-            examples=examples_shown,
+            examples=tuple(dict.fromkeys(ids)),
         )

@@ -139,7 +139,8 @@ class QuarantinedLesson:
 class RevocationResult:
     """How many rows a revocation of a source removes.
 
-    `lessons` counts the lessons that lose their last example.
+    `lessons` counts the lessons that lose their last example, `prompts` the loops whose
+    stored prompts had its words.
 
     If the source is a key of a service, `loops`, `episodes` and `outcomes` are those
     that it wrote. `attempts` counts those of its loops, and in loops of others its
@@ -152,6 +153,7 @@ class RevocationResult:
     lessons: int = 0
     _: KW_ONLY
     sightings: int = 0
+    prompts: int = 0
     loops: int = 0
     attempts: int = 0
     episodes: int = 0

@@ -17,7 +17,15 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from heedful.errors import InvalidInput, UnknownName
 from heedful.loop import decide
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, Verdict
-from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
+from heedful.loop.record import (
+    KNOWN_FIXES_HEADING,
+    Attempt,
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Override,
+)
 from heedful.loop.stop import STOP_RULES, All, StopRule, rule_name
 
 T = TypeVar("T")
@@ -135,8 +143,14 @@ def verdict_from(document: Mapping[str, Any]) -> Verdict:
 def decision_to(
     verdict: Verdict, standing: Standing | None, decided: float = 0.0
 ) -> Plain:
-    """Return a verdict, the loop's standing and the time of both as JSON data."""
+    """Return a verdict, the loop's standing and the time of both as JSON data.
+
+    The feedback has no known fixes: they are words of lessons, which a store must be
+    able to forget.
+    """
     document = verdict_to(verdict)
+    if document.get("feedback", "").startswith(KNOWN_FIXES_HEADING):
+        document["feedback"] = document["feedback"].partition("\n\n")[2]
     if standing is not None:
         document |= to_document(standing)
     if decided:

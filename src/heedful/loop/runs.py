@@ -119,6 +119,10 @@ class MemoryNotes(Protocol):
         """Lines for people: what was shown, what was withheld, and why."""
         ...
 
+    def without_words(self) -> MemoryNotes:
+        """Return the notes without the words of lessons."""
+        ...
+
     def plain(self) -> dict[str, Any]:
         """Return JSON data."""
         ...

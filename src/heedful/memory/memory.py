@@ -610,7 +610,7 @@ class Memory:
         exposures = past.exposures
         shown_before = None
         if exposures:
-            examples = [exposure.examples for exposure in exposures]
+            examples = [exposure.examples for exposure in exposures if exposure.shown]
             shown_before = frozenset(chain.from_iterable(examples))
         choose = partial(
             choose_for_loop,

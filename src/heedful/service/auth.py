@@ -178,8 +178,15 @@ class Caller:
         return replace(self, scope=Scope(self.key.tenant, project))
 
     def as_tool(self) -> Caller:
-        """Return the caller of a model's tools, which never write as an operator."""
-        may = tuple(name for name in self.key.may if name not in ("approve", "admin"))
+        """Return the caller of a model's tools.
+
+        They never write as an operator, and read no words that wait for a review.
+        """
+        may: tuple[May, ...] = ()
+        if "write" in self.key.may:
+            may += ("write",)
+        if {"read", "recall"} & set(self.key.may):
+            may += ("recall",)
         return replace(self, key=replace(self.key, may=may), source=MCP_SOURCE)
 
     def record(self, action: str, subject: str, **detail: Any) -> None:

@@ -4,17 +4,20 @@ Tools, documents and other callers choose not only the text of a lesson but also
 type of its error, its source and its tags. While the lesson waits in quarantine, and
 after it was rejected, these fields are shown only to a key with the permission `read`,
 which can look into quarantine. For other keys they are empty, and no filter finds the
-lesson by them. All that answers with lessons asks here: routes, pages and MCP.
+lesson by them. What a loop was once shown may wait today, so other keys see no words of
+it either. All that answers with lessons asks here: routes, pages and MCP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from heedful.lessons.trust import QUARANTINE_TRUST
 from heedful.service.auth import Caller
 from heedful.store import editions
+from heedful.store.records import StoredLoop
 
 # What the author of a lesson chose, with the value that stands for it.
 UNREVIEWED_VALUES: Mapping[str, Any] = {
@@ -43,6 +46,13 @@ def visible(caller: Caller, lesson: Mapping[str, Any]) -> Mapping[str, Any]:
         name: value for name, value in UNREVIEWED_VALUES.items() if name in lesson
     }
     return {**lesson, **hidden}
+
+
+def visible_loop(caller: Caller, stored_loop: StoredLoop) -> StoredLoop:
+    """Return a loop without what memory showed it, if this caller may not see that."""
+    if may_review(caller) or stored_loop.briefing is None:
+        return stored_loop
+    return replace(stored_loop, briefing=stored_loop.briefing.without_words())
 
 
 async def list_lessons(

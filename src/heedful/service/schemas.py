@@ -342,7 +342,7 @@ def loop_record(
     fatigue of the loop at that time, and the code of the reason. A practice `practises`
     the task of another loop; `practices` are the loops that practised this one's.
     `notes` are what persons wrote about it. The `prompt` of the `briefing` is the whole
-    text that memory showed.
+    text that memory showed; it is "" for a key without the permission `read`.
     """
     head = stored.head
     loop = stored.loop

@@ -685,7 +685,30 @@ def clear(db: Db, scope: Scope) -> int:
 def clear_type(db: Db, scope: Scope, kind: str, error_type: str) -> int:
     """Delete the lessons of this kind and error type; return their number."""
     key = {**key_of(scope), "kind": kind, "error_type": error_type}
+    for row in db.select("id", "lesson", key):
+        _forget_prompts(db, scope, {"lesson_id": row["id"]})
     return db.delete("lesson", key)
+
+
+def _delete_lessons(db: Db, scope: Scope, lessons: Sequence[Mapping[str, Any]]) -> None:
+    """Delete lessons; `lessons` are their rows.
+
+    The origins of texts that wait go with them, so no revocation of their source would
+    find the prompts that had these texts before they were taken back.
+    """
+    for lesson in lessons:
+        if lesson["last_shown"]:
+            waiting = {"lesson_id": lesson["id"], "state": "quarantined"}
+            _forget_prompts(db, scope, waiting)
+        db.delete("lesson", {**key_of(scope), "id": lesson["id"]})
+
+
+def _forget_prompts(db: Db, scope: Scope, examples: Plain) -> None:
+    """Empty the stored prompts that have words of these examples."""
+    ids = [row["id"] for row in db.select("id", "example", examples)]
+    if ids:
+        values = {"ids": json.dumps(ids), "source": ""}
+        db.send("forget_briefings", {**key_of(scope), **values})
 
 
 def count_examples(db: Db, scope: Scope, kind: str, error_type: str) -> int:
@@ -807,8 +830,7 @@ def _evict_lessons(
         limit=excess,
         kept=json.dumps(sorted(set(spared))),
     )
-    for row in rows:
-        db.delete("lesson", {**key_of(scope), "id": row["id"]})
+    _delete_lessons(db, scope, rows)
     return {row["id"] for row in rows}
 
 
@@ -865,10 +887,8 @@ def prune(
     if not lessons:
         return lessons
 
-    removed = []
-    for lesson in lessons:
-        db.delete("lesson", {**key_of(scope), "id": lesson["id"]})
-        removed.append({"lesson": name_of(lesson), "why": lesson["why"]})
+    _delete_lessons(db, scope, lessons)
+    removed = [{"lesson": name_of(lesson), "why": lesson["why"]} for lesson in lessons]
     rule(
         db,
         scope,

@@ -483,12 +483,14 @@ def _forget_sources(
     derived = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(derived)
 
+    key = {"tenant": values["tenant"], "project": values["project"]}
+    prompts = db.run("forget_briefings", values).rowcount
+    exposures = db.delete("exposure", {**key, "via": values["source"]})
     sighting_rows = db.run("delete_sightings", values).fetchall()
     sightings = Counter(row["lesson_id"] for row in sighting_rows)
     # Also the lessons whose examples a dream moved.
     authored = db.run("voiced", values).fetchall()
     examples = db.run("delete_examples", values).fetchall()
-    key = {"tenant": values["tenant"], "project": values["project"]}
     for source in sources:
         tables = ("blame", "loss", "replayed", "remark", "substitution", "repair")
         for table in tables:
@@ -514,6 +516,8 @@ def _forget_sources(
 
     return replace(
         removed,
+        prompts=prompts,
+        exposures=removed.exposures + exposures,
         examples=len(examples),
         lessons=len(deleted_ids),
         sightings=sum(sightings.values()),
@@ -536,7 +540,6 @@ def _keep_lesson(db: Db, values: Plain) -> bool:
     deleted, it shows the best other one. A reflection of a dream is gone with what it
     cited.
     """
-    db.send("forget_briefings", values)
     db.send("unsee", values)
     if not db.select("id", "lesson", {"id": values["lesson_id"]}):
         return False
@@ -582,6 +585,7 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
         else:
             reopened.append(id)
 
+    db.send("delete_key_notes", values)
     episodes = db.run("delete_sent", values).fetchall()
     sources += [f"episode:{row['digest'][:16]}" for row in episodes]
     for row in db.run("delete_traces", values).fetchall():
@@ -594,13 +598,12 @@ def _forget_key(db: Db, values: Plain) -> tuple[RevocationResult, list[str]]:
             db.send("count_outcome", {**key, **dict(row), "times": -1})
         db.delete("outcome", {**key, "loop": row["loop"]})
 
-    exposures = db.delete("exposure", through_key) + db.delete("trial", through_key)
     removed = RevocationResult(
         loops=len(loops),
         attempts=attempts,
         episodes=len(episodes),
         outcomes=len(outcomes),
-        exposures=exposures,
+        exposures=db.delete("trial", through_key),
         loop_ids=tuple(loops[:MAX_REVOKED_NAMES]),
         reopened=tuple(reopened[:MAX_REVOKED_NAMES]),
     )

@@ -35,6 +35,7 @@ from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
 from heedful.pages.report import counted, is_quiet
 from heedful.service.jobs import Workload
+from heedful.service.review import may_review
 from heedful.store import episodes as episode_store
 from heedful.store import ladders, lessons, loop_notes, reminders
 from heedful.store import loops as loop_store
@@ -452,7 +453,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["diff"] = mode
     facts["practices"] = await read(practices_of, id)
     facts["notes"] = [asdict(note) for note in await read(loop_notes.notes_of, id)]
-    facts |= await _memory_facts(visit, facts["told"], facts["created"])
+    facts |= await _memory_facts(visit, facts)
     facts["place"] = 0
     if facts["stage"]:
         facts["place"] = await _place_in_run(visit, facts["run"], facts["stage"])
@@ -516,13 +517,13 @@ async def _lesson_of_cause(
     return {"lesson": lesson, "learnt_here": learnt_here}
 
 
-async def _memory_facts(
-    visit: Visit, choices: Sequence[Document], began: float
-) -> Document:
-    """Return what memory did for a loop that `began` at a time, in words."""
+async def _memory_facts(visit: Visit, facts: Document) -> Document:
+    """Return what memory did for the loop with these facts, in words."""
+    choices = facts["told"]
     sentence = describe_memory(choices)
     return {
-        "told": await name_choices(visit, choices, began),
+        "told": await name_choices(visit, choices, facts["created"]),
+        "prompt": facts["prompt"] if may_review(visit.caller) else "",
         "memory": sentence,
         "outcomes": list_outcomes(choices),
         "memory_parts": split_lessons(sentence),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heedful.errors import InvalidInput
 from heedful.loop.runs import Report, StageReport
 from heedful.pages.report import counted, cut, unjudged, worked
 from heedful.service.jobs import Work
+from heedful.service.review import may_review
 from heedful.service.wire import split_page
 from heedful.store import episodes as episode_store
 from heedful.store import runs as run_store
@@ -153,6 +155,12 @@ async def pipeline(visit: Visit, id: str) -> Document:
     caller = visit.caller
     id = await caller.read(find_loop, id, "run")
     report = await run_store.report_of(caller.setup.store, caller.scope, id)
+    if not may_review(caller):
+        stages = [
+            replace(stage, briefing=stage.briefing and stage.briefing.without_words())
+            for stage in report.stages
+        ]
+        report = replace(report, stages=tuple(stages))
     return {"report": report}
 
 

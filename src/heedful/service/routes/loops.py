@@ -34,6 +34,7 @@ from heedful.pipeline.validation import ValidationReport
 from heedful.service import schemas
 from heedful.service.auth import Approving, Caller, Paged, Reading, Route, Writing
 from heedful.service.request_checks import Check, load_checks
+from heedful.service.review import visible_loop
 from heedful.service.schemas import (
     Document,
     explanation_record,
@@ -192,7 +193,8 @@ async def begin(
 
     response.status_code = 201 if opened.created else 200
     notes = await caller.read(loop_notes.notes_of, id)
-    return await _loop_answer(opened.stored, response.status_code, notes=notes)
+    stored_loop = visible_loop(caller, opened.stored)
+    return await _loop_answer(stored_loop, response.status_code, notes=notes)
 
 
 @router.get("/loops")
@@ -231,7 +233,7 @@ async def explain(id: Id, caller: Reading) -> Document:
 @router.get("/loops/{id:path}", response_model=Document)
 async def loop(id: Id, caller: Reading) -> Document | Response:
     """Return a whole loop."""
-    stored_loop = await caller.read(loop_store.read, id)
+    stored_loop = visible_loop(caller, await caller.read(loop_store.read, id))
     practices = await caller.read(practices_of, id)
     notes = await caller.read(loop_notes.notes_of, id)
     return await _loop_answer(stored_loop, practices=practices, notes=notes)

@@ -286,6 +286,11 @@ select n, id, case when via = :source then 1
 from loop where tenant = :tenant and project = :project and (
   via = :source or 0 < (select count(*) from attempt where loop = n and via = :source));
 
+-- name: delete_key_notes
+-- What a key wrote about loops: its id ends the name of the author.
+delete from loop_note where by like '% (' || substr(:source, 5) || ')'
+  and loop in (select n from loop where tenant = :tenant and project = :project);
+
 -- name: outcomes_of
 -- The outcomes that a key reported, and those of loops whose prompts it recalled.
 select loop, right_at_once, signatures, n from outcome
@@ -337,11 +342,13 @@ delete from example where id in (select atom from json_each(:ids)) returning les
 delete from origin where example in (select atom from json_each(:ids));
 
 -- name: forget_briefings
--- Empty the briefings that show the lesson, because they have its words. What a practice was shown is not recorded.
-update loop set briefing = '' where tenant = :tenant and project = :project and (practises <> '' or id in (
-  select x.loop from exposure x
-  join lesson r on r.tenant = x.tenant and r.project = x.project and r.kind = x.kind and r.signature = x.signature
-  where r.id = :lesson_id));
+-- Empty the briefings that have words of these examples, or that the key :source caused. What a practice was shown is not
+-- recorded. The rows of the examples and of their lessons may be gone.
+update loop set briefing = '' where tenant = :tenant and project = :project and briefing <> '' and (
+  practises <> '' and :ids <> '[]' or id in (
+    select x.loop from exposure x where x.tenant = :tenant and x.project = :project and (
+      x.via <> '' and x.via = :source
+      or exists (select 1 from json_each(x.examples) e where e.atom in (select atom from json_each(:ids))))));
 
 -- name: unsee
 -- Take back sightings of a lesson.

@@ -1,0 +1,205 @@
+"""Stored prompts lose the words of a source that is revoked, however its lesson
+ended before.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from heedful import Memory
+from heedful.lessons.lesson import Example, Scope
+from heedful.store import lessons
+from tests.service.support import Api, problem, read_data
+from tests.web.support import Browser, browsing
+
+pytestmark = pytest.mark.both
+
+WORDS = "zqshown"
+TASK = "print the label of a bottle"
+SCOPE = Scope("acme", "main")
+PAGE = "page"
+# An end of the lesson that is example 1, before its source is revoked.
+End = Callable[[Memory], Awaitable[object]]
+
+
+async def keep(memory: Memory) -> None:
+    """Do nothing."""
+
+
+async def undo(memory: Memory) -> None:
+    await memory.quarantine.undo([1], by="ann")
+
+
+async def undo_and_reject(memory: Memory) -> None:
+    await undo(memory)
+    await memory.quarantine.reject([1], by="ann")
+
+
+async def prune(memory: Memory) -> None:
+    assert await memory.prune(keep=0, by="ann")
+
+
+async def evict(memory: Memory) -> None:
+    full = Memory(memory.store, memory.scope, max_entries=1)
+    await full.remember("Other", "quite another thing", lesson="wait")
+    (lesson,) = await memory.top()
+    assert lesson["error_type"] == "Other"
+
+
+async def prune_and_learn_again(memory: Memory) -> None:
+    await prune(memory)
+    await memory.remember("Label", TASK, lesson=f"{TASK} on paper")
+
+
+async def send_from_page(memory: Memory, kind: str) -> None:
+    """Remember a rule or an example of a page, and release it."""
+    example = None
+    text = f"{TASK} {WORDS}"
+    if kind == "example":
+        example = Example(TASK, WORDS, wrong="too long")
+        text = ""
+    await memory.remember(
+        "Label", TASK, lesson=text, example=example, trust="external", source=PAGE
+    )
+    await memory.quarantine.release([1], by="ann")
+
+
+def show(api: Api, loop: str = "shown", key: str | None = None) -> None:
+    """Show memory to a loop."""
+    read_data(api.put(f"/v1/loops/{loop}", json={"task": TASK}), 201)
+    question = {"task": TASK, "loop": loop, "form": "text"}
+    answer = read_data(api.post("/v1/recall", json=question, key=key))
+    assert WORDS in answer["text"]
+
+
+def stored_words(browser: Browser, loop: str = "shown") -> str:
+    """Return what the API and the page show of a loop."""
+    answer = browser.api.get(f"/v1/loops/{loop}")
+    read_data(answer)
+    page = browser.get(f"/loops/{loop}")
+    return f"{answer.text}{page.text}"
+
+
+@pytest.fixture
+def browser(tmp_path, engine: str) -> Iterator[Browser]:
+    with browsing(tmp_path) as browser:
+        yield browser.open()
+
+
+@pytest.fixture
+def memory(browser: Browser) -> Memory:
+    return Memory(browser.api.setup.store, SCOPE, holdout=0)
+
+
+@pytest.mark.parametrize("kind", ["example", "rule"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(keep, id="in use"),
+        pytest.param(undo, id="waits again"),
+        pytest.param(undo_and_reject, id="rejected"),
+        pytest.param(prune, id="pruned"),
+        pytest.param(evict, id="evicted"),
+        pytest.param(prune_and_learn_again, id="pruned and learnt again"),
+    ],
+)
+def test_a_revocation_empties_the_prompts(browser, memory, end: End, kind):
+    api = browser.api
+    api.run(send_from_page(memory, kind))
+    show(api)
+    api.run(end(memory))
+    assert WORDS in stored_words(browser)
+
+    source = {"source": PAGE, "why": "hostile"}
+    removed = read_data(api.post("/v1/quarantine/revoke", json=source))
+
+    assert removed["prompts"] == 1
+    assert WORDS not in stored_words(browser)
+    problem(api.post("/v1/quarantine/revoke", json=source), 404, "not_found")
+
+
+async def clear_type(memory: Memory) -> None:
+    await memory.store.write(SCOPE, lessons.clear_type, "error", "Label")
+
+
+async def clear(memory: Memory) -> None:
+    await memory.clear()
+
+
+async def undo_and_prune(memory: Memory) -> None:
+    await undo(memory)
+    await prune(memory)
+
+
+async def undo_and_evict(memory: Memory) -> None:
+    await undo(memory)
+    await evict(memory)
+
+
+@pytest.mark.parametrize("kind", ["example", "rule"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(clear, id="all lessons are cleared"),
+        pytest.param(clear_type, id="the lessons of a type are cleared"),
+        pytest.param(undo_and_prune, id="a waiting lesson is pruned"),
+        pytest.param(undo_and_evict, id="a waiting lesson is evicted"),
+    ],
+)
+def test_prompts_are_emptied_when_nothing_names_the_source_any_more(
+    browser, memory, end: End, kind
+):
+    browser.api.run(send_from_page(memory, kind))
+    show(browser.api)
+    browser.api.run(end(memory))
+
+    assert WORDS not in stored_words(browser)
+
+
+def test_a_revoked_key_leaves_nothing_in_the_prompts_of_others(browser, memory):
+    api = browser.api
+    key = api.key("read", "write")
+    example = {"task": TASK, "accepted": WORDS}
+    lesson = {"error_type": "Label", "text": TASK, "example": example}
+    sent = read_data(api.post("/v1/reflections", json=lesson, key=key), 201)
+    api.run(memory.quarantine.release([sent["entry"]], by="ann"))
+    show(api, "recalled by another")
+    show(api, "recalled by the key", key=key)
+
+    source = f"key:{key.split('_')[1]}"
+    removed = read_data(api.post("/v1/quarantine/revoke", json={"source": source}))
+
+    assert removed["prompts"] == 2
+    assert removed["exposures"] == 1
+    assert WORDS not in stored_words(browser, "recalled by another")
+    assert WORDS not in stored_words(browser, "recalled by the key")
+
+
+def test_a_revoked_key_leaves_no_note_about_a_loop_of_others(browser):
+    api = browser.api
+    key = api.key("read", "write")
+    read_data(api.put("/v1/loops/ours", json={"task": TASK}), 201)
+    place = "/v1/loops/ours/notes"
+    read_data(api.post(place, json={"text": "try it again"}), 201)
+    read_data(api.post(place, json={"text": WORDS}, key=key), 201)
+    report = {"output": "x", "evaluation": {"findings": []}}
+    read_data(api.put("/v1/loops/ours/attempts/1", json=report, key=key))
+
+    source = f"key:{key.split('_')[1]}"
+    read_data(api.post("/v1/quarantine/revoke", json={"source": source}))
+
+    notes = read_data(api.get("/v1/loops/ours"))["notes"]
+    assert [note["text"] for note in notes] == ["try it again"]
+
+
+def test_other_prompts_stay_and_a_dry_run_only_counts(browser, memory):
+    api = browser.api
+    api.run(send_from_page(memory, "example"))
+    show(api)
+    other = {"source": "another page"}
+    problem(api.post("/v1/quarantine/revoke", json=other), 404, "not_found")
+    dry_run = {"source": PAGE, "dry_run": True}
+    counted = read_data(api.post("/v1/quarantine/revoke", json=dry_run))
+
+    assert counted["prompts"] == 1
+    assert WORDS in stored_words(browser)
