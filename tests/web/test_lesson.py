@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def show_to_loops(
     name: str = "",
     together: bool = False,
 ) -> None:
-    """Let loops end that were shown the lesson."""
+    """Let loops end that were shown the lesson, perhaps together with another one."""
     for number in range(right + wrong):
         loop = f"{name}{number}"
         coin = Exposure(
@@ -56,7 +57,10 @@ def show_to_loops(
         )
         end = Outcome(loop, number < right, calls=1)
         store = browser.api.setup.store
-        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
+        coins = [coin]
+        if together:
+            coins.append(replace(coin, lesson="error/0a"))
+        work = store.write(SCOPE, exposures.remember, (), exposures=coins, outcome=end)
         browser.api.run(work)
 
 
@@ -237,8 +241,10 @@ def test_loops_that_a_comparison_leaves_out_are_not_said_to_run(browser: Browser
     show_to_loops(browser, lesson, right=3, wrong=1, together=True)
     (listed,) = browser.data("/lessons")["lessons"]
     assert listed["loops"] == 4
-    assert listed["lacks"] == "none of 4 loops can be compared"
+    assert listed["lacks"] == "none of 4 loops compares it alone"
     assert listed["verdict"] == "not known yet"
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert "its 4 loops compare memory as a whole, not this lesson alone" in page
 
 
 @pytest.mark.both
@@ -279,7 +285,7 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0)
     no_pair = "No lesson has loops both with and without it"
-    lacks = "It needs loops without it (2 had it)"
+    lacks = "Not known yet: it needs loops without it."
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
         assert "1 never shown" not in words_of(page)

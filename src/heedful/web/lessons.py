@@ -231,7 +231,7 @@ def _say_lack(lesson: Document) -> str:
     if not lesson["last_shown"]:
         return ""
     if lesson["loops"]:
-        return f"none of {counted(lesson['loops'], 'loop')} can be compared"
+        return f"none of {counted(lesson['loops'], 'loop')} compares it alone"
     if lesson["judged_from"]:
         return f"{NEEDS} loops: none since it was judged anew"
     return f"{NEEDS} {say_missing(shown=0, withheld=0, missing=None)}"
@@ -386,7 +386,8 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
-        missing = f"{NEEDS} {missing}"
+        # Fewer loops can be compared than had it, and pages count the latter.
+        missing = f"{NEEDS} {missing.partition(' (')[0]}"
     return {
         "gain": gain,
         "shares": say_shares(uplift),
