@@ -206,7 +206,7 @@ def describe_briefing(
     """
     choices = [choice for choice in briefing.choices if choice.outcome == "told"]
     if not choices:
-        return "Memory would show a loop with this task nothing"
+        return "Memory would show nothing to a loop with this task"
 
     parts = []
     for form in ("rule", "example"):
