@@ -346,7 +346,7 @@ def test_a_total_that_is_known_of_one_loop_is_not_said_of_all(tmp_path):
         pages.append(words_of(browser.get("/health").text))
         spend = words_of(browser.get("/spend").text)
 
-    assert "$0.0020 and 100 tokens for 1 of 2 loops; in all " in spend
+    assert "$0.0020 and 100 tokens, reported by 1 of 2 loops; in all " in spend
     for page in pages:
         assert "known for 1 of 2 loops: 100 tokens, $0.0020" in page
 

@@ -266,7 +266,8 @@ def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser)
 def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
     store_lesson(browser)
     page = browser.get("/lessons").text
-    assert "0 of 1 lesson shown to help yet: 1 never shown. Newest first" in words_of(page)
+    words = words_of(page)
+    assert "0 of 1 lesson shown to help yet: 1 never shown. Newest first" in words
     assert page.count("/ui/lessons.csv") == 1
 
 

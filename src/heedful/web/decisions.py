@@ -105,9 +105,9 @@ def _with_signs(row: Document) -> Document:
     """
     error = (row.pop("error_type"), row.pop("pattern"))
     example = json.loads(row.pop("record"))
-    shown = [row["text"], *texts_of(example).values()]
-    shown_kinds = {sign.kind for sign in find_signs(shown)}
-    signs = find_signs(dict.fromkeys([*shown, *error]))
+    prompt_texts = [row["text"], *texts_of(example).values()]
+    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
+    signs = find_signs(dict.fromkeys([*prompt_texts, *error]))
     return {
         **row,
         "signs": list(map(asdict, signs)),

@@ -395,10 +395,12 @@ async def held(visit: Visit, n: int) -> Document:
     prompt_texts = [entry["lesson"], entry["error_type"], *example_texts]
     signs = find_signs(dict.fromkeys([*prompt_texts, *patterns]))
     shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
-    error_signs = [sign.kind for sign in signs if sign.kind not in shown_kinds]
+    error_signs: set[str] = {
+        sign.kind for sign in signs if sign.kind not in shown_kinds
+    }
     if group_of_text is not None and not numbered:
         signs = list(group_of_text.signs)
-        error_signs = list(group_of_text.error_signs)
+        error_signs = set(group_of_text.error_signs)
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -413,7 +415,7 @@ async def held(visit: Visit, n: int) -> Document:
         "numbered": list(map(asdict, numbered)),
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
-        "error_signs": error_signs,
+        "error_signs": sorted(error_signs),
         "prompt": prompt_of(entry, lesson["id"]),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),

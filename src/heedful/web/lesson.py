@@ -72,11 +72,12 @@ async def lesson(visit: Visit, n: int) -> Document:
         n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
     )
 
-    near = asdict(related)
-    near_lessons = [one["lesson"] for one in near["related"]]
-    worded = await with_instructions(visit, near_lessons)
-    for one, lesson in zip(near["related"], worded, strict=True):
-        one["lesson"] = lesson
+    relations = asdict(related)
+    relatives_of = relations["related"]
+    lessons = [relation["lesson"] for relation in relatives_of]
+    lessons = await with_instructions(visit, lessons)
+    for relation, lesson in zip(relatives_of, lessons, strict=True):
+        relation["lesson"] = lesson
 
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
@@ -90,7 +91,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "lesson": record,
         "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
-        "related": near,
+        "related": relations,
         "name": name,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
@@ -141,9 +142,9 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
                     f"{counted(share['of'], 'loop')} were right at the first try"
                 )
         return "Not known yet: no loop that was shown it has ended"
-    if not effect["gain"]:
+    words: str = effect["gain"]
+    if not words:
         return f"Not known yet: it {effect['lacks']}"
-    words = effect["gain"]
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"
     if effect["repeats"]:
