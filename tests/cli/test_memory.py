@@ -778,7 +778,7 @@ def test_proof_counts_the_loops_that_run(desk, session):
         (
             FIRST_LOOPS_WITHOUT_HOLDOUT,
             "0.1",
-            "in no loop so far could memory be withheld",
+            "loops with lessons went without them (their holdout was 0)",
         ),
     ],
     ids=["no loop", "too few loops", "no holdout", "nothing withheld"],

@@ -535,11 +535,11 @@ def test_when_an_error_was_seen_is_the_same_on_each_page(browser):
     assert row["at"] > row["first_seen"], "its error came again while it waited"
 
 
-def test_to_throw_out_a_source_is_folded_away(browser):
+def test_to_revoke_a_source_is_folded_away(browser):
     attack = group_of(browser, ATTACK)
     for path in (f"/quarantine/{attack}", "/quarantine?source=forum"):
         page = browser.get(path).text
-        folded = page.partition('<details id="revoke"><summary>Throw out the source')
+        folded = page.partition('<details id="revoke"><summary>Revoke the source')
         assert 'action="/ui/do/revoke"' in folded[2]
         assert 'action="/ui/do/revoke"' not in folded[0]
 

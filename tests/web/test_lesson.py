@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,9 +36,15 @@ def store_lesson(browser: Browser) -> dict[str, Any]:
 
 
 def show_to_loops(
-    browser: Browser, lesson: dict[str, Any], *, right: int, wrong: int, name: str = ""
+    browser: Browser,
+    lesson: dict[str, Any],
+    *,
+    right: int,
+    wrong: int,
+    name: str = "",
+    together: bool = False,
 ) -> None:
-    """Let loops end that were shown the lesson."""
+    """Let loops end that were shown the lesson, perhaps together with another one."""
     for number in range(right + wrong):
         loop = f"{name}{number}"
         coin = Exposure(
@@ -46,10 +53,14 @@ def show_to_loops(
             shown=True,
             signature=lesson["signature"],
             share=0.5,
+            together=together,
         )
         end = Outcome(loop, number < right, calls=1)
         store = browser.api.setup.store
-        work = store.write(SCOPE, exposures.remember, (), exposures=[coin], outcome=end)
+        coins = [coin]
+        if together:
+            coins.append(replace(coin, lesson="error/0a"))
+        work = store.write(SCOPE, exposures.remember, (), exposures=coins, outcome=end)
         browser.api.run(work)
 
 
@@ -215,13 +226,25 @@ def test_the_list_counts_the_loops_that_were_shown_the_words(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=3, wrong=1)
     page = words_of(browser.get("/lessons").text)
-    assert "loops shown it" in page
+    assert "0 of 1 lesson shown to help yet: 1 not known yet" in page
     assert "3 of 4" in page
     (listed,) = browser.data("/lessons")["lessons"]
     assert listed["loops"] == 4
     proof = words_of(browser.get("/proof").text)
-    assert "by chance, memory was withheld in none of the 4 loops" in proof
-    assert "After the first 20 loops, lessons are withheld at random from" in proof
+    assert "By chance, memory was withheld in none of the 4 loops" in proof
+    assert "With the default holdout, one loop in ten" in proof
+
+
+def test_loops_that_a_comparison_leaves_out_are_not_said_to_run(browser: Browser):
+    """One draw decided over all lessons of each loop, so none is about this one."""
+    lesson = store_lesson(browser)
+    show_to_loops(browser, lesson, right=3, wrong=1, together=True)
+    (listed,) = browser.data("/lessons")["lessons"]
+    assert listed["loops"] == 4
+    assert listed["lacks"] == "none of 4 loops compares it alone"
+    assert listed["verdict"] == "not known yet"
+    page = words_of(browser.get(f"/lessons/{lesson['id']}").text)
+    assert "its 4 loops compare memory as a whole, not this lesson alone" in page
 
 
 @pytest.mark.both
@@ -243,7 +266,8 @@ def test_the_examples_of_a_lesson_stand_before_its_side_column(browser: Browser)
 def test_a_lesson_that_was_never_shown_says_so_in_the_list(browser: Browser):
     store_lesson(browser)
     page = browser.get("/lessons").text
-    assert "1 lesson: 1 never shown. Newest first" in words_of(page)
+    words = words_of(page)
+    assert "0 of 1 lesson shown to help yet: 1 never shown. Newest first" in words
     assert page.count("/ui/lessons.csv") == 1
 
 
@@ -253,7 +277,7 @@ def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
     store_lesson(browser)
     edited = "update lesson set last_shown = 1, judged_from = 2"
     change_rows(browser.api.setup.store.url, edited)
-    assert "1 lesson, right at the first try: 1 not known yet" in words_of(
+    assert "0 of 1 lesson shown to help yet: 1 not known yet" in words_of(
         browser.get("/lessons").text
     )
 
@@ -261,8 +285,10 @@ def test_a_lesson_whose_earlier_words_were_shown_is_not_called_never_shown(
 def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser):
     lesson = store_lesson(browser)
     show_to_loops(browser, lesson, right=2, wrong=0)
-    for path in ("/lessons", f"/lessons/{lesson['id']}"):
+    no_pair = "No lesson has loops both with and without it"
+    lacks = "Not known yet: it needs loops without it."
+    for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text
         assert "1 never shown" not in words_of(page)
-        assert "needs loops" in words_of(page)
+        assert words in words_of(page)
         assert 'class="interval"' not in page

@@ -522,7 +522,7 @@ def test_spend_has_no_column_of_dashes(browser):
 @both
 def test_spend_by_day_has_tokens_and_cost_if_one_day_has(browser):
     words = words_of(browser.get("/spend?by=day").text)
-    assert "day ↓ part of the tokens cost" in words
+    assert "day ↓ part of the tokens loops calls tokens cost" in words
     assert "calls tokens" in words
 
 
@@ -538,7 +538,7 @@ def test_a_cost_that_is_unknown_is_none_and_not_shared_out(browser):
     # Without all costs, rows are compared by what is known of all.
     assert page["measure"] == "tokens"
     words = words_of(browser.get("/spend?by=model").text)
-    mean = r"\$0\.\d+ for 5 of 6 loops, \$0\.\d+ a loop; in all \d"
+    mean = r"\$0\.\d+, reported by 5 of 6 loops, \$0\.\d+ a loop; in all \d"
     assert re.search(mean, words)
 
 
@@ -722,8 +722,7 @@ def test_lessons_are_sorted_by_what_loops_say_of_them(browser):
     assert counts["hurts"] == conclusions.count("hurts") == 1
     assert counts["lessons"] == sum(counts.values()) - counts["lessons"]
     page = words_of(browser.get("/lessons").text)
-    verdicts = "right at the first try: 1 helps, 1 hurts"
-    assert f"{counts['lessons']} lessons, {verdicts}" in page
+    assert f"1 of {counts['lessons']} lessons helps at the first try: 1 hurts" in page
 
 
 @both

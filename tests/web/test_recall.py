@@ -134,7 +134,7 @@ def test_an_error_that_was_never_seen_names_the_nearest_lesson(browser: Browser)
     query = f"?kind=error&text={LESSON['text']} and more words"
     page = words_of(browser.get(f"/recall{query}").text)
     assert (
-        "Only the exact error counts, and this one is not in memory; nearest:" in page
+        "This error is not in memory, and only the same error counts; nearest:" in page
     )
     page = words_of(browser.get("/recall?kind=action&text=zqw").text)
     assert "memory has learnt of no action that failed." in page
@@ -166,7 +166,7 @@ def test_what_is_nearly_alike_enough_has_a_decimal_more(
     read_data(browser.api.post("/v1/reflections", json=LESSON), 201)
     monkeypatch.setattr(ranking, "MIN_PROMPT_WORD_SHARE", 0.58)
     page = words_of(browser.get("/recall?text=blue+red+green").text)
-    assert "57.7 % of the words are the same; 58 % is needed" in page
+    assert "57.7 % same words, 58 % is needed" in page
 
 
 def test_what_is_not_shown_for_one_reason_is_one_row():
@@ -200,7 +200,7 @@ def test_an_error_that_only_traces_have_leads_to_them(browser: Browser):
     trace = {"task": "Build", "events": [event], "outcome": "error", "id": "run 0"}
     read_data(browser.api.post("/v1/episodes", json=trace), 202)
     page = browser.get(f"/recall?kind=error&text={error}").text
-    assert "not in memory; the traces below have it" in words_of(page)
+    assert "only the same error counts; the traces below have it" in words_of(page)
     assert "Traces with this text run 0" in words_of(page)
 
 

@@ -56,7 +56,8 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
         pytest.param("No loop has this text in its task,", id="loops"),
         pytest.param("No lesson in use has this text.", id="lessons"),
         pytest.param(
-            "No text in quarantine has this text as whole words.", id="held texts"
+            "No text in quarantine, nor its error, has this text as whole words.",
+            id="held texts",
         ),
         pytest.param(
             "No trace has this text in its task, of the newest 1,000.", id="traces"
@@ -166,6 +167,11 @@ def test_held_texts_are_found_by_reviewers_only(browser):
     assert f"/quarantine/{waiting['rows'][0]['id']}?" in page
     assert 'take the <mark class="hit">ferry</mark> at noon' in page
 
+    of_error = browser.data("/search?text=late&project=main")["waiting"]
+    (found,) = of_error["rows"]
+    assert found["text"] == "take the ferry at noon"
+    assert found["found"] == "the ferry was late"
+
     browser.open(browser.api.key("recall"))
     assert browser.data(address)["waiting"] is None
     assert "at noon" not in browser.get(address).text
@@ -192,5 +198,5 @@ def test_a_held_text_without_the_words_is_not_found(browser):
     read_data(browser.api.post("/v1/reflections", json=lesson, key=key), 201)
     page = browser.get("/search?text=ferry+harbour&project=main").text
     assert "take the ferry at noon" not in words_of(page)
-    assert "No text in quarantine has this text" in words_of(page)
+    assert "No text in quarantine, nor its error, has this text" in words_of(page)
     assert "Their steps are not searched." in words_of(page)

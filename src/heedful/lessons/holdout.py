@@ -118,8 +118,8 @@ def why_nothing_withheld(share: float, ended: int, coins: int) -> str:
             f"it; {ended} of them {have} ended"
         )
     return (
-        "in no loop so far could memory be withheld, as where a program runs with a "
-        "holdout of 0"
+        f"none of the {ended:,} loops with lessons went without them (their holdout "
+        "was 0), so there is nothing to compare with"
     )
 
 

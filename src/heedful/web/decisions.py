@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -22,6 +23,8 @@ from heedful.web.site import (
 )
 from heedful.web.table import Table, time_of
 
+# The texts of an example.
+EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
 MAX_PAGE_DECISIONS = 50
 MAX_BATCH_REST = 500  # further decisions of the last batch of a page
 # Decisions with the same reason, one soon after the other, were made at once.
@@ -53,6 +56,11 @@ def count_decisions(db: Db, scope: Scope) -> dict[str, int]:
     }
 
 
+def texts_of(example: Document) -> dict[str, str]:
+    """Return the texts of an example that are not empty."""
+    return {name: str(example[name]) for name in EXAMPLE_TEXTS if example.get(name)}
+
+
 async def decisions(visit: Visit) -> Document:
     """Show the decisions about texts of quarantine, the newest first."""
     decision = visit.query.get("decision", "")
@@ -74,14 +82,7 @@ async def decisions(visit: Visit) -> Document:
     end = min(limit, len(decided))
     while end < len(decided) and decided[end]["batch"] == decided[end - 1]["batch"]:
         end += 1
-    page = [
-        {
-            **row,
-            "signs": list(map(asdict, find_signs([row["text"]]))),
-            "in_force": _is_in_force(row),
-        }
-        for row in decided[:end]
-    ]
+    page = [_with_signs(row) for row in decided[:end]]
     suspect_batches = {row["batch"] for row in page if row["signs"]}
     for row in page:
         # Batches with signs of danger come first on the page.
@@ -94,6 +95,24 @@ async def decisions(visit: Visit) -> Document:
         "decision": decision,
         "decisions": page,
         **page_links(visit, cursor),
+    }
+
+
+def _with_signs(row: Document) -> Document:
+    """Return a decision with the signs of its text, as they were while it waited.
+
+    `error_signs` are the kinds of signs that only its error has.
+    """
+    error = (row.pop("error_type"), row.pop("pattern"))
+    example = json.loads(row.pop("record"))
+    prompt_texts = [row["text"], *texts_of(example).values()]
+    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
+    signs = find_signs(dict.fromkeys([*prompt_texts, *error]))
+    return {
+        **row,
+        "signs": list(map(asdict, signs)),
+        "error_signs": [sign.kind for sign in signs if sign.kind not in shown_kinds],
+        "in_force": _is_in_force(row),
     }
 
 

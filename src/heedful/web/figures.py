@@ -508,7 +508,8 @@ def stopping(db: Db, scope: Scope) -> list[Plain]:
     """
     counts = Counter[str]()
     for row in rows(db, scope, "stopped", limit=MAX_FIGURE_LOOPS):
-        counts.update({stop["rule"] for stop in json.loads(row["stops"] or "[]")})
+        rules = {stop["rule"] for stop in json.loads(row["stops"] or "[]")}
+        counts.update(sorted(rules))
     return [{"rule": rule, "loops": loops} for rule, loops in counts.most_common(10)]
 
 

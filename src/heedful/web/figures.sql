@@ -352,7 +352,7 @@ group by r.action;
 -- The newest decisions about texts in quarantine before one, with what the texts say, and one of their sources.
 -- `shown` is when a loop was last shown the lesson since, 0 if none was; `is_last` says that no later decision is about the text.
 select r.id as ruling, r.action, r.by, r.why, r.at, e.id, e.lesson_id as lesson, coalesce(nullif(e.lesson, ''), l.pattern, '') as text,
-       coalesce(e.state, '') as text_state, case when l.last_shown > r.at then l.last_shown else 0.0 end as shown,
+       coalesce(l.error_type, '') as error_type, coalesce(l.pattern, '') as pattern, coalesce(e.record, '{}') as record, coalesce(e.state, '') as text_state, case when l.last_shown > r.at then l.last_shown else 0.0 end as shown,
        (select min(source) from origin where example = e.id) as source,
        not exists (select 1 from ruling n where n.tenant = r.tenant and n.project = r.project and n.subject = r.subject and n.id > r.id
                    and n.action in ('release', 'reject', 'undo') and json_extract(n.record, '$.example') = json_extract(r.record, '$.example')) as is_last

@@ -28,7 +28,12 @@ from heedful.service.wire import lesson_from_wire
 from heedful.store import quarantine as quarantine_store
 from heedful.store.connection import Db, Row, bulk, token
 from heedful.web import figures
-from heedful.web.decisions import count_decisions, read_ids
+from heedful.web.decisions import (
+    EXAMPLE_TEXTS,
+    count_decisions,
+    read_ids,
+    texts_of,
+)
 from heedful.web.facets import unknown_filters
 from heedful.web.site import (
     REVIEWING,
@@ -49,14 +54,12 @@ MAX_MISSED = 1_000  # how often an error came back is counted up to here
 # The sources of a text for which its page says what their revocation would remove.
 MAX_SOURCE_PREVIEWS = 5
 NO_SIGN = "none"
-# The texts of an example.
-EXAMPLE_TEXTS = ("task", "rejected", "wrong", "accepted", "context")
 _NUMERAL_PATTERN = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """What equal texts of a group say; `ids` are those of the texts, newest first.
+    """What equal texts of a group say; `ids` are theirs, the most often missed first.
 
     `patterns` are the errors that they are about. `numbers` are those in the words by
     which they differ from the other wordings of the group, or else in the error type.
@@ -71,10 +74,11 @@ class Wording:
 
 @dataclass(frozen=True, kw_only=True)
 class InboxRow:
-    """Texts in quarantine of which a prompt would say the same; `id` is the newest.
+    """Texts in quarantine of which a prompt would say the same.
 
-    If they differ by numbers, each of them is one of the `wordings`. `lesson` is what
-    the newest says, "" if it is only its error. `error_type` is in the words that a
+    `id` is that of the text most often missed, or of the newest of those. If they
+    differ by numbers, each of them is one of the `wordings`. `lesson` is what the text
+    `id` says, "" if it is only its error. `error_type` is in the words that a
     prompt shows of it. `missed` counts how often their errors came back while they
     waited; these were seen `seen` times, first at `first_seen` and last `at`.
     `patterns` are those errors. `trust` is the lowest of theirs. `example` has the
@@ -209,14 +213,15 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
     return tuple(wordings)
 
 
-def _group(rows: Sequence[Row]) -> InboxRow:
-    """Return the group of these rows, of which the first is the newest."""
-    newest = rows[0]
+def _group(newest_first: Sequence[Row]) -> InboxRow:
+    """Return the group of these rows; the one most often missed stands for it."""
+    rows = sorted(newest_first, key=lambda row: -row["missed"])
+    first = rows[0]
     # A lesson has one row for each text, but its error is missed only once.
-    missed = {row["lesson_id"]: row["missed"] for row in rows}
+    missed = {row["lesson_id"]: row["missed"] for row in reversed(rows)}
     patterns = tuple(dict.fromkeys(row["pattern"] for row in rows))
     records = dict.fromkeys(row["record"] for row in rows)
-    examples = [_texts_of(json.loads(record)) for record in records]
+    examples = [texts_of(json.loads(record)) for record in records]
     wordings = _wordings(rows)
     prompt_texts = [wording.words for wording in wordings]
     prompt_texts += [wording.error_type for wording in wordings]
@@ -225,15 +230,15 @@ def _group(rows: Sequence[Row]) -> InboxRow:
     signs = find_signs(dict.fromkeys(all_texts))
     # A prompt shows the error type, the rest of the error only if there is no lesson,
     # which is then the wording, and an example that says more than the lesson.
-    is_shown = _has_shown_texts(examples[0], newest["lesson"])
+    is_shown = _has_shown_texts(examples[0], first["lesson"])
     example = examples[0] if is_shown else {}
     prompt_texts += example.values()
     shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
     return InboxRow(
-        id=newest["id"],
+        id=first["id"],
         ids=tuple(row["id"] for row in rows),
-        lesson=newest["lesson"],
-        kind=newest["kind"],
+        lesson=first["lesson"],
+        kind=first["kind"],
         error_type=wordings[0].error_type,
         patterns=patterns,
         trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
@@ -253,11 +258,6 @@ def _has_shown_texts(example: Document, lesson: str) -> bool:
     """Return True if an example has texts that its lesson does not have."""
     has_answers = bool(example.get("accepted") or example.get("wrong"))
     return has_answers or example.get("task", "") not in ("", lesson)
-
-
-def _texts_of(example: Document) -> dict[str, str]:
-    """Return the texts of an example that are not empty."""
-    return {name: str(example[name]) for name in EXAMPLE_TEXTS if example.get(name)}
 
 
 def _filters(visit: Visit) -> dict[str, str]:
@@ -391,11 +391,16 @@ async def held(visit: Visit, n: int) -> Document:
         ids=json.dumps(ids),
         limit=MAX_MISSED,
     )
-    example_texts = _texts_of(entry["example"] or {}).values()
-    texts = [entry["lesson"], entry["error_type"], *patterns, *example_texts]
-    signs = find_signs(dict.fromkeys(texts))
+    example_texts = texts_of(entry["example"] or {}).values()
+    prompt_texts = [entry["lesson"], entry["error_type"], *example_texts]
+    signs = find_signs(dict.fromkeys([*prompt_texts, *patterns]))
+    shown_kinds = {sign.kind for sign in find_signs(prompt_texts)}
+    error_signs: set[str] = {
+        sign.kind for sign in signs if sign.kind not in shown_kinds
+    }
     if group_of_text is not None and not numbered:
         signs = list(group_of_text.signs)
+        error_signs = set(group_of_text.error_signs)
     origin = entry["provenance"]
     said_by = list(origin["sources"])
     if group_of_text is not None and not numbered:
@@ -410,6 +415,7 @@ async def held(visit: Visit, n: int) -> Document:
         "numbered": list(map(asdict, numbered)),
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
+        "error_signs": sorted(error_signs),
         "prompt": prompt_of(entry, lesson["id"]),
         "sources": sources,
         "elsewhere": sorted(seen_in.difference([*sources, ""])),

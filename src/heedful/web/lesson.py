@@ -72,6 +72,13 @@ async def lesson(visit: Visit, n: int) -> Document:
         n, MAX_RELATED_LESSONS, among=MAX_COMPARED_LESSONS
     )
 
+    relations = asdict(related)
+    relatives_of = relations["related"]
+    lessons = [relation["lesson"] for relation in relatives_of]
+    lessons = await with_instructions(visit, lessons)
+    for relation, lesson in zip(relatives_of, lessons, strict=True):
+        relation["lesson"] = lesson
+
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
         known_relatives[link["parent"]]["id"]
@@ -84,7 +91,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "lesson": record,
         "replacement": heirs[0] if record["state"] == "superseded" and heirs else None,
         "check": asdict(check) if check else None,
-        "related": asdict(related),
+        "related": relations,
         "name": name,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
@@ -117,11 +124,16 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
     >>> describe_effect(None)
     'Not known yet: no loop that was shown it has ended'
     >>> describe_effect(None, [{"of": 15, "value": 0.8}])
-    'Not known yet: no loop that was shown it can be compared'
+    'Not known yet: its 15 loops compare memory as a whole, not this lesson alone'
     """
     if effect is None:
         if helped and helped[0]["of"]:
-            return "Not known yet: no loop that was shown it can be compared"
+            loops = counted(helped[0]["of"], "loop")
+            verb = "compares" if helped[0]["of"] == 1 else "compare"
+            return (
+                f"Not known yet: its {loops} {verb} memory as a whole, not this lesson "
+                "alone"
+            )
         for share in helped[1:]:
             if share["of"]:
                 return (
@@ -130,7 +142,9 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
                     f"{counted(share['of'], 'loop')} were right at the first try"
                 )
         return "Not known yet: no loop that was shown it has ended"
-    words = effect["gain"] or "Not known yet: nothing to compare with"
+    words: str = effect["gain"]
+    if not words:
+        return f"Not known yet: it {effect['lacks']}"
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"
     if effect["repeats"]:

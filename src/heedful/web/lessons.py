@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 
 from heedful.errors import InvalidInput
 from heedful.lessons.briefing import HARMFUL_MEMORY
-from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.lessons.lesson import (
     LESSON_KINDS,
     Match,
@@ -28,6 +27,7 @@ from heedful.lessons.sentence import (
 )
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
+from heedful.pages.report import counted
 from heedful.service import review
 from heedful.service.wire import split_page
 from heedful.store import editions
@@ -218,18 +218,21 @@ def _add_measures(lessons: Sequence[Document], measures: Measures) -> None:
         lesson["effect"] = measures.effects.get(name)
         lesson["loops"] = measures.loops.get(name, 0)
         lesson["lacks"] = _say_lack(lesson)
+        lesson["verdict"] = _verdict_on(lesson, measures)
 
 
 def _say_lack(lesson: Document) -> str:
-    """Return how many more loops a verdict on a lesson needs, "" if it is not shown.
+    """Return what a verdict on a lesson needs, or why none of its loops counts for one.
 
-    Returns "" for one that has its verdict, too.
+    Returns "" for one that has its verdict, and for one that is not shown.
     """
     if lesson["effect"]:
         return str(lesson["effect"]["lacks"])
     if not lesson["last_shown"]:
         return ""
-    if lesson["judged_from"] and not lesson["loops"]:
+    if lesson["loops"]:
+        return f"none of {counted(lesson['loops'], 'loop')} compares it alone"
+    if lesson["judged_from"]:
         return f"{NEEDS} loops: none since it was judged anew"
     return f"{NEEDS} {say_missing(shown=0, withheld=0, missing=None)}"
 
@@ -362,7 +365,6 @@ async def proof(visit: Visit) -> Document:
     return {
         **answer,
         **home,
-        "first_loops": FIRST_LOOPS_WITHOUT_HOLDOUT,
         "harm": HARMFUL_MEMORY.reason.capitalize(),
         "compared": compared,
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
@@ -384,7 +386,8 @@ def words_of(comparison: Document) -> Document:
         missing = say_missing(
             comparison["shown"], comparison["withheld"], comparison.get("missing")
         )
-        missing = f"{NEEDS} {missing}"
+        # Fewer loops can be compared than had it, and pages count the latter.
+        missing = f"{NEEDS} {missing.partition(' (')[0]}"
     return {
         "gain": gain,
         "shares": say_shares(uplift),

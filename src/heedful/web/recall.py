@@ -200,13 +200,13 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
 def describe_briefing(
     briefing: Briefing, prompt: str, checks_of: Mapping[int, Sequence[str]]
 ) -> str:
-    """Return in one sentence what memory shows a loop; the reason if it is nothing.
+    """Return in one sentence what memory shows a loop.
 
     `checks_of` has the checks that may find what breaks a rule, by its lesson.
     """
     choices = [choice for choice in briefing.choices if choice.outcome == "told"]
     if not choices:
-        return f"Memory stays silent: {briefing.silence}"
+        return "Memory would show nothing to a loop with this task"
 
     parts = []
     for form in ("rule", "example"):
@@ -362,7 +362,7 @@ def describe_error(
     """
     usable = _usable(answer["lessons"])
     if not answer["count"]:
-        sentence = "Only the exact error counts, and this one is not in memory"
+        sentence = "This error is not in memory, and only the same error counts"
         if answer["traces"]:
             sentence += "; the traces below have it"
         if similar:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from heedful.lessons.lesson import Example
 from heedful.lessons.trust import QUARANTINE_TRUST
+from heedful.store import quarantine
 from heedful.store.loop_texts import fold, search_loops
 from heedful.web import figures
 from heedful.web.found_traces import MAX_SEARCHED_EPISODES, found_episodes
@@ -105,17 +107,24 @@ def _place_in_lesson(lesson: Document, example: Sequence[str], text: str) -> Doc
 
 
 async def _find_waiting(visit: Visit, text: str) -> Document:
-    """Return the texts in quarantine that have a text, those that fit best first."""
+    """Return the texts in quarantine that have a text, those that fit best first.
+
+    Their errors and their examples count, too: `found` has the words around it there.
+    """
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS)
+    ids = [match.id for match in matches if match.state == "quarantined"]
+    entries = await visit.caller.read(quarantine.quarantined, ids)
+    entry_of = {entry.id: entry for entry in entries}
     waiting = []
-    for match in matches:
-        example = match.example
-        texts = (match.lesson, example.task, example.accepted, example.wrong)
+    for entry in map(entry_of.__getitem__, ids):
+        example = entry.example or Example("", "")
+        title = entry.lesson or entry.pattern
+        texts = (title, entry.pattern, example.task, example.accepted, example.wrong)
         words = next((words for words in texts if hit(words, text)), "")
-        if match.state == "quarantined" and words:
-            waiting.append(
-                {"id": match.id, "text": words, "trust": match.trust, "at": match.at}
-            )
+        if words:
+            around = "" if words == title else excerpt(words, text, MAX_FOUND_CHARS)
+            row = {"id": entry.id, "text": title, "found": around}
+            waiting.append({**row, "trust": entry.trust, "at": entry.at})
     more = len(matches) == MAX_COUNTED_LESSONS
     return {"rows": waiting[:MAX_FOUND_ROWS], "number": len(waiting), "more": more}
 
