@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heedful.drive.portal import run_sync, self_correcting
-from heedful.errors import InvalidInput, NotPassed, UsageError
+from heedful.errors import InvalidInput, NotPassed, StoreUnavailable, UsageError
 from heedful.loop.record import Finding
 from tests.drive.support import FOUR, WANTED, Check
 from tests.store.support import ended, python
@@ -253,3 +253,14 @@ def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
         "all passed alike; to return a list as one answer, return [the_list]"
     )
     assert caplog.messages == [warning] * warns
+
+
+def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
+    folder = tmp_path / "no such"
+    stored = self_correcting(checks=[Check()], store=str(folder / "a.db"))
+    with pytest.raises(StoreUnavailable) as raised:
+        stored(lambda task, hint: WANTED)("t")
+    assert f"make it: mkdir -p '{folder}'" in str(raised.value)
+    assert raised.value.__cause__ is None
+    files = [frame.path.name for frame in raised.traceback]
+    assert files == ["test_colours.py", "portal.py", "portal.py"]

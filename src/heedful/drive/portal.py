@@ -30,7 +30,7 @@ from heedful.drive.generate import (
 from heedful.drive.journal import key_of
 from heedful.drive.options import validate_options
 from heedful.drive.practice import PracticeLoop
-from heedful.errors import NotPassed, UsageError, UserCodeError
+from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
 from heedful.memory.practice import PracticeResult, Repeatable
@@ -144,8 +144,9 @@ def _wait(coroutine: Coroutine[Any, Any, T]) -> T:
 
     try:
         return tasks[0].result()
-    except UserCodeError as error:
-        # Its cause has the lines of the user's code; those of heedful tell nothing.
+    except HeedfulError as error:
+        # Its message says what to do, and a cause has the lines of the user's code;
+        # those of heedful tell nothing.
         raise error.with_traceback(None) from error.__cause__
 
 
