@@ -120,7 +120,8 @@ def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, sess
 
 
 def test_without_the_default_database_those_of_the_folder_are_named(desk, session):
-    session(("loops", 3, "no database 'heedful.db' in reach; pass --db with"))
+    missing = f"no database 'heedful.db' in the folder {desk.folder}; pass --db "
+    session(("loops", 3, f"{missing}with"))
 
     for name in ("d.db", "b.db", "my notes.db", "c.db"):
         work = heedful.run(
@@ -132,9 +133,7 @@ def test_without_the_default_database_those_of_the_folder_are_named(desk, sessio
     desk.write("aa.db", "no database")
     os.mkfifo(desk.folder / "ab.db")  # to read it would wait for ever
 
-    message = (
-        "no database 'heedful.db' in reach; pass --db b.db or --db c.db or --db d.db\n"
-    )
+    message = f"{missing}b.db or --db c.db or --db d.db\n"
     session(("loops", 3, message))
     (desk.folder / "b.db").unlink()
     session(("loops", 3, "or --db 'my notes.db'"))
