@@ -563,7 +563,7 @@ def demo(
         demo_pipeline = _import_demo("pipeline")
         work = demo_pipeline.run(values, out, fresh)
         result = drive(work, lambda: last_words)
-        demo_pipeline.write(result, command, current_command().json)
+        demo_pipeline.write(result, current_command().json)
         return 0
 
     if recorded:
