@@ -92,7 +92,10 @@ BAD_TASKS = {
     "NaN": ('{"id": NaN}', "NaN is not JSON"),
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
-    "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "tsak is an unknown key; write task"),
+    "an unknown key": (
+        GOOD.strip()[:-1] + ', "tsak": "t"}',
+        "tsak is an unknown key; write task",
+    ),
     "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
     "an unprintable id": (
         json.dumps({"id": "x\x1b"}),

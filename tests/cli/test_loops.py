@@ -99,7 +99,7 @@ def test_why_in_words(session_of_loops):
     )
 
 
-def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, session):
+def test_a_loop_that_nothing_judged_is_unchecked_and_never_passed(desk, session):
     work = heedful.run(
         "Say red",
         generate=lambda task: "red",
@@ -108,12 +108,13 @@ def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, sess
     )
     heedful.run_sync(work)
     session(
-        ("loops", 0, "not validated", "!passed"),
+        ("loops", 0, "unchecked", "!passed"),
+        ("loops --json", 0, '"state": "unchecked"'),
         (
             "why blind",
             0,
-            "loop blind: not validated, policy default\nNot validated at attempt 1: ",
-            "  => not validated\n",
+            "loop blind: unchecked, policy default\nUnchecked at attempt 1: ",
+            "  => unchecked\n",
             "!passed",
         ),
     )
@@ -383,11 +384,11 @@ def test_runs_and_their_statistics(session_of_runs):
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
         ("runs --json", 0),
     ).json["runs"]
-    names = ("run", "state", "passed", "attempts", "retries")
+    names = ("run", "state", "stages", "attempts", "retries")
     assert [tuple(row[name] for name in names) for row in listed] == [
-        ("nightly-1", "passed", "1/1", 1, 0),
-        ("forecast-2", "degraded", "2/3", 6, 3),
-        ("forecast-1", "degraded", "2/3", 6, 3),
+        ("nightly-1", "passed", {"passed": 1}, 1, 0),
+        ("forecast-2", "degraded", {"passed": 2, "failed": 1}, 6, 3),
+        ("forecast-1", "degraded", {"passed": 2, "failed": 1}, 6, 3),
     ]
     out = session_of_runs(("runs forecast --stats", 0)).out
     rows = {
