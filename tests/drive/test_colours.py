@@ -262,5 +262,5 @@ def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
         stored(lambda task, hint: WANTED)("t")
     assert f"make it: mkdir -p '{folder}'" in str(raised.value)
     assert raised.value.__cause__ is None
-    files = [frame.path.name for frame in raised.traceback]
+    files = [Path(frame.path).name for frame in raised.traceback]
     assert files == ["test_colours.py", "portal.py", "portal.py"]
