@@ -81,9 +81,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
-            f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an "
-            "async iterator, use `async for` in an async function, and pass a call of "
-            "the function"
+            f"run_sync got a value of type {type(coroutine).__name__}, not a "
+            "coroutine; pass a call of an async function, as in "
+            "run_sync(heedful.run(…)); a function that is not async needs no run_sync"
         )
 
     return _wait(coroutine)
