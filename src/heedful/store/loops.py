@@ -96,7 +96,7 @@ def driven_message(id: str, owner: str) -> str:
     # A token has the process id before its nonce.
     process = owner.split("|")[-2:][0]
     return (
-        f"loop {id!r} is being driven by another process ({process}); wait for its "
+        f"loop {id!r} is being driven by another process (id {process}); wait for its "
         "end, or stop it"
     )
 
