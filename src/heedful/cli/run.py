@@ -664,4 +664,7 @@ def program() -> str:
     """
     if which("heedful"):
         return "heedful"
-    return f"{shlex.quote(sys.executable)} -m heedful"
+    python = Path(sys.executable)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return f"{shlex.quote(str(python))} -m heedful"
