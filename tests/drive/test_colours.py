@@ -267,6 +267,7 @@ def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
     assert files == ["test_colours.py", "portal.py", "portal.py"]
 
 
+TRUE: Any = True
 MISTAKES = [
     pytest.param(
         lambda: heedful.run("t", generate=lambda: "a", store=None),
@@ -274,7 +275,7 @@ MISTAKES = [
         id="generate takes no task",
     ),
     pytest.param(
-        lambda: heedful.run("t", generate=lambda task: "a", memory=True),
+        lambda: heedful.run("t", generate=lambda task: "a", memory=TRUE),
         "memory is True; it must be a path such as heedful.db, or a Memory",
         id="memory is no path",
     ),
@@ -288,6 +289,9 @@ def test_a_wrong_argument_is_named_by_the_name_that_the_caller_wrote(begin, mess
     assert message in str(raised.value)
 
 
+ANSWER: Any = "an answer"
+
+
 def test_the_answer_of_a_plain_function_needs_no_run_sync():
     with pytest.raises(UsageError, match="is not async needs no run_sync"):
-        run_sync(plainly("t"))
+        run_sync(ANSWER)
