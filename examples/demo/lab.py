@@ -401,14 +401,9 @@ def next_commands(ran: Ran, db: str) -> list[tuple[str, str]]:
         if kind in stories and stories[kind][0].loop.startswith(f"{RUNS[MEMORY]}-")
     ]
     loop = loops[0] if loops else ran.memory[0].loop
-    task = ran.memory[-1].id
-    if "knew" in stories:
-        task = stories["knew"][0].task
     lines = (
-        ("all of it in your browser, each arm as a project", ["ui"]),
-        ("what it has learnt", ["lessons"]),
-        ("why a loop went on and why it ended", ["why", loop]),
-        ("what a task brings back", ["recall", task]),
+        ("all tasks in your browser; each arm is a project", ["ui"]),
+        ("the answers to one task, and the feedback between them", ["why", loop]),
     )
     commands = []
     for purpose, line in lines:

@@ -73,22 +73,15 @@ class Shown:
                 attempts += [self.out / attempt.file for attempt in stage.attempts]
         return pages + attempts
 
-    def commands(self, again: str) -> list[tuple[str, str]]:
+    def commands(self) -> list[tuple[str, str]]:
         """Return the commands to type next, each with its purpose."""
-        run = self.report.run
         db = ("--db", str(self.out / DB))
-        question = "why did the pipeline retry stage 4?"
+        why = ("why", self.report.run, "train", *db)
         lines = (
-            ("all of it in your browser: the run, its loops and lessons", ("ui", *db)),
-            ("why a stage was run again, with the figures", ("why", run, "train", *db)),
-            (
-                "an answer from the reports; no model is asked",
-                ("ask", run, question, *db),
-            ),
-            ("all runs", ("runs", *db)),
+            ("the run, its loops and lessons in your browser", ("ui", *db)),
+            ("why the stage train ran again, with the figures", why),
         )
-        named = [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
-        return [*named, ("run again: its lessons are recalled at once", again)]
+        return [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
 
 
 async def run(values: Settings, out: Path, fresh: bool) -> Shown:
@@ -184,10 +177,10 @@ async def _unended(memory: Memory, model: Model | None) -> str:
     return f"forecast-{number}" if over else last.run
 
 
-def write(shown: Shown, again: str, json: bool) -> None:
+def write(shown: Shown, json: bool) -> None:
     """Print what the runs came to, as words or as JSON."""
     if not json:
-        _print(shown, again)
+        _print(shown)
         return
     print_json(
         {
@@ -202,7 +195,7 @@ def write(shown: Shown, again: str, json: bool) -> None:
             },
             "lessons": shown.lessons,
             "files": [str(path) for path in shown.files],
-            "commands": [line for _, line in shown.commands(again)],
+            "commands": [line for _, line in shown.commands()],
         }
     )
 
@@ -211,7 +204,7 @@ def _attempts(report: Report) -> int:
     return sum(len(stage.attempts) for stage in report.stages)
 
 
-def _print(shown: Shown, again: str) -> None:
+def _print(shown: Shown) -> None:
     rows = [
         (
             stage.name,
@@ -240,7 +233,7 @@ def _print(shown: Shown, again: str) -> None:
         f"\n{counted(attempts, 'attempt')}, each in a file "
         f"{shown.out}/guardrail_*.json\n\nNext:"
     )
-    for what, line in shown.commands(again):
+    for what, line in shown.commands():
         show(f"  {line}\n      {what}")
 
 

@@ -92,7 +92,10 @@ BAD_TASKS = {
     "NaN": ('{"id": NaN}', "NaN is not JSON"),
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
-    "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "tsak is an unknown key"),
+    "an unknown key": (
+        GOOD.strip()[:-1] + ', "tsak": "t"}',
+        "tsak is an unknown key; write task",
+    ),
     "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a text"),
     "an unprintable id": (
         json.dumps({"id": "x\x1b"}),
@@ -105,7 +108,7 @@ BAD_TASKS = {
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "a misspelt key": (
         GOOD.strip().replace("checks", "chekcs"),
-        "checks is missing; it must be given, in place of 'chekcs'",
+        "t.jsonl:3: chekcs is an unknown key; write checks$",
     ),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
@@ -140,11 +143,21 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     with pytest.raises(LineError) as caught:
         read_tasks(path)
     first, second, third = str(caught.value).split("\n")
-    assert first.startswith(f"{path}:2: task is missing")
-    assert "; also, tsak is an unknown key" in first
+    assert first == f"{path}:2: tsak is an unknown key; write task"
     assert second.startswith(f"{path}:3: no check is called")
     assert "; also, no policy is called 'none'" in second
     assert third.startswith(f"{path}:5: id 'c' is taken")
+
+
+def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id"\n' + '{"id": "a", "task": "t"}\n{}\n', "utf-8")
+    with pytest.raises(LineError) as caught:
+        read_tasks(path)
+    broken, without_checks, empty = str(caught.value).split("\n")
+    assert broken.startswith(f"{path}:1: not one JSON object on one line")
+    assert without_checks == f"{path}:2: checks is missing; it must be given"
+    assert empty.startswith(f"{path}:3: id is missing")
 
 
 def test_of_many_faults_the_first_are_named(tmp_path):

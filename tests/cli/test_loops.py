@@ -99,7 +99,7 @@ def test_why_in_words(session_of_loops):
     )
 
 
-def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, session):
+def test_a_loop_that_nothing_judged_is_unchecked_and_never_passed(desk, session):
     work = heedful.run(
         "Say red",
         generate=lambda task: "red",
@@ -108,19 +108,21 @@ def test_a_loop_that_nothing_judged_is_not_validated_and_never_passed(desk, sess
     )
     heedful.run_sync(work)
     session(
-        ("loops", 0, "not validated", "!passed"),
+        ("loops", 0, "unchecked", "!passed"),
+        ("loops --json", 0, '"state": "unchecked"'),
         (
             "why blind",
             0,
-            "loop blind: not validated, policy default\nNot validated at attempt 1: ",
-            "  => not validated\n",
+            "loop blind: unchecked, policy default\nUnchecked at attempt 1: ",
+            "  => unchecked\n",
             "!passed",
         ),
     )
 
 
 def test_without_the_default_database_those_of_the_folder_are_named(desk, session):
-    session(("loops", 3, "no database 'heedful.db' in reach; pass --db with"))
+    missing = f"no database 'heedful.db' in the folder {desk.folder}; pass --db "
+    session(("loops", 3, f"{missing}with"))
 
     for name in ("d.db", "b.db", "my notes.db", "c.db"):
         work = heedful.run(
@@ -132,9 +134,7 @@ def test_without_the_default_database_those_of_the_folder_are_named(desk, sessio
     desk.write("aa.db", "no database")
     os.mkfifo(desk.folder / "ab.db")  # to read it would wait for ever
 
-    message = (
-        "no database 'heedful.db' in reach; pass --db b.db or --db c.db or --db d.db\n"
-    )
+    message = f"{missing}b.db or --db c.db or --db d.db\n"
     session(("loops", 3, message))
     (desk.folder / "b.db").unlink()
     session(("loops", 3, "or --db 'my notes.db'"))
@@ -384,11 +384,11 @@ def test_runs_and_their_statistics(session_of_runs):
         ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
         ("runs --json", 0),
     ).json["runs"]
-    names = ("run", "state", "passed", "attempts", "retries")
+    names = ("run", "state", "stages", "attempts", "retries")
     assert [tuple(row[name] for name in names) for row in listed] == [
-        ("nightly-1", "passed", "1/1", 1, 0),
-        ("forecast-2", "degraded", "2/3", 6, 3),
-        ("forecast-1", "degraded", "2/3", 6, 3),
+        ("nightly-1", "passed", {"passed": 1}, 1, 0),
+        ("forecast-2", "degraded", {"passed": 2, "failed": 1}, 6, 3),
+        ("forecast-1", "degraded", {"passed": 2, "failed": 1}, 6, 3),
     ]
     out = session_of_runs(("runs forecast --stats", 0)).out
     rows = {

@@ -868,3 +868,16 @@ def test_trust_is_stated_listed_and_taken_back(session, desk):
     )
     desk.write("heedful.toml", '[trust]\nnetwork = "model"\n')
     session(("lessons", 2, "network"))
+
+
+def test_a_lesson_that_is_only_answers_shows_the_newest_of_them(desk, session):
+    for number in (1, 2):
+        work = heedful.run(
+            f"Say red {number}",
+            generate=lambda task: task.upper(),
+            checks=[heedful.checks.not_empty()],
+            memory=str(desk.folder / "heedful.db"),
+        )
+        heedful.run_sync(work)
+    newest = "The newest one: Say red 2 -> SAY RED 2"
+    session(("lessons", 0, newest), ("lessons 1", 0, newest))

@@ -323,7 +323,7 @@ def test_before_refuses_arguments_that_are_no_json_object(session, arguments):
     ],
 )
 def test_trust_makes_no_database_that_is_not_there(desk, session, line, code):
-    session((line, code, "no database 'other.db' in reach"))
+    session((line, code, f"no database 'other.db' in the folder {desk.folder}"))
     assert not (desk.folder / "other.db").exists()
 
 

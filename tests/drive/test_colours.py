@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful.drive.portal import run_sync, self_correcting
-from heedful.errors import InvalidInput, NotPassed, UsageError
+from heedful.errors import InvalidInput, NotPassed, StoreUnavailable, UsageError
 from heedful.loop.record import Finding
 from tests.drive.support import FOUR, WANTED, Check
 from tests.store.support import ended, python
@@ -123,7 +124,7 @@ def test_run_sync_gives_the_result_or_the_error():
     async def many() -> Any:
         yield 5
 
-    with pytest.raises(UsageError, match="async_generator, not a coroutine"):
+    with pytest.raises(UsageError, match="type async_generator, not a coroutine"):
         run_sync(many())
 
 
@@ -253,3 +254,44 @@ def test_a_list_whose_items_all_pass_alike_may_be_an_answer(
         "all passed alike; to return a list as one answer, return [the_list]"
     )
     assert caplog.messages == [warning] * warns
+
+
+def test_a_store_in_a_missing_folder_raises_one_short_error(tmp_path):
+    folder = tmp_path / "no such"
+    stored = self_correcting(checks=[Check()], store=str(folder / "a.db"))
+    with pytest.raises(StoreUnavailable) as raised:
+        stored(lambda task, hint: WANTED)("t")
+    assert f"make it: mkdir -p '{folder}'" in str(raised.value)
+    assert raised.value.__cause__ is None
+    files = [Path(frame.path).name for frame in raised.traceback]
+    assert files == ["test_colours.py", "portal.py", "portal.py"]
+
+
+TRUE: Any = True
+MISTAKES = [
+    pytest.param(
+        lambda: heedful.run("t", generate=lambda: "a", store=None),
+        "must be a function of a task, or of a task and a hint",
+        id="generate takes no task",
+    ),
+    pytest.param(
+        lambda: heedful.run("t", generate=lambda task: "a", memory=TRUE),
+        "memory is True; it must be a path such as heedful.db, or a Memory",
+        id="memory is no path",
+    ),
+]
+
+
+@pytest.mark.parametrize(("begin", "message"), MISTAKES)
+def test_a_wrong_argument_is_named_by_the_name_that_the_caller_wrote(begin, message):
+    with pytest.raises(InvalidInput) as raised:
+        run_sync(begin())
+    assert message in str(raised.value)
+
+
+ANSWER: Any = "an answer"
+
+
+def test_the_answer_of_a_plain_function_needs_no_run_sync():
+    with pytest.raises(UsageError, match="is not async needs no run_sync"):
+        run_sync(ANSWER)

@@ -158,7 +158,7 @@ SENTENCES = [
     pytest.param(
         loop_of(Evaluation()),
         support.NEVER,
-        "Not validated at attempt 1: nothing judged it. Pass checks, goals or an "
+        "Unchecked at attempt 1: nothing judged it. Pass checks, goals or an "
         "evaluator.",
         id="nothing judged it",
     ),

@@ -167,7 +167,7 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     assert [c.status for c in attempt.checks] == ["passed", "not_validated"]
     assert "RuntimeError" in attempt.checks[1].message
     assert "fix the check" in attempt.checks[1].suggestion
-    assert "s could not be validated" in caplog.text
+    assert "stage s is not validated" in caplog.text
     assert "Max retries" not in caplog.text
 
 

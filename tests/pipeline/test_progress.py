@@ -34,29 +34,29 @@ def four_stages(progress: bool | None, **options: Any) -> Pipeline:
 
 
 SAID = """\
-forecast: run r, 4 stages
-[1/4] load: attempt 1 of 3 …
-[1/4] load: ? attempt 1 done, nothing checked in … s
-[2/4] train: attempt 1 of 3 …
-[2/4] train: ✗ attempt 1 failed in … s
+pipeline forecast, run r: 4 stages
+[1/4] stage load: attempt 1 of 3 …
+[1/4] stage load: ? attempt 1 unchecked in … s
+[2/4] stage train: attempt 1 of 3 …
+[2/4] stage train: ✗ attempt 1 failed in … s
       ✗ looks: attempt 1 is wrong
       retrying with feedback
-[2/4] train: attempt 2 of 3 …
-[2/4] train: ✓ attempt 2 passed in … s
-[3/4] say: attempt 1 of 2 …
-[3/4] say: ✗ attempt 1 failed in … s
+[2/4] stage train: attempt 2 of 3 …
+[2/4] stage train: ✓ attempt 2 passed in … s
+[3/4] stage say: attempt 1 of 2 …
+[3/4] stage say: ✗ attempt 1 failed in … s
       ✗ looks: attempt 1 is wrong
       retrying with feedback
-[3/4] say: attempt 2 of 2 …
-[3/4] say: ✗ attempt 2 failed in … s
+[3/4] stage say: attempt 2 of 2 …
+[3/4] stage say: ✗ attempt 2 failed in … s
       ✗ looks: attempt 2 is wrong
       Max retries reached for say, continuing despite failures
-[4/4] show: attempt 1 of 3 …
-[4/4] show: ? attempt 1 not validated in … s
-      show: check 'broken' raised RuntimeError: 'the check is broken' (…)
-      show: fix the check and run with a new id
-      show could not be validated, continuing despite failures
-forecast: degraded (say, show) in … s; run r
+[4/4] stage show: attempt 1 of 3 …
+[4/4] stage show: ? attempt 1 not validated in … s
+      stage show: check 'broken' raised RuntimeError: 'the check is broken' (…)
+      stage show: fix the check and run with a new id
+      stage show is not validated, continuing despite failures
+pipeline forecast, run r: degraded (say, show) in … s
 """
 
 

@@ -203,7 +203,7 @@ async def test_a_connection_that_cannot_be_opened_is_tried_again_at_the_next_cal
 
     with opened(missing / "a.db") as store:
         for _ in range(2):
-            with pytest.raises(StoreUnavailable, match="check that its folder exists"):
+            with pytest.raises(StoreUnavailable, match=f"mkdir -p {missing}"):
                 await store.write(SCOPE, loops.commit, report("a", 1), "me")
         missing.mkdir()
         await store.write(SCOPE, loops.commit, report("a", 1), "me")

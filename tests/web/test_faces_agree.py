@@ -1,6 +1,7 @@
 """Pages, their data, the command line and HTTP say the same of one database."""
 
 import asyncio
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -208,56 +209,79 @@ def has_rows(output: Any, context: Any) -> Iterator[Finding]:
         yield Finding("rows", "no rows")
 
 
+def raises(output: Any, context: Any) -> list[Finding]:
+    raise KeyError("x")
+
+
 def run_pipeline(store: Store | str) -> Pipeline:
-    """Return a pipeline with a stage that nothing judges, and one with a check."""
+    """Return a pipeline of three stages: without a check, with one, and with one that
+    raises.
+    """
     pipeline = Pipeline("p", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="load")(lambda state: {"rows": 1})
     pipeline.stage(name="count", checks=[has_rows])(lambda state: 2)
+    pipeline.stage(name="show", checks=[raises])(lambda state: 3)
     return pipeline
 
 
 @pytest.mark.both
-def test_what_nothing_judged_is_not_validated_on_every_face(tmp_path):
+def test_what_nothing_judged_has_one_word_on_every_page(tmp_path):
     with browsing(tmp_path) as browser:
         api = browser.open(browser.api._all).api
         api.run(run_pipeline(api.setup.store).run({}))
         loops = browser.data("/loops")
         home = browser.data("/home")
-        (silent,) = browser.data("/loops?state=not_validated")["loops"]
+        (silent,) = browser.data("/loops?state=unchecked")["loops"]
+        (raised,) = browser.data("/loops?state=not_validated")["loops"]
         (judged,) = browser.data("/loops?state=passed")["loops"]
         loop = browser.data(f"/loops/{silent['id']}")
         page = words_of(browser.get(f"/loops/{silent['id']}").text)
+        doubted = words_of(browser.get(f"/loops/{raised['id']}").text)
+        runs = words_of(browser.get("/runs").text)
         spend = {row["value"]: row for row in browser.data("/spend")["rows"]}
         spend_of = [row for key, row in spend.items() if key.endswith("load")]
         run = browser.data("/runs")["runs"][0]
 
     assert silent["stage"] == loop["stage"] == "load"
-    assert silent["state"] == loop["state"] == "not_validated"
+    assert silent["state"] == loop["state"] == "unchecked"
+    assert raised["stage"] == "show"
     assert not silent["right"]
     assert judged["stage"] == "count"
+    assert loops["totals"]["unchecked"] == 1
     assert loops["totals"]["not_validated"] == 1
     assert loops["totals"]["passed"] == 1
     assert loops["totals"]["ended"] == home["right"]["of"] == home["passed"]["of"] == 1
     assert sum(row["right"]["of"] for row in spend.values()) == 1
     assert spend_of[0]["unjudged"] == 1
     assert run["unjudged"] == ["load"]
-    assert "Not validated at attempt 1: nothing judged it" in page
+    statuses = {stage["name"]: stage["status"] for stage in run["stages"]}
+    assert statuses["load"] == "unchecked"
+    assert statuses["show"] == "not_validated"
+    assert "load has no check" in runs
+    assert "Unchecked at attempt 1: nothing judged it" in page
+    assert "Not validated at attempt 1: check 'raises' raised" in doubted
     assert "Passed at the first attempt" not in page
     (states,) = [facet for facet in loops["facets"] if facet["name"] == "state"]
     assert {value["value"]: value["count"] for value in states["values"]} == {
+        "unchecked": 1,
         "not_validated": 1,
         "passed": 1,
     }
 
 
-def test_a_terminal_lists_what_nothing_judged_as_not_validated(tmp_path):
+def test_a_terminal_has_the_same_words_for_what_nothing_judged(tmp_path):
     desk = Desk(tmp_path)
     asyncio.run(run_pipeline(str(tmp_path / "heedful.db")).run({}))
     listed = type_command(desk, "loops").out
-    runs = type_command(desk, "runs --json").json
-    (load,) = [line for line in listed.splitlines() if "load" in line]
-    assert "not validated" in load
-    assert runs["runs"][0]["passed"] == "1/2"
+    rows = type_command(desk, "loops --json").json["loops"]
+    states = {str(row["task"]): row["state"] for row in rows}
+    run = type_command(desk, "runs --json").json["runs"][0]
+    assert re.search(r"/load +unchecked ", listed)
+    assert re.search(r"/show +not validated ", listed)
+    assert states["p: load"] == "unchecked"
+    assert states["p: show"] == "not_validated"
+    assert run["stages"] == {"unchecked": 1, "passed": 1, "not_validated": 1}
+    assert "1 unchecked, 1 passed, 1 not" in type_command(desk, "runs").out
 
 
 @pytest.mark.both

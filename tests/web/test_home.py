@@ -281,7 +281,7 @@ def test_the_loops_of_a_day_are_drawn_by_how_they_ended(site, file):
     legend = words_of(drawing.partition("<figcaption>")[2])
     assert legend == (
         "8 right at the first try 2 solved by a retry 1 stopped unsolved 1 open, or "
-        "not validated"
+        "not judged"
     )
 
 

@@ -181,7 +181,11 @@ def test_a_list_is_sorted_by_a_column(browser, sort, first):
 @pytest.mark.parametrize(
     ("query", "allowed"),
     [
-        pytest.param("state=done", "open, passed, not_validated, stopped", id="state"),
+        pytest.param(
+            "state=done",
+            "open, passed, unchecked, not_validated, stopped",
+            id="state",
+        ),
         pytest.param("from=2026-11-21&to=2026-11-20", "2026-11-21 or a later", id="to"),
     ],
 )

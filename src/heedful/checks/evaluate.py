@@ -461,7 +461,7 @@ def _answer_items(check: Check | Evaluate, answer: Any) -> Iterable[Any]:
 
 def _failed_condition(check: Check | Evaluate) -> str:
     """Return what is wrong if a check answers False, from its docstring or name."""
-    return requirement_of(check) or f"{rule_name(check)} does not hold"
+    return requirement_of(check) or f"{rule_name(check)} returned False"
 
 
 def _redact_finding(finding: Finding) -> Finding:

@@ -59,7 +59,7 @@ def read(check: str, candidate: Any) -> str | Finding:
         message = "there is no answer (None)"
     elif not isinstance(candidate, str):
         kind = "not text"
-        message = f"the answer is a {type(candidate).__name__}, not text"
+        message = f"the answer is of type {type(candidate).__name__}, not text"
     elif len(candidate) > MAX_CHECKED_CHARS:
         message = (
             f"the answer has {len(candidate):,} characters, more than the limit of "

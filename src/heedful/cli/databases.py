@@ -64,6 +64,15 @@ def db_exists(db: str) -> bool:
     return "://" in db or Path(db).exists()
 
 
+def missing_database(db: str, remedy: str) -> NotFound:
+    """Return the error that the file `db` does not exist, and where it was looked for.
+
+    `remedy` says what to do.
+    """
+    folder = Path(db).absolute().parent
+    return NotFound("database", db, f"the folder {folder}", remedy=remedy)
+
+
 def databases_beside(db: str) -> list[str]:
     """Return the databases of heedful in the folder of the file `db`, 3 at most.
 
@@ -96,7 +105,7 @@ async def opened_store(values: Settings, *, new: bool = False) -> AsyncIterator[
         names = databases_beside(values.db)
         if names:
             hint = f"pass --db {' or --db '.join(names)}"
-        raise NotFound("database", values.db, f"reach; {hint}")
+        raise missing_database(values.db, f"; {hint}")
 
     store = open_store(prepare_database(values.db))
     try:

@@ -99,6 +99,18 @@ def _lesson_texts(lessons: Sequence[Mapping[str, Any]]) -> str:
     return page("lessons", found=lessons, say_shown=say_shown)
 
 
+async def _with_examples(
+    memory: Memory, lessons: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return lessons, those that are only worked examples with the newest of them."""
+    from heedful.store import lessons as lesson_store
+
+    ids = [lesson["id"] for lesson in lessons if lesson["kind"] == "example"]
+    read_examples = memory.store.read(memory.scope, lesson_store.newest_examples, ids)
+    examples = await read_examples
+    return [{**lesson, "example": examples.get(lesson["id"])} for lesson in lessons]
+
+
 REMOVED_LESSON_COLUMNS = columns(
     "lesson state why id seen last_of_use", lesson="text", last_of_use=_last_use
 )
@@ -135,7 +147,10 @@ def list_lessons(
     if clusters:
         return _show_clusters(limit)
 
-    top_lessons = ask(lambda memory: memory.top(limit))
+    async def read(memory: Memory) -> list[Mapping[str, Any]]:
+        return await _with_examples(memory, await memory.top(limit))
+
+    top_lessons = ask(read)
     if not top_lessons:
         return answer({"lessons": []}, f"no lesson in {where()}")
 
@@ -174,7 +189,8 @@ def show_lesson(lesson: LessonId) -> int:
             memory.scope, lesson_store.shown, lesson
         )
         keys = await memory.store.read(memory.scope, keys_of_rule, lesson_record)
-        return {**lesson_record, "memory_keys": keys}
+        (record,) = await _with_examples(memory, [lesson_record])
+        return {**record, "memory_keys": keys}
 
     record = ask(read)
     then = following("lessons", related=lesson)

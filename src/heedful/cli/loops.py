@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import chain
@@ -186,7 +187,8 @@ def _stage_table(report: Report) -> TextTable:
 
     rows = []
     for number, stage in enumerate(report.stages, start=1):
-        status = f"{pages.STATUS_SIGNS[stage.status]} {stage.status.replace('_', ' ')}"
+        sign = pages.STATUS_SIGNS[stage.shown_status]
+        status = f"{sign} {stage.shown_status.replace('_', ' ')}"
         time = pages.lasted(pages.worked(stage)) if stage.attempts else ""
         failed = ", ".join(pages.failures(stage))
         attempts = len(stage.attempts)
@@ -290,7 +292,10 @@ NAMES_NO_STAGE = (
 MASK_NOTE = (
     "[redacted: …] is written by heedful in place of a secret, which it does not store"
 )
-RUN_COLUMNS = columns("run pipeline state passed attempts retries seconds began")
+RUN_COLUMNS = columns(
+    "run pipeline state stages attempts retries seconds began",
+    stages=lambda row: _stages_cell(row["stages"]),
+)
 CHECK_COLUMNS = columns("check runs failed stages recovered", check="name")
 CHECK_COLUMNS_LEGEND = (
     "failed: attempts that failed; stages: ended stages with a failed attempt; "
@@ -322,7 +327,7 @@ def runs(
     then = following("why", reports[0].run) if reports else ""
     if not stats:
         return emit(
-            rows, RUN_COLUMNS, key="runs", text_columns=3, empty=empty, then=then
+            rows, RUN_COLUMNS, key="runs", text_columns=4, empty=empty, then=then
         )
 
     counts = questions.statistics(reports)
@@ -340,18 +345,24 @@ def runs(
     return answer(document, f"runs: {counts.runs}; {retries} took {cost}", table, then)
 
 
+def _stages_cell(counts: Mapping[str, int]) -> str:
+    """Return how many stages of a run ended in which way, in words."""
+    parts = [f"{number} {status}" for status, number in counts.items()]
+    return ", ".join(parts).replace("_", " ")
+
+
 def _run_row(report: Report) -> dict[str, Any]:
     """Return what the table and the JSON document of `runs` say of one run."""
     from heedful.pages import questions  # slow to import
 
     attempts = list(chain.from_iterable(stage.attempts for stage in report.stages))
-    passed = [stage for stage in report.stages if stage.status == "passed"]
+    statuses = Counter(stage.shown_status for stage in report.stages)
     retries = [max(0, len(stage.attempts) - 1) for stage in report.stages]
     return {
         "run": report.run,
         "pipeline": report.pipeline,
         "state": report.status,
-        "passed": f"{len(passed)}/{len(report.stages)}",
+        "stages": dict(statuses),
         "attempts": len(attempts),
         "retries": sum(retries),
         "seconds": questions.seconds_of(attempts),
@@ -367,10 +378,8 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 def _state_cell(row: Mapping[str, Any]) -> str:
     """Return the state of a loop, and the first of the rules that stopped it."""
-    if row["doubt"]:
-        return "not validated"
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
-    return " ".join([row["state"], *rules])
+    return " ".join([row["state"].replace("_", " "), *rules])
 
 
 def _cost_cell(row: Mapping[str, Any]) -> str:
@@ -414,6 +423,7 @@ def list_loops(
     for stored_loop in ask_scope(read):
         head = stored_loop.head
         facts = {
+            "state": stored_loop.shown_state,
             "task": head.task,
             "kind": head.kind,
             "doubt": stored_loop.doubt,

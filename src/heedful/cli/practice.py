@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.databases import db_exists
+from heedful.cli.databases import db_exists, missing_database
 from heedful.cli.exits import drive
 from heedful.cli.output import columns, emit, following, progress, say
 from heedful.cli.resources import look_here
@@ -144,5 +144,5 @@ def own_database(function: Any) -> str:
     url = str(getattr(store, "url", store))
     if not db_exists(url):
         remedy = "; run the function first: its loops are what is practised"
-        raise NotFound("database", url, "reach", remedy=remedy)
+        raise missing_database(url, remedy)
     return url

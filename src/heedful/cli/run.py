@@ -563,7 +563,7 @@ def demo(
         demo_pipeline = _import_demo("pipeline")
         work = demo_pipeline.run(values, out, fresh)
         result = drive(work, lambda: last_words)
-        demo_pipeline.write(result, command, current_command().json)
+        demo_pipeline.write(result, current_command().json)
         return 0
 
     if recorded:
@@ -664,4 +664,7 @@ def program() -> str:
     """
     if which("heedful"):
         return "heedful"
-    return f"{shlex.quote(sys.executable)} -m heedful"
+    python = Path(sys.executable)
+    if python.is_relative_to(Path.cwd()):
+        python = python.relative_to(Path.cwd())
+    return f"{shlex.quote(str(python))} -m heedful"

@@ -201,13 +201,35 @@ def fit(shape: type[M], value: Any) -> M:
 
     Raises UsageError, which names each wrong field.
     """
+    if isinstance(value, UsageError):
+        raise value
     try:
         return shape.model_validate(value)
     except RecursionError as error:
         raise UsageError("it is nested too deeply") from error
     except ValidationError as error:
-        faults = map(_fault_of, error.errors())
+        faults = _faults_of(error.errors(), list(shape.model_fields))
         raise UsageError(NEXT_FAULT.join(faults)) from error
+
+
+def _faults_of(errors: Sequence[Any], fields: list[str]) -> Iterator[str]:
+    """Yield what the errors of pydantic say of an entry that may have these fields.
+
+    A misspelt key is one fault: the field that it stands for is not missing, too.
+    """
+    field_by_key: dict[str, str] = {}
+    for details in errors:
+        key = details["loc"]
+        if details["type"] == "extra_forbidden" and len(key) == 1:
+            for field in get_close_matches(key[0], fields, n=1):
+                field_by_key[key[0]] = field
+
+    for details in errors:
+        key = ".".join(map(str, details["loc"]))
+        if key in field_by_key:
+            yield f"{key} is an unknown key; write {field_by_key[key]}"
+        elif details["type"] != "missing" or key not in field_by_key.values():
+            yield _fault_of(details)
 
 
 def _fault_of(details: Any) -> str:
@@ -216,9 +238,6 @@ def _fault_of(details: Any) -> str:
     parts = [part + 1 if isinstance(part, int) else part for part in details["loc"]]
     place = ".".join(map(str, parts)) or "it"
     message = ENTRY_PROBLEMS.get(details["type"]) or wrong_value(details)
-    if details["type"] == "missing":
-        similar = get_close_matches(parts[-1], details["input"], n=1)
-        message += f", in place of {similar[0]!r}" if similar else ""
     return f"{place} is {message}"
 
 
@@ -309,23 +328,21 @@ def text_of(path: Path) -> str:
 def json_lines(path: Path, text: str) -> list[Entry]:
     """Return the JSON object of each line that is not empty, with the line's number.
 
-    Raises one LineError for all faults.
+    A line that is no JSON has the error for a value, which `fit` raises.
     """
-    entries = []
-    faults: list[LineError] = []
+    entries: list[Entry] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
 
+        value: Any
         try:
             value = json.loads(line, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
             message = f"not one JSON object on one line: {problem(error)}"
-            faults.append(LineError(str(path), number, message))
-            continue
+            value = UsageError(message)
         entries.append((number, value))
 
-    refuse_faults(faults)
     return entries
 
 

@@ -260,7 +260,9 @@ def producers(generate: Generators, model: str = "") -> tuple[Producer, ...]:
     Raises InvalidInput.
     """
     if not isinstance(generate, list | tuple):
-        return (_producer(cast("Generator", generate), model),)
+        producer = _producer(cast("Generator", generate), model)
+        _check_arguments(producer)
+        return (producer,)
 
     allowed = f"1 to {MAX_RUNGS} generators, cheapest first"
     require(1 <= len(generate) <= MAX_RUNGS, "generate", generate, allowed)

@@ -30,7 +30,7 @@ from heedful.drive.generate import (
 from heedful.drive.journal import key_of
 from heedful.drive.options import validate_options
 from heedful.drive.practice import PracticeLoop
-from heedful.errors import NotPassed, UsageError, UserCodeError
+from heedful.errors import HeedfulError, NotPassed, UsageError
 from heedful.loop.ladder import Allowance
 from heedful.memory.memory import Memory
 from heedful.memory.practice import PracticeResult, Repeatable
@@ -81,9 +81,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
-            f"run_sync got a {type(coroutine).__name__}, not a coroutine; to read an "
-            "async iterator, use `async for` in an async function, and pass a call of "
-            "the function"
+            f"run_sync got a value of type {type(coroutine).__name__}, not a "
+            "coroutine; pass a call of an async function, as in "
+            "run_sync(heedful.run(…)); a function that is not async needs no run_sync"
         )
 
     return _wait(coroutine)
@@ -144,8 +144,9 @@ def _wait(coroutine: Coroutine[Any, Any, T]) -> T:
 
     try:
         return tasks[0].result()
-    except UserCodeError as error:
-        # Its cause has the lines of the user's code; those of heedful tell nothing.
+    except HeedfulError as error:
+        # Its message says what to do, and a cause has the lines of the user's code;
+        # those of heedful tell nothing.
         raise error.with_traceback(None) from error.__cause__
 
 

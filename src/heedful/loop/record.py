@@ -121,6 +121,8 @@ class Usage:
 NO_USAGE = Usage()
 Rank = tuple[int, ...]
 UNJUDGED = "nothing judged it"
+# What a loop that passed is if nothing judged it, or if a check raised an error.
+DOUBT_STATES = ("unchecked", "not_validated")
 UNJUDGED_ADVICE = "Pass checks, goals or an evaluator."
 UNSCORED_MARGIN = -(10**18)  # a margin in thousandths, worse than any score has
 Level = Literal["error", "warning", "note"]
@@ -421,6 +423,17 @@ class Attempt:
         if self.unjudged:
             return UNJUDGED
         return self.unvalidated
+
+    @property
+    def doubt_state(self) -> str:
+        """The state of a loop that passed with this attempt, if there is a doubt.
+
+        "unchecked": there was no check, goal or evaluator. "not_validated": a check
+        raised an error. "" if the attempt was judged.
+        """
+        if self.unjudged:
+            return "unchecked"
+        return "not_validated" if self.unvalidated else ""
 
     @property
     def deafness(self) -> str:

@@ -171,6 +171,17 @@ class StageAttempt:
     rung: int = 1
 
     @property
+    def shown_status(self) -> str:
+        """Its status as faces show it: "unchecked" if there was no check to judge it.
+
+        Callers of `overall_status` know no such status; they get "not_validated".
+        """
+        raised = [result.status == "not_validated" for result in self.checks]
+        if self.overall_status == "not_validated" and not any(raised):
+            return "unchecked"
+        return self.overall_status
+
+    @property
     def failed(self) -> tuple[CheckResult, ...]:
         """The failed checks, in the order of the findings."""
         return tuple(check for check in self.checks if check.status == "failed")
@@ -222,6 +233,13 @@ class StageReport:
     climb: Climb | None = None
     closed: tuple[str, ...] = ()
     prompt: str = ""
+
+    @property
+    def shown_status(self) -> str:
+        """Its status as faces show it; see `StageAttempt.shown_status`."""
+        if self.status == "not_validated" and self.attempts:
+            return self.attempts[-1].shown_status
+        return self.status
 
     @property
     def degraded(self) -> bool:
@@ -283,7 +301,8 @@ class Report:
         lines = [f"{self.pipeline}, run {self.run}: {self.status}"]
         for stage in self.stages:
             count = len(stage.attempts)
-            lines.append(f"{self.noun} {stage.name}: {stage.status}, attempts {count}")
+            status = stage.shown_status.replace("_", " ")
+            lines.append(f"{self.noun} {stage.name}: {status}, attempts {count}")
             if stage.attempts:
                 last = stage.attempts[-1]
                 lines += [f"- {check.message}" for check in last.failed]
@@ -500,8 +519,8 @@ def report_stage(
 
 def _unvalidated_action(stage: StageHead, last: StageAttempt) -> Action:
     """Return the action of a stage in which no check failed, but some did not judge."""
-    if all(result.status != "not_validated" for result in last.checks):
-        return "passed"  # no check raised an error: the stage has no checks
+    if last.shown_status == "unchecked":
+        return "passed"
     return "halted" if stage.on_unvalidated == "halt" else "continued"
 
 

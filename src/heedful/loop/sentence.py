@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from heedful.loop.decide import Again, Policy, Verdict
-from heedful.loop.record import format_score
+from heedful.loop.record import UNJUDGED, format_score
 from heedful.loop.stop import (
     All,
     Budget,
@@ -140,6 +140,8 @@ def describe_end(verdict: Verdict, attempts: int, doubt: str = "") -> str:
         if not attempts:
             return "Open: no attempt has ended yet."
         opening = f"Open after attempt {attempts}"
+    elif doubt == UNJUDGED:
+        opening = f"Unchecked at attempt {attempts}"
     elif doubt:
         opening = f"Not validated at attempt {attempts}"
     elif verdict.passed:

@@ -158,6 +158,8 @@ class Memory:
         """
         if isinstance(memory, Memory):
             return memory
+        is_place = isinstance(memory, str | Store)
+        require(is_place, "memory", memory, "a path such as heedful.db, or a Memory")
         embedder = None
         if isinstance(memory, str):
             from heedful.models import installed_embedder

@@ -312,7 +312,7 @@ def _attempt_facts(stage: StageReport) -> Iterator[Fact]:
             attempt=attempt.attempt,
         )
         if attempt.attempt > 1:
-            status = attempt.overall_status.replace("_", " ")
+            status = attempt.shown_status.replace("_", " ")
             status = status.replace("warning", "passed with warnings")
             yield replace(fact, text=f"attempt {attempt.attempt} {status}")
 

@@ -46,6 +46,7 @@ _CHECK_SIGNS = {
     "warning": "!",
     "failed": "✗",
     "not_validated": "?",
+    "unchecked": "?",
 }
 _END_SIGNS = {
     "degraded": "!",
@@ -495,8 +496,8 @@ def _passed(report: Report) -> str:
 
 
 def unjudged(report: Report) -> list[str]:
-    """Return the names of the stages that ended without a check that judged them."""
-    return [stage.name for stage in report.stages if stage.status == "not_validated"]
+    """Return the names of the stages that ended without a check, goal or evaluator."""
+    return [stage.name for stage in report.stages if stage.shown_status == "unchecked"]
 
 
 def _partly_judged(report: Report) -> str:
@@ -525,7 +526,7 @@ def happened(stage: StageReport) -> str:
     tries = f"after {counted(count, 'attempt')}"
     unjudged = "not validated, " if stage.status == "not_validated" else ""
     if stage.action == "passed" and unjudged:
-        return "not validated: it has no check"
+        return "unchecked: it has no check"
 
     warned = ", with warnings" if stage.status == "warning" else ""
     return {

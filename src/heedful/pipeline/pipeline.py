@@ -470,7 +470,8 @@ class PipelineRun:
                 )
 
             plural = "" if len(names) == 1 else "s"
-            self.say(f"{pipeline.name}: run {self.id}, {len(names)} stage{plural}")
+            number = f"{len(names)} stage{plural}"
+            self.say(f"pipeline {pipeline.name}, run {self.id}: {number}")
 
             for place, stage in enumerate(pipeline.stages, 1):
                 report = await self._stage(place, stage, by_name.get(stage.name))
@@ -503,7 +504,9 @@ class PipelineRun:
         if by_name is not None and by_name.ended:
             report = by_name.stage_report(self.id)
             position = f"[{place}/{len(self.pipeline.stages)}]"
-            self.say(f"{position} {stage.name}: done before, attempt {report.kept}")
+            self.say(
+                f"{position} stage {stage.name}: done before, attempt {report.kept}"
+            )
         else:
             report = await self._run_stage(place, attempts)
 
@@ -541,11 +544,11 @@ class PipelineRun:
         if consequence:
             reason = f"Max retries reached for {report.name}"
             if report.closed:
-                reason = f"{report.name} did not pass"
+                reason = f"stage {report.name} did not pass"
             if report.status == "not_validated":
-                reason = f"{report.name} could not be validated"
+                reason = f"stage {report.name} is not validated"
                 for line in validation.describe(report, self.id, self.pipeline.store):
-                    self.say(f"      {report.name}: {line}", logging.WARNING)
+                    self.say(f"      stage {report.name}: {line}", logging.WARNING)
             self.say(f"      {reason}, {consequence}", logging.WARNING)
 
         return report
@@ -585,8 +588,8 @@ class PipelineRun:
         degraded = f" ({', '.join(report.degraded)})" if report.degraded else ""
         seconds = report.ended - report.began
         self.say(
-            f"{pipeline.name}: {report.status}{degraded} in {seconds:.2f} s; run "
-            f"{self.id}"
+            f"pipeline {pipeline.name}, run {self.id}: {report.status}{degraded} in "
+            f"{seconds:.2f} s"
         )
         if pipeline.reports is not None:
             write(report, pipeline.reports)
@@ -627,7 +630,8 @@ class StageRunner:
         self._pipeline = run.pipeline
         self._attempts = attempts
         self._stage = attempts.stage
-        self._place = f"[{place}/{len(run.pipeline.stages)}] {attempts.stage.name}"
+        position = f"[{place}/{len(run.pipeline.stages)}]"
+        self._place = f"{position} stage {attempts.stage.name}"
         self.loop: str = runs.loop_id(run.id, attempts.stage.name)
         self._decisions: tuple[decide.Decision, ...] = ()  # of a run without a store
 
@@ -861,11 +865,8 @@ class StageRunner:
     ) -> None:
         """Show lines of progress about an attempt that has been judged."""
         say = self._run.say
-        sign = STATUS_SIGNS[attempt.overall_status]
-        status = attempt.overall_status.replace("_", " ")
-        if not attempt.checks:
-            status = "done, nothing checked"
-
+        sign = STATUS_SIGNS[attempt.shown_status]
+        status = attempt.shown_status.replace("_", " ")
         seconds = f"{attempt.execution_time_ms / 1000:.2f} s"
         say(f"{self._place}: {sign} attempt {attempt.attempt} {status} in {seconds}")
 

@@ -71,5 +71,5 @@ def describe(report: StageReport, run: str, store: Store | None) -> list[str]:
         words = ["heedful", "why", run, report.name]
         if store.url != DEFAULT_DATABASE_FILE:
             words += ["--db", shown(store.url)]
-        lines.append(shlex.join(words))
+        lines.append(f"for all of it: {shlex.join(words)}")
     return lines

@@ -650,6 +650,18 @@ def shown(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
     return {**plain(row), "entry": _waiting_entry(row)}
 
 
+def newest_examples(
+    db: Db, scope: Scope, lessons: Sequence[int]
+) -> dict[int, dict[str, Any]]:
+    """Return the newest example of lessons that have one, without quarantined text."""
+    values = {"token": token(scope)}
+    examples = {}
+    for lesson in lessons:
+        for row in db.run("newest_example", {**values, "lesson": lesson}):
+            examples[lesson] = json.loads(row["record"])
+    return examples
+
+
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons in the scope."""
     return sum(int(n) for (n,) in db.select("lessons", "tally", key_of(scope)))

@@ -93,9 +93,11 @@ def driven_message(id: str, owner: str) -> str:
             f"loop {id!r} is being driven by another task of this process; wait for "
             "its end, or use another id"
         )
+    # A token has the process id before its nonce.
+    process = owner.split("|")[-2:][0]
     return (
-        f"loop {id!r} is being driven by another process ({owner}); wait for it, or "
-        "stop it"
+        f"loop {id!r} is being driven by another process (id {process}); wait for its "
+        "end, or stop it"
     )
 
 

@@ -17,7 +17,7 @@ from heedful.loop.decide import (
     state_after,
 )
 from heedful.loop.ladder import Climb, Ladder
-from heedful.loop.record import Attempt, Loop, Override, Usage
+from heedful.loop.record import DOUBT_STATES, Attempt, Loop, Override, Usage
 from heedful.loop.runs import StageHead, StageReport, report_stage
 
 if TYPE_CHECKING:  # a process that only reads loops needs no lessons
@@ -111,13 +111,21 @@ class StoredLoop:
         return explain.explain_recorded(self.loop, policy, self.decisions)
 
     @property
-    def doubt(self) -> str:
-        """Why its answer is not validated although it passed; "" for other loops.
+    def shown_state(self) -> str:
+        """Its state as every face shows it: one that passed may be "unchecked" or
+        "not_validated".
 
         A run of a pipeline is judged stage by stage.
         """
-        passed = isinstance(self.verdict, Done) and self.verdict.passed
-        if not passed or self.is_run:
+        state = state_after(self.verdict)
+        if state != "passed" or self.is_run:
+            return state
+        return self.loop.attempts[-1].doubt_state or state
+
+    @property
+    def doubt(self) -> str:
+        """Why it is unchecked or not validated although it passed; else ""."""
+        if self.shown_state not in DOUBT_STATES:
             return ""
         return self.loop.attempts[-1].doubt
 

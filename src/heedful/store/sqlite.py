@@ -8,6 +8,7 @@ disk is slow.
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import sys
 import threading
@@ -532,7 +533,7 @@ def _opening_problem(path: str, error: Exception) -> str:
     reason = ""
     if isinstance(error, OSError) and error.strerror:
         reason = f" ({error.strerror})"
-    remedy = "check that its folder exists and is writable"
+    remedy = "check that its folder is writable"
     if _lacks_descriptors():
         remedy = _DESCRIPTORS_FIX
     return f"{path} cannot be opened{reason}; {remedy}"
@@ -622,8 +623,17 @@ def create_file(path: str, identity: str = "") -> None:
     """Make a database that only its owner may read, completely or not at all.
 
     It gets its name last. So an empty file at `path` is not new, but has lost its data.
-    Without an `identity`, it gets a random one.
+    Without an `identity`, it gets a random one. Raises StoreUnavailable if the folder
+    is missing.
     """
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        # To make it would hide a mistyped path; sqlite3 makes none either.
+        remedy = f"mkdir -p {shlex.quote(folder)}"
+        raise errors.StoreUnavailable(
+            f"{path} cannot be opened: its folder is missing; make it: {remedy}"
+        )
+
     new = f"{path}.{os.urandom(6).hex()}.new"
     os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o600))
     try:

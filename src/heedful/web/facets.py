@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from heedful.errors import InvalidInput
+from heedful.loop.record import DOUBT_STATES
 from heedful.web.recent import RecentLoop
 
 WITHOUT = "-"  # in an address, for loops without a memory key, a model, …
@@ -38,7 +39,7 @@ FACETS = (
     Facet("notes", "Notes", lambda loop: ("with",) if loop.noted else ()),
 )
 # The states of a loop; those that need somebody most come last.
-STATES_BY_NEED = ("passed", "not_validated", "open", "stopped")
+STATES_BY_NEED = ("passed", *DOUBT_STATES, "open", "stopped")
 # What a list can be sorted by; '-' before the name puts the largest first.
 SORTS: Mapping[str, Callable[[RecentLoop], float]] = {
     "attempts": lambda loop: loop.used.attempts,

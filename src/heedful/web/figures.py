@@ -30,7 +30,7 @@ from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.ladder import Ladder
-from heedful.loop.record import Attempt, Goal, Loop, Usage
+from heedful.loop.record import UNJUDGED, Attempt, Goal, Loop, Usage
 from heedful.loop.replay import RecordedLoop
 from heedful.loop.sentence import describe_end
 from heedful.loop.share import Share, say_doubt
@@ -692,8 +692,10 @@ def window(db: Db, scope: Scope, id: str, first: int, limit: int) -> Plain:
     if latest:
         latest_verdict = verdict_from(latest)
     doubt = ""
-    if head["state"] == "not_validated":
-        doubt = "nothing judged it, or a check raised an error"
+    if head["state"] == "unchecked":
+        doubt = UNJUDGED
+    elif head["state"] == "not_validated":
+        doubt = "a check raised an error"
 
     ladder = head.pop("ladder")
     for attempt in attempts:

@@ -2,8 +2,8 @@
 -- A name in braces stands for the part of SQL with that name.
 
 -- part: doubtful
--- 1 if nothing judged an attempt, or a check raised an error, as `Attempt.doubt` says; else 0.
-case when instr(record, ': not validated"') > 0 then 1
+-- 1 if nothing judged an attempt, 2 if a check raised an error, as `Attempt.doubt_state` says; else 0.
+case when instr(record, ': not validated"') > 0 then 2
      when instr(record, '"judged_by":["') > 0 then 0
      when coalesce(/*sqlite json_extract(record, '$.evaluation.findings') *//*postgres record::json -> 'evaluation' ->> 'findings' */, '[]') = '[]'
       and coalesce(/*sqlite json_extract(record, '$.evaluation.scores') *//*postgres record::json -> 'evaluation' ->> 'scores' */, '{}') = '{}'
@@ -11,20 +11,21 @@ case when instr(record, ': not validated"') > 0 then 1
      else 0 end
 
 -- part: last_doubtful
--- Of the attempts of a group, whether the last one is doubtful.
-(coalesce(max(2 * attempt.number + {doubtful}), 0) % 2)
+-- Of the attempts of a group, how doubtful the last one is.
+(coalesce(max(3 * attempt.number + {doubtful}), 0) % 3)
 
 -- part: shown_state
--- The state of a loop: what passed although its last attempt is doubtful is not validated, as `StoredLoop.doubt` says.
-case when state = 'passed' and kind <> 'run' and 1 = (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
-     then 'not_validated' else state end
+-- The state of a loop, as `StoredLoop.shown_state` says: what passed may be doubtful by its last attempt.
+case when state <> 'passed' or kind = 'run' then state
+     else case (select {doubtful} from attempt where attempt.loop = loop.n order by number desc limit 1)
+       when 1 then 'unchecked' when 2 then 'not_validated' else state end end
 
 -- part: listed_fit
 -- The loops that fit. A rule is looked for in the last decision, a check among the errors of all attempts. '-' stands for
 -- loops without a key, a model or a name of their policy.
 tenant = :tenant and project = :project and kind <> 'run' and practises = ''
-  and (:state = '' or state = case :state when 'not_validated' then 'passed' else :state end)
-  and (:state not in ('passed', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
+  and (:state = '' or state = case when :state in ('unchecked', 'not_validated') then 'passed' else :state end)
+  and (:state not in ('passed', 'unchecked', 'not_validated') or :state = {shown_state}) and (:key = '' or memory_key = case when :key = '-' then '' else :key end)
   and (:model = '' or model = case when :model = '-' then '' else :model end) and updated >= :since
   and (:matches = '' or n in (select atom from json_each(case :matches when '' then '[]' else :matches end)))
   and (:rule = '' or 0 < (select count(*) from decision where loop = loop.n and instr(record, :rule) > 0))
@@ -166,7 +167,7 @@ where loop = :n and attempt between :first and :last and length(record) <= :reco
 -- name: ended
 -- The newest loops, with what they used if all records up to theirs have at most :bytes.
 -- What belongs to no attempt, such as calls that failed, is in the column extra.
-select loop.created, loop.updated, case when state = 'passed' and {last_doubtful} = 1 then 'not_validated' else state end as state,
+select loop.created, loop.updated, case when state = 'passed' and {last_doubtful} > 0 then 'not_validated' else state end as state,
        (select count(*) from attempt where loop = loop.n) as attempts,
        max(case when loop.total > :bytes then 1 else 0 end) as unread,
        coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
@@ -213,7 +214,7 @@ select count(*) as loops,
        cast(coalesce(sum(tokens), 0) as /*sqlite integer *//*postgres bigint */) as tokens,
        cast(coalesce(sum(cost), 0) as double precision) as cost
 from (
-  select loop.n, case when loop.state = 'passed' and {last_doubtful} = 1 then 'not_validated' else loop.state end as state, count(attempt.number) as attempts,
+  select loop.n, case when loop.state = 'passed' and {last_doubtful} > 0 then 'not_validated' else loop.state end as state, count(attempt.number) as attempts,
          coalesce(sum(cast(/*sqlite json_extract(record, '$.usage.calls') *//*postgres record::json -> 'usage' ->> 'calls' */ as integer)), 0)
            + coalesce(max(cast(/*sqlite json_extract(loop.extra, '$.calls') *//*postgres loop.extra::json ->> 'calls' */ as integer)), 0) as calls,
          coalesce(sum(cast(coalesce(/*sqlite json_extract(record, '$.usage.prompt_tokens') *//*postgres record::json -> 'usage' ->> 'prompt_tokens' */, '0') as integer)

@@ -14,7 +14,7 @@ from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Attempt, Evaluation, Goal, Loop
+from heedful.loop.record import DOUBT_STATES, Attempt, Evaluation, Goal, Loop
 from heedful.loop.rungs import figure_loop
 from heedful.loop.runs import list_results, with_reported_names
 from heedful.loop.sentence import describe_end, describe_stop, describe_value
@@ -84,7 +84,7 @@ from heedful.web.table import Table, time_of
 from heedful.web.told import describe_memory, list_outcomes, mark_repeats, split_lessons
 
 MAX_LIST_ROWS = 50  # rows of a list
-LOOP_STATES = ("open", "passed", "not_validated", "stopped")
+LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
 CURSOR_PATTERN = re.compile(
     r"(?P<n>[0-9]{1,16})(@(?P<changed>[0-9]{1,12}(\.[0-9]{1,12})?))?"
 )
@@ -542,8 +542,9 @@ def name_passed_checks(
 ) -> Sequence[Attempt]:
     """Give attempts, as JSON data, the names of the checks that found nothing.
 
-    They are `checked`, by the names that are `known` from the matrix; `doubt` says why
-    an attempt is not validated, "" if it is. Returns the attempts as records.
+    They are `checked`, by the names that are `known` from the matrix. `doubt_state` and
+    `doubt` say of an attempt that was not judged so, and why; else they are "". Returns
+    the attempts as records.
     """
     page_fields = {"output", "left_out", "made_by"}
     records = []
@@ -554,6 +555,7 @@ def name_passed_checks(
     reported = with_reported_names(records, known)
     for attempt, record in zip(attempts, reported, strict=True):
         evaluation = record.evaluation or Evaluation()
+        attempt["doubt_state"] = record.doubt_state
         attempt["doubt"] = record.doubt
         attempt["checked"] = [
             result.check_name

@@ -520,10 +520,13 @@ def _decision(column: MatrixColumn) -> MatrixCell:
             text=decided, title=lifted and f"overridden: {lifted}", to=place
         )
     if decision.get("passed"):
-        doubt = column.attempt.doubt if column.attempt is not None else ""
-        if doubt:
+        attempt = column.attempt
+        if attempt is not None and attempt.doubt:
             return MatrixCell(
-                text="not validated", title=doubt[:300], kind="warn", to=place
+                text=attempt.doubt_state.replace("_", " "),
+                title=attempt.doubt[:300],
+                kind="warn",
+                to=place,
             )
         return MatrixCell(text="passed", kind="good", to=place)
 

@@ -11,7 +11,7 @@ from operator import itemgetter
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
-from heedful.loop.record import NO_USAGE, Usage
+from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
 from heedful.pages.difference import Part, difference, marked
 from heedful.pages.report import counted, text
 from heedful.store import loops as loop_store
@@ -289,7 +289,7 @@ async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
 def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
     """Return in one sentence which of two loops passed, and what it took."""
     task = _compare_tasks(first.facts, second.facts)
-    silent = [loop.facts["state"] == "not_validated" for loop in (first, second)]
+    silent = [loop.facts["state"] in DOUBT_STATES for loop in (first, second)]
     if all(silent):
         end = "nothing judged either"
     elif first.passed and second.passed:

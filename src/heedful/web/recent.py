@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import NO_USAGE
+from heedful.loop.record import DOUBT_STATES, NO_USAGE
 from heedful.store.connection import Db, Row, bulk
 from heedful.store.loops import MAX_REPLAY_BYTES
 from heedful.web import figures
@@ -24,7 +24,7 @@ LOOP_COUNTS = (
     "loops",
     "ended",
     "passed",
-    "not_validated",
+    *DOUBT_STATES,
     "stopped",
     "open",
     "right",
@@ -122,8 +122,8 @@ def _has_known_checks(row: Row) -> bool:
 def _loop(row: Row, used: LoopUsage, checks: Sequence[str]) -> RecentLoop:
     """Return a loop of the statement `recent`."""
     state = row["state"]
-    if state == "passed" and used.doubtful:
-        state = "not_validated"
+    if state == "passed":
+        state = used.doubt or state
     stops = json.loads(row["stops"] or "[]")
     return RecentLoop(
         n=row["n"],
@@ -161,7 +161,7 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
                 counts[name] += 1
         counts["loops"] += 1
         counts[loop.state] += 1
-        if loop.state in ("open", "not_validated"):
+        if loop.state in ("open", *DOUBT_STATES):
             continue
 
         counts["ended"] += 1

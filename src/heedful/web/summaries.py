@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document, verdict_from
 from heedful.loop.decide import Done
-from heedful.loop.record import Attempt, Usage
+from heedful.loop.record import DOUBT_STATES, Attempt, Usage
 from heedful.loop.sentence import MAX_SENTENCE_REASON_CHARS, describe_reason
 from heedful.pages.report import text as plain_text
 from heedful.sanitize import clean, visible
@@ -28,13 +28,12 @@ Plain = dict[str, Any]
 class LoopUsage(NamedTuple):
     """The number of attempts of a loop, and what the loop used in all.
 
-    `doubtful` means that nothing judged the last attempt, or that a check raised an
-    error.
+    `doubt` is the `doubt_state` of the last attempt.
     """
 
     attempts: int
     usage: Usage
-    doubtful: bool = False
+    doubt: str = ""
 
 
 @bulk
@@ -101,7 +100,8 @@ def usage_of(db: Db, scope: Scope, numbers: Sequence[int]) -> dict[int, LoopUsag
         # Calls that failed belong to no attempt.
         if row["extra"] != "{}":
             used += Usage(**json.loads(row["extra"]))
-        usage[row["n"]] = LoopUsage(row["attempts"], used, bool(row["doubtful"]))
+        doubt = ("", *DOUBT_STATES)[row["doubtful"]]
+        usage[row["n"]] = LoopUsage(row["attempts"], used, doubt)
     return usage
 
 
@@ -134,8 +134,8 @@ def _summary(row: Row, used: LoopUsage) -> Plain:
         unread = row["last_chars"]
     rung = ""
     state = row["state"]
-    if state == "passed" and used.doubtful:
-        state = "not_validated"
+    if state == "passed":
+        state = used.doubt or state
     is_retried = state == "passed" and used.attempts > 1
     if last and state == "passed":
         rung = figures.rung_name(row["ladder"], last.get("rung", 1))

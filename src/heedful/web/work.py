@@ -92,13 +92,12 @@ def describe_runs(runs: Sequence[Document]) -> str:
     """Return in one sentence how runs of pipelines ended.
 
     >>> describe_runs([{"state": "passed", "unjudged": ["load"]}])
-    '1 run: passed, but 1 stage was not judged'
+    '1 run: passed, 1 stage unchecked'
     """
     silent = sum(len(run["unjudged"]) for run in runs)
     doubt = ""
     if silent:
-        verb = "was" if silent == 1 else "were"
-        doubt = f", but {counted(silent, 'stage')} {verb} not judged"
+        doubt = f", {counted(silent, 'stage')} unchecked"
     if len(runs) == 1:
         return f"1 run: {runs[0]['state']}{doubt}"
     states = Counter(run["state"] for run in runs)
@@ -113,7 +112,7 @@ def _run_figures(report: Report) -> Document:
     stages = [
         {
             "name": stage.name,
-            "status": stage.status,
+            "status": stage.shown_status,
             "seconds": worked(stage) / 1000,
             "part": worked(stage) / total if total else 0.0,
             "failed": _failed_share(stage),

@@ -82,6 +82,13 @@ select *, (
 from lesson where tenant = :tenant and project = :project
 order by meta like '%"mended": false%', seen desc, last_seen desc, id limit :limit;
 
+-- name: newest_example
+-- The newest example of a lesson that a person may be shown outside quarantine.
+select record from example where lesson_id = :lesson and scope = :token
+  and state in ('unverified', 'verified') and trust not in ('tool', 'external')
+  and not (digest like 'lesson%' and lesson = (select text from lesson where id = :lesson))
+order by at desc, id desc limit 1;
+
 -- name: rules_in_force
 -- The rules of the user that agents are held to, last said first.
 select id, error_type, text, state, trust, seen, last_seen, meta, author from lesson
