@@ -65,7 +65,7 @@ async def policies(visit: Visit) -> Document:
     text = "\n".join(notations or PRESETS)
     facts: Document = {"asked": text, "filters": filters, "rows": []}
     try:
-        recorded, _, unread, _ = await _read_recorded(visit)
+        recorded, _, unread = await _read_recorded(visit)
         chosen = [policy(notation) for notation in notations]
         compared = await offload(comparable, recorded, chosen, PRESETS.values())
         reachable = await offload(_reach, visit.query.get("reach", ""))
@@ -236,8 +236,8 @@ async def compared(visit: Visit) -> Document:
     }
 
     try:
-        all_loops, tasks, unread, open_ids = await _read_recorded(visit)
-        ended = [record for record in all_loops if record.loop.id not in open_ids]
+        all_loops, tasks, unread = await _read_recorded(visit)
+        ended = [record for record in all_loops if record.ended]
         recorded = [record for record in ended if record.judged]
         if names == [as_recorded, as_recorded]:
             names[1] = await offload(_most_different, recorded)

@@ -379,8 +379,10 @@ async def _replay_scores(
 def _chunk_scores(
     loops: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> list[list[LoopScore]]:
-    """Return the scores on each judged loop: as recorded, then of each policy."""
-    judged = [loop for loop in loops if loop.judged]
+    """Return the scores on each loop that ended and was judged: as recorded, then of
+    each policy.
+    """
+    judged = [loop for loop in loops if loop.ended and loop.judged]
     return [
         [score(loop, rules) for rules in (RECORDED_POLICY, *policies)]
         for loop in with_policy_goals(judged, policies)
