@@ -107,6 +107,13 @@ def test_a_loop_by_loop_comparison_counts_each_kind_of_change(browser: Browser):
     assert "at most 3 attempts" in page
 
 
+def test_a_cost_that_only_some_attempts_reported_says_of_how_many(browser: Browser):
+    record_loop(browser.api, "free", ["a", "b", "c", "d"], usage={"calls": 1})
+    sentence = browser.data("/policies/loops?second=stage")["sentence"]
+    assert "takes 2 fewer attempts than recorded" in sentence
+    assert "(cost known for 1 of 2: $0.0020 less)" in sentence
+
+
 def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browser):
     query = "?first=default&second=thorough"
     sentence = "Of the newest 21 loops, they do the same on 20; the record cannot tell"

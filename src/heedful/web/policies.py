@@ -305,7 +305,7 @@ def _differences(
         first, second = ways
         change = None
         if first["exact"] and second["exact"]:
-            names = ("attempts", "quality", "cost")
+            names = ("attempts", "quality", "cost", "priced")
             change = {name: second[name] - first[name] for name in names}
             if not (change["attempts"] or change["quality"]):
                 continue
@@ -321,12 +321,17 @@ def _differences(
 
 
 def _way(loop: RecordedLoop, rules: Policy) -> Document:
-    """Return what a policy does with a loop, by the rule of the page of policies."""
+    """Return what a policy does with a loop, by the rule of the page of policies.
+
+    `priced` counts the attempts whose cost was reported.
+    """
     result = score(loop, rules)
+    made = loop.loop.attempts[: result.attempts]
     return {
         "attempts": result.attempts,
         "quality": result.quality,
         "cost": result.usage.cost,
+        "priced": sum(attempt.usage.cost > 0 for attempt in made),
         # What was recorded is what happened, however a loop ended.
         "exact": result.is_known or rules is RECORDED_POLICY,
         "unscored": result.unscored,
@@ -352,7 +357,8 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
     """Return on how many loops the second of two policies loses and gains an answer.
 
     `fewer` and `more` count the other loops by their attempts. `attempts` and `cost`
-    are those that it takes more on all loops of which the record can tell.
+    are those that it takes more on all loops of which the record can tell. `moved`
+    counts the attempts that only one of them makes, `priced` those with a cost.
     """
     known_rows = [row for row in rows if row["change"] is not None]
     changes = [row["change"] for row in known_rows]
@@ -369,6 +375,8 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
         "same": loops - sum(totals.values()),
         "attempts": sum(change["attempts"] for change in changes),
         "cost": sum(change["cost"] for change in changes),
+        "moved": sum(abs(change["attempts"]) for change in changes),
+        "priced": sum(abs(change["priced"]) for change in changes),
     }
 
 
@@ -426,7 +434,10 @@ def describe_totals(
 
     cost = totals["cost"]
     if round(abs(cost), 4):
-        spent += f" ({money(abs(cost))} {'more' if cost > 0 else 'less'})"
+        known = ""
+        if totals["priced"] < totals["moved"]:
+            known = f"cost known for {totals['priced']:,} of {totals['moved']:,}: "
+        spent += f" ({known}{money(abs(cost))} {'more' if cost > 0 else 'less'})"
     answers = counted(totals["gains"], "correct answer")
     result = f"loses {totals['loses']:,} and gains {answers}"
     return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
