@@ -438,8 +438,11 @@ def describe_totals(
         if totals["priced"] < totals["moved"]:
             known = f"cost known for {totals['priced']:,} of {totals['moved']:,}: "
         spent += f" ({known}{money(abs(cost))} {'more' if cost > 0 else 'less'})"
-    answers = counted(totals["gains"], "correct answer")
-    result = f"loses {totals['loses']:,} and gains {answers}"
+    result = "loses no correct answer"
+    if totals["loses"]:
+        result = f"loses {counted(totals['loses'], 'correct answer')}"
+    if totals["gains"]:
+        result += f", gains {totals['gains']:,}"
     return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
 
 
