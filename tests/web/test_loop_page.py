@@ -247,7 +247,7 @@ def test_the_reason_why_a_lesson_was_not_shown_is_that_of_no_other(weighing: Bro
 
     assert data["told"]
     assert lesson not in [choice["lesson"] for choice in data["told"]]
-    assert f"lesson {lesson} with this cause, which this loop was not shown:" in page
+    assert f"lesson {lesson} with this cause, which this loop was not shown." in page
 
 
 def edit_lesson(browser: Browser, id: int) -> None:
