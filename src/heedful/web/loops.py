@@ -632,6 +632,7 @@ def _decided_facts(
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
+        "seconds": loop.usage.seconds,
         "unreported": loop.unreported,
         "rungs": list(map(asdict, figure_loop(climb))),
         "overhead": str(climb.overhead) if climb is not None else "",
