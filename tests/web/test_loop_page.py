@@ -158,7 +158,8 @@ def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
 def test_an_open_loop_says_what_would_stop_it(browser: Browser):
     record_loop(browser.api, "one", ["a"])
     page = words_of(browser.get("/loops/one").text)
-    assert "What would stop it Stopped: a limit of 1 attempt instead of 4" in page
+    stop = "Would have stopped it: a limit of 1 attempt instead of 4"
+    assert f"What would stop it {stop}" in page
     assert "policy default" in page
     assert "1 line" not in page
 
