@@ -135,7 +135,7 @@ def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
     assert "all 4 attempts are made" in browser.get("/loops").text
 
 
-def answer_cells(browser: Browser) -> list[dict[str, Any]]:
+def answer_cells(browser: Browser) -> Any:
     """Return what each attempt of the loop changed."""
     rows = browser.data("/loops/loop")["matrix"]["rows"]
     (row,) = [row for row in rows if row["about"] == "change"]

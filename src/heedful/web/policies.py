@@ -326,12 +326,12 @@ def _way(loop: RecordedLoop, rules: Policy) -> Document:
     `priced` counts the attempts whose cost was reported.
     """
     result = score(loop, rules)
-    made = loop.loop.attempts[: result.attempts]
+    attempts = loop.loop.attempts[: result.attempts]
     return {
         "attempts": result.attempts,
         "quality": result.quality,
         "cost": result.usage.cost,
-        "priced": sum(attempt.usage.cost > 0 for attempt in made),
+        "priced": sum(attempt.usage.cost > 0 for attempt in attempts),
         # What was recorded is what happened, however a loop ended.
         "exact": result.is_known or rules is RECORDED_POLICY,
         "unscored": result.unscored,
@@ -426,24 +426,31 @@ def describe_totals(
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
     if first == RECORDED_POLICY.name:
         first = "recorded"
-    attempts = totals["attempts"]
-    spent = f"as many attempts as {first}"
-    if attempts:
-        direction = "more" if attempts > 0 else "fewer"
-        spent = f"{counted(abs(attempts), f'{direction} attempt')} than {first}"
-
-    cost = totals["cost"]
-    if round(abs(cost), 4):
-        known = ""
-        if totals["priced"] < totals["moved"]:
-            known = f"cost known for {totals['priced']:,} of {totals['moved']:,}: "
-        spent += f" ({known}{money(abs(cost))} {'more' if cost > 0 else 'less'})"
+    spent = _describe_spent(totals, first)
     result = "loses no correct answer"
     if totals["loses"]:
         result = f"loses {counted(totals['loses'], 'correct answer')}"
     if totals["gains"]:
         result += f", gains {totals['gains']:,}"
     return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
+
+
+def _describe_spent(totals: Document, first: str) -> str:
+    """Return in words what the second of two policies takes, beside the `first`."""
+    attempts = totals["attempts"]
+    words = f"as many attempts as {first}"
+    if attempts:
+        direction = "more" if attempts > 0 else "fewer"
+        words = f"{counted(abs(attempts), f'{direction} attempt')} than {first}"
+
+    cost = totals["cost"]
+    if not round(abs(cost), 4):
+        return words
+    change = f"{money(abs(cost))} {'more' if cost > 0 else 'less'}"
+    if totals["priced"] < totals["moved"]:
+        coverage = f"{totals['priced']:,} of {totals['moved']:,}"
+        change = f"cost known for {coverage}: {change}"
+    return f"{words} ({change})"
 
 
 PAGES = (
