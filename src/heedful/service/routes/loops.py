@@ -338,7 +338,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     scores, more = await _replay_scores(caller, policies, body.limit)
     if not scores:
         raise NotFound(
-            "judged loop with an attempt in project", caller.scope.project, "the store"
+            "judged loop that ended in project", caller.scope.project, "the store"
         )
 
     # The scores of each policy, those of the oldest loop first.
