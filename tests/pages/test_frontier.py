@@ -65,6 +65,27 @@ def test_no_label_covers_another_or_leaves_the_drawing():
         assert label.fits(others, ())
 
 
+def test_policies_at_one_place_share_a_label():
+    points = [Point(name, 100.0, 100.0) for name in ("recorded", "thorough")]
+    other = Point("stage", 90.0, 95.0)
+    names = ["recorded", "thorough", "stage"]
+    chart = frontier([*points, other], marks=names, of_record="attempts")
+    texts = {label.text for label in chart["labels"]}
+    assert texts == {"recorded, thorough", "stage"}
+
+
+def test_a_label_of_many_policies_names_the_first():
+    names = [f"default, attempts.limit={n}" for n in range(4)]
+    points = [Point(name, 100.0, 100.0) for name in names]
+    (label,) = frontier(points, marks=names, of_record="attempts")["labels"]
+    assert label.text == "default, attempts.limit=0 and 3 more"
+
+
+def test_no_dot_stands_on_the_mark_of_a_cut_axis():
+    assert axis("attempts", [96.0, 100.0])["low"] == 95
+    assert axis("calls", [0.0, 80.0])["low"] == 0
+
+
 def test_no_label_is_crossed_by_the_line_of_the_front():
     points = [
         Point("reflection", 90.2, 93.1),

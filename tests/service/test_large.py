@@ -151,6 +151,7 @@ def test_a_replay_in_parts_is_that_of_all_loops(
         begin(api, f"loop {n}")
         for number in range(1, n + 1):
             read_data(report(api, f"loop {n}", number, f"wrong {number % 3}"))
+        read_data(api.post(f"/v1/loops/loop {n}/cancel", json={"why": "enough"}))
 
     notations = ["default", "default, attempts.limit=2"]
     policies = [policy(notation) for notation in notations]

@@ -418,6 +418,7 @@ async def loops(place: Place, other: Place, chance: random.Random) -> None:
         await place.ask("PUT", path, expected=201, json={"task": mark})
         place.loops.add(id)
         await place.ask("PUT", f"{path}/attempts/1", expected=200, json=report)
+        await place.post(f"{path}/cancel", 200, {"why": mark})
     stored_loop = await place.get(path)
     assert stored_loop["task"] == mark
     assert [item["output"] for item in stored_loop["made"]] == [mark]

@@ -331,7 +331,7 @@ def test_a_policy_that_was_asked_for_is_replayed_with_its_caveat(tmp_path):
     assert [row["policy"] for row in data["rows"]] == ["as recorded", "orchestrator"]
     assert data["notes"] == replayed["notes"]
     assert data["rows"][1]["beyond"] == replayed["policies"][0]["beyond"]
-    assert data["rows"][1]["unscored"] == 3
+    assert data["rows"][1]["unscored"] == 2
     assert not data["rows"][1]["front"]
 
 

@@ -140,6 +140,8 @@ def test_figures_say_how_many_loops_they_left_out(
 ):
     begin(browser.api, "small")
     report(browser.api, "small", 1, findings=1)
+    cancel = {"why": "enough"}
+    read_data(browser.api.post("/v1/loops/small/cancel", json=cancel))
     begin(browser.api, "wide")
     report(browser.api, "wide", 1, findings=100, chars=1_000)
     monkeypatch.setattr(figures, "MAX_FIGURE_LOOP_BYTES", 50_000)

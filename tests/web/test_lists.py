@@ -153,7 +153,10 @@ def test_totals_are_those_of_the_rows_and_of_home(browser):
     assert page["totals"]["loops"] == home["loops"] == len(LOOPS)
     assert page["totals"]["right"] == home["right"]["number"]
     words = words_of(browser.get("/loops?state=passed").text)
-    assert "4 loops of 6, 4 passed" in words
+    assert "4 loops of 6 ·" in words
+    right = home["right"]["number"]
+    parts = f"{right} right at the first try {4 - right} solved by a retry"
+    assert parts in words
     assert "state passed ×" in words
 
 
@@ -224,7 +227,7 @@ def test_orders_and_totals_say_of_which_newest_loops_they_are(browser, monkeypat
 @both
 def test_a_loop_that_was_retried_says_what_failed_before_it_passed(browser):
     words = words_of(browser.get("/loops?state=passed").text)
-    assert "sql-2 columns failed, then passed ✓ passed 2" in words
+    assert "columns failed first sql-2 ✓ passed 2" in words
     assert "$0.060" in words
 
 

@@ -158,7 +158,8 @@ def test_a_matrix_has_a_row_for_each_check_that_ran(browser: Browser):
 def test_an_open_loop_says_what_would_stop_it(browser: Browser):
     record_loop(browser.api, "one", ["a"])
     page = words_of(browser.get("/loops/one").text)
-    assert "What would stop it Stopped: a limit of 1 attempt instead of 4" in page
+    stop = "Would have stopped it: a limit of 1 attempt instead of 4"
+    assert f"What would stop it {stop}" in page
     assert "policy default" in page
     assert "1 line" not in page
 
@@ -172,7 +173,7 @@ def test_each_rule_has_one_row(browser: Browser):
 
     # Whether a check passed beside the failing one was not reported.
     page = words_of(browser.get("/loops/one").text)
-    assert "nothing passed yet (not known: no report counts what passed; a ✓" in page
+    assert "nothing passed yet not known: no report counts what passed" in page
 
 
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
@@ -207,16 +208,23 @@ def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
 
 
 UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
+TONE_FINDING = {"check": "tone", "message": "too rude", "fix": "be kind"}
 
 
-def report_weights(browser: Browser, name: str, outputs: list[str]) -> None:
+def report_weights(
+    browser: Browser,
+    name: str,
+    outputs: list[str],
+    task: str = "weigh it",
+    finding: dict[str, str] = UNIT_FINDING,
+) -> None:
     """Report a loop that was shown memory; only an answer with "kg" passes."""
     api = browser.api
-    body = {"task": "weigh it", "memory_key": "weights"}
+    body = {"task": task, "memory_key": task}
     read_data(api.put(f"/v1/loops/{name}", json=body), 201)
-    read_data(api.post("/v1/recall", json={"task": "weigh it", "loop": name}))
+    read_data(api.post("/v1/recall", json={"task": task, "loop": name}))
     for number, output in enumerate(outputs, 1):
-        findings = [] if "kg" in output else [UNIT_FINDING]
+        findings = [] if "kg" in output else [finding]
         report = {"output": output, "evaluation": {"findings": findings}}
         read_data(api.put(f"/v1/loops/{name}/attempts/{number}", json=report))
 
@@ -228,6 +236,19 @@ def weighing(browser: Browser) -> Browser:
     report_weights(browser, "second", ["2", "2 kg"])
     report_weights(browser, "third", ["3", "30", "3", "3"])
     return browser
+
+
+def test_the_reason_why_a_lesson_was_not_shown_is_that_of_no_other(weighing: Browser):
+    outputs = ["rude", "ruder", "rudest", "rude kg"]
+    report_weights(weighing, "letter", outputs[2:], "greet", TONE_FINDING)
+    report_weights(weighing, "fourth", [*outputs[:3], "no"], finding=TONE_FINDING)
+    data = weighing.data("/loops/fourth")
+    page = words_of(weighing.get("/loops/fourth").text)
+    lesson = data["failure"]["remedy"]["lesson"]["id"]
+
+    assert data["told"]
+    assert lesson not in [choice["lesson"] for choice in data["told"]]
+    assert f"lesson {lesson} with this cause, which this loop was not shown." in page
 
 
 def edit_lesson(browser: Browser, id: int) -> None:
@@ -368,18 +389,18 @@ def test_a_loop_without_memory_has_no_text_of_a_prompt(weighing: Browser):
     assert 'id="prompt"' not in weighing.get("/loops/first").text
 
 
-# -- the limit of repeats that holds now
+# -- a limit that holds only while something else does
 
 
 @pytest.mark.parametrize(
-    ("outputs", "limit"),
+    ("outputs", "near"),
     [
-        pytest.param(["guess", "guess"], 2, id="a check has passed"),
-        pytest.param(["bad guess", "bad guess"], 1, id="nothing passed yet"),
+        pytest.param(["guess", "guess"], "not now", id="a check has passed"),
+        pytest.param(["bad guess", "bad guess"], "1 of 1", id="nothing passed yet"),
     ],
 )
-def test_the_page_has_the_limit_of_repeats_that_holds_now(
-    browser: Browser, outputs: list[str], limit: int
+def test_a_limit_that_does_not_hold_now_is_not_drawn(
+    browser: Browser, outputs: list[str], near: str
 ):
     def good(answer: str) -> Finding | None:
         return Finding("tone", "bad") if "bad" in answer else None
@@ -387,11 +408,12 @@ def test_the_page_has_the_limit_of_repeats_that_holds_now(
     def grounded(answer: str) -> Finding | None:
         return Finding("grounding", "no source") if "guess" in answer else None
 
-    answers = iter([*outputs, "a source"])
+    answers = iter(outputs)
     loop = heedful.run(
         "cite",
         generate=lambda task, hint: next(answers),
         checks=[good, grounded],
+        policy="default, attempts.limit=2",
         store=browser.api.setup.store,
         scope=Scope("acme", "main"),
         id="cite",
@@ -399,5 +421,5 @@ def test_the_page_has_the_limit_of_repeats_that_holds_now(
     browser.api.run(loop)
     page = words_of(browser.get("/loops/cite").text)
 
-    assert browser.data("/loops/cite")["repeat_limit"] == limit
-    assert f"Limit of repeated answers now: {limit}." in page
+    assert "repeated answer 1 of 2" in page
+    assert f"repeated answer while nothing passed yet {near}" in page

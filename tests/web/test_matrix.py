@@ -135,19 +135,26 @@ def test_the_list_says_why_a_loop_stopped_in_the_same_words(browser: Browser):
     assert "all 4 attempts are made" in browser.get("/loops").text
 
 
+def answer_cells(browser: Browser) -> Any:
+    """Return what each attempt of the loop changed."""
+    rows = browser.data("/loops/loop")["matrix"]["rows"]
+    (row,) = [row for row in rows if row["about"] == "change"]
+    return row["cells"]
+
+
 def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
     record_loop(browser.api, "loop", ["a b", "a c", "a c\nd"])
     page = browser.data("/loops/loop")
     names = [row["name"] for row in page["matrix"]["rows"]]
     assert page["matrix"]["columns"] == [1, 2, 3]
     assert names == [
-        "answer",
         "quality ≥ 0.8",
         "pytest",
-        "change",
+        "decision",
         "tokens",
         "cost",
-        "decision",
+        "answer",
+        "change",
     ]
     assert row_texts(page, "goal") == ["0.1", "0.2", "0.3"]
     assert row_texts(page, "check") == ["✗", "✗", "✗"]
@@ -158,7 +165,7 @@ def test_a_matrix_has_a_row_for_each_goal_and_check(browser: Browser):
 
 def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser):
     record_loop(browser.api, "loop", ["it is P1", "it is P2", "new\nit is P2"])
-    changes = browser.data("/loops/loop")["matrix"]["rows"][0]["cells"]
+    changes = answer_cells(browser)
     assert changes[0]["new"] == "it is P1"
     assert changes[1]["gone"] == "P1"
     assert changes[1]["new"] == "P2"
@@ -169,7 +176,7 @@ def test_a_matrix_shows_the_first_words_that_an_answer_changed(browser: Browser)
 
 def test_a_change_of_several_lines_says_how_many(browser: Browser):
     record_loop(browser.api, "loop", ["a\nb", "c\nd"])
-    changes = browser.data("/loops/loop")["matrix"]["rows"][0]["cells"]
+    changes = answer_cells(browser)
     assert changes[1]["title"] == "the first of 2 changed lines"
 
 

@@ -383,9 +383,11 @@ def test_two_policies_are_compared_loop_by_loop_by_loss(browser: Browser):
         "unknown": 0,
         "same": 1,
         "attempts": -4,
+        "moved": 4,
+        "priced": 4,
     }
     page = browser.get(f"/policies/loops{query}").text
-    assert "gains 0 correct answers, and takes 4 fewer attempts than recorded" in page
+    assert "loses 1 correct answer, and takes 4 fewer attempts than recorded" in page
 
 
 def test_a_loop_whose_record_is_too_short_for_a_policy_comes_last(browser: Browser):

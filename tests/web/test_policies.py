@@ -63,7 +63,9 @@ def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):
 
 
 def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):
-    record_loop(browser.api, "open", ["a"])
+    record_loop(browser.api, "short", ["a"])
+    cancel = {"why": "enough"}
+    read_data(browser.api.post("/v1/loops/short/cancel", json=cancel))
     address = "/policies?policy=default,+attempts.limit%3D2"
     data = browser.data(address)
     page = words_of(browser.get(address).text)
@@ -103,6 +105,13 @@ def test_a_loop_by_loop_comparison_counts_each_kind_of_change(browser: Browser):
     assert "1 as good, with fewer attempts" in page
     assert "20 no difference" in page
     assert "at most 3 attempts" in page
+
+
+def test_a_cost_that_only_some_attempts_reported_says_of_how_many(browser: Browser):
+    record_loop(browser.api, "free", ["a", "b", "c", "d"], usage={"calls": 1})
+    sentence = browser.data("/policies/loops?second=stage")["sentence"]
+    assert "takes 2 fewer attempts than recorded" in sentence
+    assert "(cost known for 1 of 2: $0.0020 less)" in sentence
 
 
 def test_a_record_that_ends_too_early_is_not_said_to_be_the_same(browser: Browser):
@@ -224,16 +233,23 @@ def test_what_the_record_cannot_tell_is_folded_below_what_it_can(browser: Browse
     assert "1 loop of which the record cannot tell" in folded
 
 
-def test_open_loops_are_left_out_of_two_policies(browser: Browser):
+def test_policies_and_two_policies_leave_out_open_loops(browser: Browser):
     record_loop(browser.api, "open", ["a"])
-    address = "/policies/loops?second=stage"
-    data = browser.data(address)
-    page = words_of(browser.get(address).text)
+    two = "/policies/loops?second=stage"
+    data = browser.data(two)
+    row = browser.data("/policies?policy=stage")["rows"][1]
+    body = {"policies": ["stage"]}
+    replayed = read_data(browser.api.post("/v1/replay", json=body))
 
     assert data["not_ended"] == 1
     assert data["loops"] == SOLVED_LOOPS + 1
     assert data["totals"]["unknown"] == 0
-    assert "1 open loop left out: it has not ended." in page
+    assert row["loops"] == SOLVED_LOOPS + 1
+    assert row["trade"]["loops"] == SOLVED_LOOPS + 1
+    assert replayed["recorded"]["loops"] == SOLVED_LOOPS + 1
+    for address in (two, "/policies"):
+        page = words_of(browser.get(address).text)
+        assert "1 open loop left out: it has not ended." in page
 
 
 # -- loops that nothing judged

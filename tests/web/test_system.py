@@ -140,7 +140,7 @@ def test_health_has_the_share_that_is_set_and_what_loops_recorded(
     assert "this service" not in proof["cure"]
     page = words_of(browser.get("/health").text)
     assert ("Nothing failed, and nothing is behind." in page) is well
-    assert ("see the setting marked with “!”" in page) is not well
+    assert ("Nothing failed. To be set up: proof." in page) is not well
 
 
 def test_a_key_that_recalls_sees_no_words_of_errors(browser: Browser):
@@ -183,8 +183,12 @@ def test_what_failed_most_often_is_the_first_row_of_health(browser: Browser):
 def test_what_is_not_well_set_up_has_its_cure(browser: Browser):
     fill(browser.api)
     page = words_of(browser.get("/health").text)
-    worker = "none in this process, and 1 trace not reflected on heedful worker"
-    assert page.index(worker) < page.index("database")
+    troubles, _, setup = page.partition("How it is set up")
+    worker = "none in this process, and 1 trace not reflected on"
+    assert setup.index(worker) < setup.index("database")
+    # What to do is said once.
+    assert "heedful worker" in troubles
+    assert "heedful worker" not in setup
 
 
 def test_health_says_that_all_is_well_and_each_number_once(browser: Browser):

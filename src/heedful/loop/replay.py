@@ -21,11 +21,13 @@ class RecordedLoop:
     """A recorded loop and, if known, the true quality (0..1) of each attempt.
 
     If unknown, the quality of an attempt that passes is 1; otherwise it is the share of
-    checks that passed, but less than 1, because a goal may still be missed.
+    checks that passed, but less than 1, because a goal may still be missed. How an
+    open loop (not `ended`) goes on is not known, so no policy is compared on it.
     """
 
     loop: Loop
     quality: tuple[float, ...] = ()
+    ended: bool = True
 
     def __post_init__(self) -> None:
         count = len(self.loop.attempts)
@@ -282,10 +284,16 @@ def comparable(
     """Choose what to compare on recorded loops.
 
     Without `policies`, those of the `presets` are compared that can judge all loops.
-    Loops that nothing judged are left out: nobody knows whether they are correct.
+    Open loops are left out, and those that nothing judged: nobody knows whether they
+    are correct.
     """
     chosen = list(policies)
     notes: list[str] = []
+    not_ended = sum(not record.ended for record in recorded)
+    if not_ended:
+        recorded = [record for record in recorded if record.ended]
+        have = "it has" if not_ended == 1 else "they have"
+        notes.append(f"{_loops(not_ended, 'open loop')} left out: {have} not ended")
     not_judged = sum(not record.judged for record in recorded)
     if not_judged:
         recorded = [record for record in recorded if record.judged]
@@ -331,8 +339,8 @@ def _caveats(
         )
 
 
-def _loops(number: int) -> str:
-    return f"{number:,} loop" if number == 1 else f"{number:,} loops"
+def _loops(number: int, name: str = "loop") -> str:
+    return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
 def with_policy_goals(

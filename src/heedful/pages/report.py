@@ -72,6 +72,7 @@ MAX_PAGE_FEEDBACK_CHARS = 3_000
 MAX_OUTPUT_READ_CHARS = 100_000  # the characters of an output that are read
 # Lines of an output that are read: a diff of more can take minutes.
 MAX_OUTPUT_READ_LINES = 2_000
+MIN_AXIS_ROOM = 0.2  # of a step, between a cut axis and the least value
 MIN_SPLIT_LINE_CHARS = 200  # a longer line is split into sentences
 MAX_PAGE_LINE_CHARS = 400  # a longer line or text is cut
 # The longest output that is compared word by word; this takes less than 10 ms.
@@ -616,7 +617,8 @@ def at_masks(text: str) -> list[str]:
 
 
 MAX_LABEL_CHARS = 40  # of a name in a drawing
-LABEL_LINES = (-9, 4, 17, 30, -22)  # the heights of a label beside its dot
+# The heights of a label beside its dot; beside it, a line of the grid goes through.
+LABEL_LINES = (-9, 17, 4, 30, -22)
 LABEL_CHAR_WIDTH = 6.4  # of a letter of 12 px, as on a narrow screen, in its units
 Axis = Mapping[str, Any]
 
@@ -634,6 +636,9 @@ def axis(label: str, values: Sequence[float]) -> dict[str, Any]:
 
     # Ticks are multiples of the step, at least two even if all values are equal.
     first = floor(min(values) / step)
+    # Where an axis is cut, a mark stands; a value so near would be drawn over it.
+    if first > 0 and min(values) < (first + MIN_AXIS_ROOM) * step:
+        first -= 1
     last = max(ceil(max(values) / step), first + 1)
     digits = max(0, ceil(-log10(step)))
     ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
@@ -764,26 +769,34 @@ def _drawn_at(cost: float, solved: float, x: Axis, y: Axis) -> tuple[float, floa
     )
 
 
+def _shared_label(names: Sequence[str]) -> str:
+    """Return the label of the policies at one place; of many, it names the first."""
+    text = ", ".join(names)
+    if len(names) > 1 and len(text) > MAX_LABEL_CHARS:
+        return f"{names[0]} and {len(names) - 1} more"
+    return text
+
+
 def _place_labels(
-    groups: Iterable[tuple[tuple[float, float, str], Sequence[str]]],
+    groups: Iterable[tuple[tuple[float, float], Sequence[str]]],
     line: Iterable[Point],
     x: Axis,
     y: Axis,
 ) -> list[Label]:
     """Return labels beside their dots, so that none covers another or the line.
 
-    A label stands above its dot, beside it, below it, or farther away, right or left of
+    A label stands above its dot, below it, beside it, or farther away, right or left of
     it; if all of these places are taken, it stands above it, to the right.
     """
     # A long label has the fewest places.
-    places_of_names = sorted(groups, key=lambda group: -len("; ".join(group[1])))
-    dots = [_drawn_at(cost, solved, x, y) for (cost, solved, _), _ in places_of_names]
+    places_of_names = sorted(groups, key=lambda group: -len(_shared_label(group[1])))
+    dots = [_drawn_at(cost, solved, x, y) for (cost, solved), _ in places_of_names]
     corners = [_drawn_at(point.cost, point.solved, x, y) for point in line]
     title = Label(2, 11, y["label"])
 
     labels: list[Label] = []
     for (_, names), (dot_x, dot_y) in zip(places_of_names, dots, strict=True):
-        text = "; ".join(names)
+        text = _shared_label(names)
         width = LABEL_CHAR_WIDTH * len(text)
         places = []
         for dy in LABEL_LINES:
@@ -805,7 +818,7 @@ def frontier(
     """Return what a template draws of policies: axes, dots, labels, the front's line.
 
     The label of a named point is its mark, or its number from 1 without `marks`. Points
-    at the same place share a label, without `of_record`. The dots are those of the
+    at the same place share a label. The dots are those of the
     `others`, the oracle's, and those of the named points, in this order. With
     `of_record`, the name of the cost, costs and shares are percentages of what was
     recorded, there is no oracle, and a policy of which the record cannot tell for all
@@ -818,17 +831,14 @@ def frontier(
     dots = [("other", point) for point in others]
     if not of_record:
         dots.append(("oracle", Point("oracle", 1.0, solved=1.0)))
-    # A policy that was replayed has a label of its own, so that each is beside its dot.
-    marks_by_place = defaultdict[tuple[float, float, str], list[str]](list)
+    marks_by_place = defaultdict[tuple[float, float], list[str]](list)
     for mark, point in zip(marks or map(str, count(1)), named, strict=False):
         is_best = point.judged and (point.cost, point.solved) in best
         kind = "front" if is_best else "dot"
         if of_record and not point.exact:
             kind = "unsure"
         dots.append((kind, point))
-        mark_text = mark if of_record else ""
-        place = round(point.cost, 3), round(point.solved, 3), mark_text
-        marks_by_place[place].append(mark)
+        marks_by_place[round(point.cost, 3), round(point.solved, 3)].append(mark)
 
     texts = ("attempts ÷ the oracle's", "solved ÷ solvable", 1)
     if of_record:

@@ -1000,7 +1000,7 @@ def replayable(stored: Sequence[StoredLoop]) -> list[RecordedLoop]:
     from heedful.loop.replay import RecordedLoop
 
     return [
-        RecordedLoop(recorded.loop)
+        RecordedLoop(recorded.loop, ended=recorded.ended)
         for recorded in reversed(stored)
         if recorded.loop.attempts and not recorded.is_run
     ]

@@ -794,14 +794,11 @@ def _shown_attempt(db: Db, scope: Scope, n: int, number: int) -> Plain:
 class Replayable(NamedTuple):
     """Loops to decide again, oldest first, the beginnings of their tasks by id, and how
     many more were left out because their records are too large.
-
-    `open` has the ids of those that have not ended.
     """
 
     loops: list[RecordedLoop]
     tasks: dict[str, Any]
     unread: int
-    open: frozenset[str]
 
 
 @bulk
@@ -851,10 +848,9 @@ def replayable(
         goals = [from_document(Goal, goal) for goal in json.loads(head["goals"])]
         extra = Usage(**json.loads(head["extra"]))
         loop = Loop(id, tuple(goals), attempts=tuple(attempts[id]), extra=extra)
-        loops.append(RecordedLoop(loop))
+        loops.append(RecordedLoop(loop, ended=head["state"] != "open"))
         tasks[id], _ = beginning(head["task"], head["task_chars"])
-    not_ended = {id for id, head in heads.items() if head["state"] == "open"}
-    return Replayable(loops, tasks, unread, open=frozenset(not_ended))
+    return Replayable(loops, tasks, unread)
 
 
 @bulk

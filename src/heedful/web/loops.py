@@ -635,6 +635,7 @@ def _decided_facts(
         "calls": loop.usage.calls,
         "tokens": loop.usage.tokens,
         "cost": loop.usage.cost,
+        "seconds": loop.usage.seconds,
         "unreported": loop.unreported,
         "rungs": list(map(asdict, figure_loop(climb))),
         "overhead": str(climb.overhead) if climb is not None else "",
@@ -643,7 +644,6 @@ def _decided_facts(
         "otherwise": explanation.otherwise,
         "closed": explanation.closed,
         "readings": readings(loop, rules.rules),
-        "repeat_limit": repeat_limit(loop, rules.rules),
         "knobs": [
             {"name": name, "was": value, "now": tried.get(name, value)}
             for name, value in knobs.items()
@@ -695,22 +695,6 @@ def readings(loop: Loop, rules: tuple[StopRule, ...]) -> list[Document]:
             row = {"rule": name, "now": value, "of": limit, "stops": stops}
             rows.append({**row, "only_if": only_if})
     return rows
-
-
-def repeat_limit(loop: Loop, rules: tuple[StopRule, ...]) -> int:
-    """Return at which repeated answer a policy stops a loop now; 0 if at none.
-
-    A limit counts only while the rules that must stop with it do.
-    """
-    loop = loop.of_rung()
-    limits = []
-    for rule in rules:
-        parts = list(flat((rule,)))
-        others = [part for part in parts if not isinstance(part, Repeat)]
-        if all(part(loop) for part in others):
-            repeats = [part for part in parts if isinstance(part, Repeat)]
-            limits += [repeat.limit_of(loop) for repeat in repeats]
-    return min(limits, default=0)
 
 
 def _is_unknown(loop: Loop, rule: StopRule) -> bool:

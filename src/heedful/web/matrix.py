@@ -225,9 +225,8 @@ def make_matrix(
     checks += _passed_checks(columns, checks, labels)
     shown_checks = checks[:MAX_CHECK_ROWS]
 
-    rows = [
-        MatrixRow(about="change", name="answer", cells=tuple(map(_change, columns)))
-    ]
+    # How it went stands first, then what it took, then what changed.
+    rows = []
     for goal in goals:
         cells = tuple(_score(column, goal) for column in columns)
         name = str(goal).replace(">=", "≥").replace("<=", "≤")
@@ -236,7 +235,9 @@ def make_matrix(
         cells = tuple(_findings(column, check) for column in columns)
         rows.append(MatrixRow(about="check", name=check, cells=cells))
     rows.append(
-        MatrixRow(about="lines", name="change", cells=tuple(map(_lines, columns)))
+        MatrixRow(
+            about="decision", name="decision", cells=tuple(map(_decision, columns))
+        )
     )
     times = [column.attempt.usage.seconds for column in columns if column.attempt]
     time_unit = ("seconds", "seconds", 1)
@@ -245,11 +246,10 @@ def make_matrix(
     for unit, name, scale in (("tokens", "tokens", 1), ("cost", "cost", 1), time_unit):
         cells = tuple(_spent(column, unit, scale) for column in columns)
         rows.append(MatrixRow(about=unit, name=name, cells=cells))
-    rows.append(
-        MatrixRow(
-            about="decision", name="decision", cells=tuple(map(_decision, columns))
-        )
-    )
+    rows += [
+        MatrixRow(about="change", name="answer", cells=tuple(map(_change, columns))),
+        MatrixRow(about="lines", name="change", cells=tuple(map(_lines, columns))),
+    ]
 
     return Matrix(
         columns=tuple(column.number for column in columns),
@@ -288,7 +288,7 @@ def align_checks(first: Plain, second: Plain) -> None:
             for name in names
         ]
         others = [row for row in grid["rows"] if row["about"] != "check"]
-        before = [row for row in others if row["about"] in ("change", "goal")]
+        before = [row for row in others if row["about"] == "goal"]
         grid["rows"] = [*before, *rows, *others[len(before) :]]
 
 

@@ -65,7 +65,7 @@ async def policies(visit: Visit) -> Document:
     text = "\n".join(notations or PRESETS)
     facts: Document = {"asked": text, "filters": filters, "rows": []}
     try:
-        recorded, _, unread, _ = await _read_recorded(visit)
+        recorded, _, unread = await _read_recorded(visit)
         chosen = [policy(notation) for notation in notations]
         compared = await offload(comparable, recorded, chosen, PRESETS.values())
         reachable = await offload(_reach, visit.query.get("reach", ""))
@@ -236,8 +236,8 @@ async def compared(visit: Visit) -> Document:
     }
 
     try:
-        all_loops, tasks, unread, open_ids = await _read_recorded(visit)
-        ended = [record for record in all_loops if record.loop.id not in open_ids]
+        all_loops, tasks, unread = await _read_recorded(visit)
+        ended = [record for record in all_loops if record.ended]
         recorded = [record for record in ended if record.judged]
         if names == [as_recorded, as_recorded]:
             names[1] = await offload(_most_different, recorded)
@@ -305,7 +305,7 @@ def _differences(
         first, second = ways
         change = None
         if first["exact"] and second["exact"]:
-            names = ("attempts", "quality", "cost")
+            names = ("attempts", "quality", "cost", "priced")
             change = {name: second[name] - first[name] for name in names}
             if not (change["attempts"] or change["quality"]):
                 continue
@@ -321,12 +321,17 @@ def _differences(
 
 
 def _way(loop: RecordedLoop, rules: Policy) -> Document:
-    """Return what a policy does with a loop, by the rule of the page of policies."""
+    """Return what a policy does with a loop, by the rule of the page of policies.
+
+    `priced` counts the attempts whose cost was reported.
+    """
     result = score(loop, rules)
+    attempts = loop.loop.attempts[: result.attempts]
     return {
         "attempts": result.attempts,
         "quality": result.quality,
         "cost": result.usage.cost,
+        "priced": sum(attempt.usage.cost > 0 for attempt in attempts),
         # What was recorded is what happened, however a loop ended.
         "exact": result.is_known or rules is RECORDED_POLICY,
         "unscored": result.unscored,
@@ -352,7 +357,8 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
     """Return on how many loops the second of two policies loses and gains an answer.
 
     `fewer` and `more` count the other loops by their attempts. `attempts` and `cost`
-    are those that it takes more on all loops of which the record can tell.
+    are those that it takes more on all loops of which the record can tell. `moved`
+    counts the attempts that only one of them makes, `priced` those with a cost.
     """
     known_rows = [row for row in rows if row["change"] is not None]
     changes = [row["change"] for row in known_rows]
@@ -369,6 +375,8 @@ def _totals(rows: Sequence[Document], loops: int) -> Document:
         "same": loops - sum(totals.values()),
         "attempts": sum(change["attempts"] for change in changes),
         "cost": sum(change["cost"] for change in changes),
+        "moved": sum(abs(change["attempts"]) for change in changes),
+        "priced": sum(abs(change["priced"]) for change in changes),
     }
 
 
@@ -418,18 +426,31 @@ def describe_totals(
     first, second = [cut(name, MAX_TITLE_CHARS) for name in names]
     if first == RECORDED_POLICY.name:
         first = "recorded"
+    spent = _describe_spent(totals, first)
+    result = "loses no correct answer"
+    if totals["loses"]:
+        result = f"loses {counted(totals['loses'], 'correct answer')}"
+    if totals["gains"]:
+        result += f", gains {totals['gains']:,}"
+    return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
+
+
+def _describe_spent(totals: Document, first: str) -> str:
+    """Return in words what the second of two policies takes, beside the `first`."""
     attempts = totals["attempts"]
-    spent = f"as many attempts as {first}"
+    words = f"as many attempts as {first}"
     if attempts:
         direction = "more" if attempts > 0 else "fewer"
-        spent = f"{counted(abs(attempts), f'{direction} attempt')} than {first}"
+        words = f"{counted(abs(attempts), f'{direction} attempt')} than {first}"
 
     cost = totals["cost"]
-    if round(abs(cost), 4):
-        spent += f" ({money(abs(cost))} {'more' if cost > 0 else 'less'})"
-    answers = counted(totals["gains"], "correct answer")
-    result = f"loses {totals['loses']:,} and gains {answers}"
-    return f"On {newest}, {second} {result}, and takes {spent}{unknown}"
+    if not round(abs(cost), 4):
+        return words
+    change = f"{money(abs(cost))} {'more' if cost > 0 else 'less'}"
+    if totals["priced"] < totals["moved"]:
+        coverage = f"{totals['priced']:,} of {totals['moved']:,}"
+        change = f"cost known for {coverage}: {change}"
+    return f"{words} ({change})"
 
 
 PAGES = (

@@ -112,7 +112,8 @@ async def health(visit: Visit) -> Document:
     sentence = describe_health(troubles)
     is_set_up = all(row["well"] for row in setup)
     if not troubles and not is_set_up:
-        sentence = "Nothing failed; see the setting marked with “!”."
+        names = [row["name"] for row in setup if not row["well"]]
+        sentence = f"Nothing failed. To be set up: {', '.join(names)}."
     return {
         **await read_home(visit.caller.setup.store, visit.caller.scope),
         "sentence": sentence,
@@ -213,7 +214,7 @@ def _waiting_traces(waiting: Document, *, is_retried: bool) -> Iterator[Trouble]
     first = ""
     command = RETRY_COMMAND
     if is_retried:
-        first = "the command for the failed ones does this, too"
+        first = "the command for the failed reflections does this, too"
         command = ""
     if waiting["number"]:
         yield Trouble(

@@ -340,7 +340,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> Document:
     scores, more = await _replay_scores(caller, policies, body.limit)
     if not scores:
         raise NotFound(
-            "judged loop with an attempt in project", caller.scope.project, "the store"
+            "judged loop that ended in project", caller.scope.project, "the store"
         )
 
     # The scores of each policy, those of the oldest loop first.
@@ -381,8 +381,10 @@ async def _replay_scores(
 def _chunk_scores(
     loops: Sequence[RecordedLoop], policies: Sequence[Policy]
 ) -> list[list[LoopScore]]:
-    """Return the scores on each judged loop: as recorded, then of each policy."""
-    judged = [loop for loop in loops if loop.judged]
+    """Return the scores on each loop that ended and was judged: as recorded, then of
+    each policy.
+    """
+    judged = [loop for loop in loops if loop.ended and loop.judged]
     return [
         [score(loop, rules) for rules in (RECORDED_POLICY, *policies)]
         for loop in with_policy_goals(judged, policies)
