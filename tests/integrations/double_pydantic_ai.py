@@ -16,20 +16,26 @@ from pydantic_ai import (
     NativeToolReturnPart,
     TextPart,
     ToolCallPart,
+    ToolDefinition,
     ToolFailed,
 )
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import ExternalToolset
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -114,6 +120,7 @@ WAYS = (
     "system prompt function",
     "history processor before heedful",
     "history processor after heedful",
+    SERVER_TOOL,
 )
 
 
@@ -137,11 +144,18 @@ async def add(
     elif way == "history processor after heedful":
         capabilities.append(ProcessHistory(add_message))
     prompts: Any = {}
-    if way not in WAYS:
+    if way == SERVER_TOOL:
+        offer = ToolDefinition(
+            name="look", description=text, parameters_json_schema=dict(SCHEMA)
+        )
+        prompts = {"toolsets": [ExternalToolset([offer])]}
+    elif way not in (*WAYS, OWN_TOOL):
         prompts = {"system_prompt": text, "instructions": text}
     agent = shell_agent(script, Driven(), results, capabilities=capabilities, **prompts)
     if way == "instruction function":
         agent.instructions(lambda: text)
     elif way == "system prompt function":
         agent.system_prompt(lambda: text)
+    elif way == OWN_TOOL:
+        agent.tool_plain(look_of(text))
     await agent.run(task)

@@ -27,7 +27,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.integrations.words import words_in
+from heedful.integrations.words import foreign_words, unread_mark, words_in
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
@@ -335,6 +335,7 @@ class _Attempts:
         # The server fills such a prompt in, so nobody here can read it.
         if callable(agent.prompt):
             texts.append(UNREAD_MARK)
+        texts += _foreign_tools(agent)
         await learn_added(self.run, texts, trusted)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
@@ -557,6 +558,29 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
+
+
+def _foreign_tools(agent: Any) -> list[str]:
+    """Return what tools from elsewhere say of themselves; a mark stands for a list of
+    tools that is not here.
+    """
+    words: list[str] = []
+    for tool in agent.tools:
+        words.append(unread_mark(tool))
+        # The developer describes an agent that is a tool.
+        if isinstance(tool, agents.FunctionTool) and not tool._is_agent_tool:
+            function = getattr(tool, "__wrapped__", tool.on_invoke_tool)
+            offer = [tool.name, tool.description, tool.params_json_schema]
+            words.append(foreign_words(function, offer))
+
+    for server in agent.mcp_servers:
+        # The SDK has just asked the server for its tools.
+        offers = server.cached_tools
+        if offers is None:
+            words.append(UNREAD_MARK)
+            continue
+        words += [foreign_words(None, offer.model_dump()) for offer in offers]
+    return words
 
 
 def _is_provided(item: Any) -> bool:

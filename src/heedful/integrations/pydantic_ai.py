@@ -37,7 +37,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked, unread_mark
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
@@ -208,8 +208,10 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
         """Keep what code added to the request, and what tools of the provider said."""
-        instructions = request_context.model_request_parameters.instruction_parts
-        added = [*_parts_of(request_context.messages), *(instructions or ())]
+        parameters = request_context.model_request_parameters
+        instructions = parameters.instruction_parts or ()
+        added = [*_parts_of(request_context.messages), *instructions]
+        added += _foreign_tools(ctx, parameters)
         await learn_added(self.run, added, self.own)
         know(self.run, response.parts)
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
@@ -435,6 +437,23 @@ def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
         if str(part.id) == "agent" and not part.dynamic
     ]
     return "\n".join(texts)
+
+
+def _foreign_tools(ctx: RunContext[Any], parameters: Any) -> list[str]:
+    """Return what tools of a request from elsewhere say of themselves."""
+    manager = ctx.tool_manager
+    tools = (manager and manager.tools) or {}
+    words = list(map(unread_mark, parameters.native_tools))
+    for offer in parameters.function_tools:
+        tool: Any = tools.get(offer.name)
+        # A toolset that combines others has their tools in its own.
+        tool = getattr(tool, "source_tool", tool)
+        call = getattr(tool, "call_func", None)
+        schema = getattr(call, "__self__", None)
+        code = getattr(schema, "function", tool and type(tool))
+        texts = [offer.name, offer.description, offer.parameters_json_schema]
+        words.append(foreign_words(code, texts))
+    return words
 
 
 def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:

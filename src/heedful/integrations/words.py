@@ -2,11 +2,20 @@
 
 Adapters compare the words of a request with those that a run knows, and say of a result
 whether heedful can read it. A mark stands for an image or another file.
+
+A model also reads how each tool describes itself. Where the developer wrote the code of
+a tool, the developer wrote the words, too. An installed package says on its own what
+stands in its source; what else its tools say it has from elsewhere, such as from a
+server.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from heedful.sanitize import UNREAD_MARK
@@ -23,6 +32,8 @@ _FILE_KEYS = frozenset(
     "s3Location base64".split()
 )
 _FILE_TYPES = frozenset("image audio video file document input_image".split())
+# The folders of installed packages.
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 
 
 def words_in(value: Any) -> str:
@@ -44,6 +55,57 @@ def marked(text: str, value: Any) -> str:
     """
     others = [line for line in words_in(value).splitlines() if line not in text]
     return "\n".join([text, *others])
+
+
+def foreign_words(code: Any, description: Any) -> str:
+    """Return the words of a tool that neither its developer nor a package wrote.
+
+    `code` is the function or the class of the tool, `description` all that the model
+    reads of it. Of code without a source, every word is foreign.
+    """
+    while isinstance(code, partial):
+        code = code.func
+
+    path = None
+    with suppress(TypeError, ValueError):
+        path = inspect.getsourcefile(inspect.unwrap(code))
+    if path and _PACKAGE_FOLDERS.isdisjoint(Path(path).parts):
+        return ""
+
+    source = _source_text(path) if path else ""
+    lines = "\n".join(_description_texts(description)).splitlines()
+    return "\n".join(line for line in lines if line.strip() not in source)
+
+
+def unread_mark(tool: Any) -> str:
+    """Return a mark for a server whose tools the provider reads, and "" for others."""
+    kind = type(tool).__name__
+    if isinstance(tool, dict):
+        kind = str(tool.get("type"))
+    return UNREAD_MARK if "mcp" in kind.lower() else ""
+
+
+@lru_cache(maxsize=256)
+def _source_text(path: str) -> str:
+    """Return the text of a source file, "" if it cannot be read."""
+    with suppress(OSError, UnicodeError):
+        return Path(path).read_text("utf-8")
+    return ""
+
+
+def _description_texts(data: Any) -> Iterator[str]:
+    """Yield the texts in a description of a tool, and the names of its arguments."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, list | tuple):
+        for part in data:
+            yield from _description_texts(part)
+    elif isinstance(data, dict):
+        yield from _description_texts(list(data.get("properties") or ()))
+        for key, part in data.items():
+            # The types of a schema are no words of anybody.
+            if key != "type":
+                yield from _description_texts(part)
 
 
 def _texts_in(data: Any) -> Iterator[str]:
