@@ -24,7 +24,6 @@ from agent_framework import (
     chat_middleware,
     tool,
 )
-
 from mcp import ClientSession
 
 from heedful.integrations import Host, verdict_of

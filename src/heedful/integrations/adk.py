@@ -381,10 +381,9 @@ def _foreign_tools(request: Any) -> list[str]:
         for offer in getattr(group, "function_declarations", None) or ():
             tool = request.tools_dict.get(offer.name)
             # The developer describes an agent that is a tool, and an answer.
-            is_agent = isinstance(getattr(tool, "agent", None), LlmAgent)
-            if not is_agent and not isinstance(tool, SetModelResponseTool):
-                code = getattr(tool, "func", type(tool))
-                words.append(foreign_words(code, offer.model_dump(mode="json")))
+            subject = getattr(tool, "agent", tool)
+            if not isinstance(subject, LlmAgent | SetModelResponseTool):
+                words.append(foreign_words(tool, offer.model_dump(mode="json")))
     return words
 
 

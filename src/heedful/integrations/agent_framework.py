@@ -30,7 +30,6 @@ from agent_framework import (
     Content,
     FunctionInvocationContext,
     FunctionMiddleware,
-    FunctionTool,
     HistoryProvider,
     InMemoryHistoryProvider,
     Message,
@@ -44,12 +43,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.words import (
-    foreign_words,
-    marked,
-    unread_mark,
-    words_in,
-)
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
 # What a model itself says, beside the calls of tools of the provider.
@@ -357,11 +351,11 @@ class _Requests(ChatMiddleware):
         """Keep what code added to a request, and what tools of the provider said."""
         chat_options = context.options or {}
         request = [*_contents(context.messages), chat_options.get("instructions", "")]
-        for tool in chat_options.get("tools") or ():
-            request.append(unread_mark(tool))
-            if isinstance(tool, FunctionTool):
-                offer = tool.to_json_schema_spec()
-                request.append(foreign_words(tool.func, offer))
+        # A tool of the provider has no description here.
+        request += [
+            foreign_words(tool, getattr(tool, "to_json_schema_spec", dict)())
+            for tool in chat_options.get("tools") or ()
+        ]
         options = getattr(self.run.context.agent, "default_options", {})
         trusted = words_in(options.get("instructions", ""))
         await self.run.learn_added(request, trusted)

@@ -119,13 +119,13 @@ class _TaskRun(Attempts):
 
     def foreign_tools(self) -> list[str]:
         """Return what tools from elsewhere say of themselves."""
-        executor = self.task.agent.agent_executor
-        words: list[str] = []
-        for tool in getattr(executor, "original_tools", ()):
-            code = getattr(tool, "func", type(tool))
-            offer = [tool.name, tool.description, tool.args_schema.model_json_schema()]
-            words.append(foreign_words(code, offer))
-        return words
+        tools = getattr(self.task.agent.agent_executor, "original_tools", ())
+        return [
+            foreign_words(
+                tool, [tool.description, tool.args_schema.model_json_schema()]
+            )
+            for tool in tools
+        ]
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.

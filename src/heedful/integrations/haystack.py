@@ -113,7 +113,7 @@ class _Watch:
             # The last message is the answer of the model.
             know(run.run, _contents(messages[-1:]))
             offers = [
-                foreign_words(tool.function, tool.tool_spec)
+                foreign_words(tool, tool.tool_spec)
                 for tool in state.data.get("tools") or ()
             ]
             await run.learn_added([*_contents(messages[:-1]), *offers])

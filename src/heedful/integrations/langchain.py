@@ -38,6 +38,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
@@ -58,7 +59,7 @@ from heedful.integrations.begin import (
     provider_events,
 )
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.integrations.words import foreign_words, marked, unread_mark
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
@@ -90,7 +91,7 @@ MAX_THREAD_ID_CHARS = 150
 
 
 class _Seen(BaseCallbackHandler):
-    """Keep what models get, messages and tools: other middleware may have added some."""
+    """Keep the messages and tools that models get: middleware may have added some."""
 
     run_inline = True
 
@@ -242,9 +243,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             run.earlier = _earlier_of(state["messages"])
         return run
 
-    async def _take(
-        self, request: Request, response: Answer, seen: _Seen
-    ) -> Response:
+    async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
         """Keep what is not the agent's own, and count the usage of a response.
 
         That is what middleware added to what the model got, what tools from elsewhere
@@ -799,38 +798,26 @@ def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
     `bound` are the tools that the model got, as its provider takes them. Those that
     other middleware added have no code here.
     """
-    words: list[str] = []
-    names: set[str] = set()
-    for tool in request.tools:
-        if isinstance(tool, dict):
-            words.append(unread_mark(tool))
-            names.update(offer["name"] for offer in _offers_in(tool))
-            continue
-        names.add(tool.name)
-        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-        offer = convert_to_openai_tool(tool)
-        words.append(foreign_words(function or type(tool), offer))
-
-    if request.response_format is not None:
-        # A model may answer with an object by a call of such a tool.
-        answers = ToolStrategy(request.response_format.schema).schema_specs
-        names.update(spec.name for spec in answers)
-    for offer in _offers_in(list(bound)):
-        words.append(unread_mark(offer))
-        if offer["name"] not in names:
-            words.append(foreign_words(None, offer))
-    return words
-
-
-def _offers_in(data: Any) -> Iterator[dict[str, Any]]:
-    """Yield the tools with a name in what a provider takes."""
-    if isinstance(data, dict) and isinstance(data.get("name"), str):
-        yield data
-        return
-    parts = data.values() if isinstance(data, dict) else data
-    if isinstance(data, dict | list):
-        for part in parts:
-            yield from _offers_in(part)
+    tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+    words = [
+        # The schema of a function of the developer is a class.
+        foreign_words(
+            None if isinstance(tool.args_schema, dict) else tool,
+            convert_to_openai_tool(tool),
+        )
+        for tool in tools
+    ]
+    # A model may answer with an object by a call of such a tool.
+    schema = getattr(request.response_format, "schema", None)
+    answers = ToolStrategy(schema).schema_specs if schema else []
+    names = {tool.name for tool in [*tools, *answers]}
+    offers = [tool.get("function", tool) for tool in bound if isinstance(tool, dict)]
+    words += [
+        foreign_words(None, offer)
+        for offer in offers
+        if offer.get("name") not in (None, *names)
+    ]
+    return [*words, *(foreign_words(tool, None) for tool in bound)]
 
 
 def _provider_items(message: AnyMessage) -> list[Any]:

@@ -14,6 +14,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import agents
@@ -27,7 +28,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.integrations.words import foreign_words, unread_mark, words_in
+from heedful.integrations.words import foreign_words, words_in
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
@@ -561,26 +562,25 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
 
 
 def _foreign_tools(agent: Any) -> list[str]:
-    """Return what tools from elsewhere say of themselves; a mark stands for a list of
-    tools that is not here.
-    """
-    words: list[str] = []
-    for tool in agent.tools:
-        words.append(unread_mark(tool))
-        # The developer describes an agent that is a tool.
-        if isinstance(tool, agents.FunctionTool) and not tool._is_agent_tool:
-            function = getattr(tool, "__wrapped__", tool.on_invoke_tool)
-            offer = [tool.name, tool.description, tool.params_json_schema]
-            words.append(foreign_words(function, offer))
+    """Return what tools from elsewhere say of themselves.
 
-    for server in agent.mcp_servers:
-        # The SDK has just asked the server for its tools.
-        offers = server.cached_tools
-        if offers is None:
-            words.append(UNREAD_MARK)
-            continue
-        words += [foreign_words(None, offer.model_dump()) for offer in offers]
-    return words
+    A mark stands for tools of a server whose list is not here.
+    """
+    # The SDK has just asked each server for its tools.
+    lists = [server.cached_tools for server in agent.mcp_servers]
+    words = [UNREAD_MARK] if None in lists else []
+    words += [
+        foreign_words(None, offer.model_dump())
+        for offer in chain.from_iterable(filter(None, lists))
+    ]
+    tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
+    words += [
+        foreign_words(tool, [tool.name, tool.description, tool.params_json_schema])
+        for tool in tools
+        # The developer describes an agent that is a tool.
+        if not tool._is_agent_tool
+    ]
+    return [*words, *(foreign_words(tool, None) for tool in agent.tools)]
 
 
 def _is_provided(item: Any) -> bool:

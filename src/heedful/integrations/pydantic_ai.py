@@ -37,7 +37,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
-from heedful.integrations.words import foreign_words, marked, unread_mark
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
@@ -441,18 +441,19 @@ def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
 
 def _foreign_tools(ctx: RunContext[Any], parameters: Any) -> list[str]:
     """Return what tools of a request from elsewhere say of themselves."""
-    manager = ctx.tool_manager
-    tools = (manager and manager.tools) or {}
-    words = list(map(unread_mark, parameters.native_tools))
+    tools = getattr(ctx.tool_manager, "tools", None) or {}
+    words = [foreign_words(tool, None) for tool in parameters.native_tools]
     for offer in parameters.function_tools:
-        tool: Any = tools.get(offer.name)
+        tool = tools.get(offer.name)
         # A toolset that combines others has their tools in its own.
         tool = getattr(tool, "source_tool", tool)
         call = getattr(tool, "call_func", None)
-        schema = getattr(call, "__self__", None)
-        code = getattr(schema, "function", tool and type(tool))
-        texts = [offer.name, offer.description, offer.parameters_json_schema]
-        words.append(foreign_words(code, texts))
+        words.append(
+            foreign_words(
+                getattr(call, "__self__", tool),
+                [offer.name, offer.description, offer.parameters_json_schema],
+            )
+        )
     return words
 
 

@@ -316,15 +316,13 @@ def _earlier_of(messages: Messages) -> Earlier:
 
 def _foreign_tools(context: InvokeModelContext) -> list[str]:
     """Return what tools of a request from elsewhere say of themselves."""
-    words: list[str] = []
     registry = context.agent.tool_registry
     tools = {**registry.registry, **registry.dynamic_tools}
-    for offer in context.tool_specs:
-        tool: Any = tools.get(offer["name"])
-        if not _makes_object(tool):
-            code = getattr(tool, "_tool_func", type(tool))
-            words.append(foreign_words(code, dict(offer)))
-    return words
+    return [
+        foreign_words(tools.get(offer["name"]), dict(offer))
+        for offer in context.tool_specs
+        if not _makes_object(tools.get(offer["name"]))
+    ]
 
 
 def _provider_blocks(message: Message) -> list[Any]:

@@ -12,10 +12,9 @@ server.
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from heedful.sanitize import UNREAD_MARK
@@ -32,8 +31,11 @@ _FILE_KEYS = frozenset(
     "s3Location base64".split()
 )
 _FILE_TYPES = frozenset("image audio video file document input_image".split())
-# The folders of installed packages.
-_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+# Where the tools of frameworks have the function that is called.
+_FUNCTION_NAMES = (
+    *("__wrapped__", "func", "coroutine", "function"),
+    *("_tool_func", "on_invoke_tool"),
+)
 
 
 def words_in(value: Any) -> str:
@@ -57,55 +59,42 @@ def marked(text: str, value: Any) -> str:
     return "\n".join([text, *others])
 
 
-def foreign_words(code: Any, description: Any) -> str:
+def foreign_words(tool: Any, description: Any) -> str:
     """Return the words of a tool that neither its developer nor a package wrote.
 
-    `code` is the function or the class of the tool, `description` all that the model
-    reads of it. Of code without a source, every word is foreign.
+    `tool` has the function that is called, or is of the class that does it. If it is
+    None, every word is foreign. `description` is all that the model reads of it; a mark
+    stands for that of a server whose tools only the provider of the model reads.
     """
-    while isinstance(code, partial):
-        code = code.func
+    lines = "\n".join(_description_texts(description)).splitlines()
+    if not lines:
+        kind = tool.get("type") if isinstance(tool, dict) else type(tool).__name__
+        return UNREAD_MARK if "mcp" in str(kind).lower() else ""
 
+    functions = (getattr(tool, name, None) for name in _FUNCTION_NAMES)
+    code = next(filter(None, functions), type(tool))
     path = None
-    with suppress(TypeError, ValueError):
+    with suppress(TypeError):
         path = inspect.getsourcefile(inspect.unwrap(code))
-    if path and _PACKAGE_FOLDERS.isdisjoint(Path(path).parts):
+    # Packages are in site-packages or dist-packages.
+    if path and "-packages" not in path:
         return ""
 
-    source = _source_text(path) if path else ""
-    lines = "\n".join(_description_texts(description)).splitlines()
+    source = "".join(linecache.getlines(path)) if path else ""
     return "\n".join(line for line in lines if line.strip() not in source)
-
-
-def unread_mark(tool: Any) -> str:
-    """Return a mark for a server whose tools the provider reads, and "" for others."""
-    kind = type(tool).__name__
-    if isinstance(tool, dict):
-        kind = str(tool.get("type"))
-    return UNREAD_MARK if "mcp" in kind.lower() else ""
-
-
-@lru_cache(maxsize=256)
-def _source_text(path: str) -> str:
-    """Return the text of a source file, "" if it cannot be read."""
-    with suppress(OSError, UnicodeError):
-        return Path(path).read_text("utf-8")
-    return ""
 
 
 def _description_texts(data: Any) -> Iterator[str]:
     """Yield the texts in a description of a tool, and the names of its arguments."""
+    if isinstance(data, dict):
+        # The types of a schema are no words of anybody.
+        texts = [data[key] for key in data if key != "type"]
+        data = [list(data.get("properties") or ()), *texts]
     if isinstance(data, str):
         yield data
     elif isinstance(data, list | tuple):
         for part in data:
             yield from _description_texts(part)
-    elif isinstance(data, dict):
-        yield from _description_texts(list(data.get("properties") or ()))
-        for key, part in data.items():
-            # The types of a schema are no words of anybody.
-            if key != "type":
-                yield from _description_texts(part)
 
 
 def _texts_in(data: Any) -> Iterator[str]:
