@@ -11,6 +11,7 @@ from typing import Any
 from agents import (
     Agent,
     FunctionTool,
+    HandoffInputData,
     HostedMCPTool,
     ModelResponse,
     RunConfig,
@@ -18,6 +19,7 @@ from agents import (
     ToolOutputImage,
     Usage,
     function_tool,
+    handoff,
 )
 from agents.mcp import MCPServer
 from agents.testing import ScriptedModel, assistant_message, function_call
@@ -136,6 +138,8 @@ WAYS = (
     "input filter",
     "session callback",
     "made prompt",
+    "error formatter",
+    "filter of a handoff",
     SERVER_TOOL,
     "tool that an adapter made",
     "server without a list",
@@ -171,6 +175,10 @@ async def add(
         await options["session"].add_items([user_item("hello")])
     elif way == "made prompt":
         agent.prompt = lambda _: {"id": "one", "variables": {"docs": text}}
+    elif way == "error formatter":
+        config.tool_error_formatter = lambda failed: f"{failed.error}\n{text}"
+    elif way == "filter of a handoff":
+        agent = handing_to(agent, text)
     elif way == SERVER_TOOL:
         agent.mcp_servers.append(Server(text, keeps=True))
     elif way == "server without a list":
@@ -184,6 +192,26 @@ async def add(
     else:
         agent.instructions = text
     await openai_agents.run(agent, task, host=host, run_config=config, **options)
+
+
+def handing_to(agent: Agent[Any], text: str) -> Agent[Any]:
+    """Return an agent that hands over to another, as if a tool had returned a text."""
+    call = {"call_id": "load", "name": "load", "arguments": "{}"}
+    items: Any = (
+        {"type": "function_call", **call},
+        {"type": "function_call_output", "call_id": "load", "output": text},
+    )
+
+    def add_result(data: HandoffInputData) -> HandoffInputData:
+        return replace(data, input_history=(user_item("run the tests"), *items))
+
+    item = function_call("transfer_to_triage", {}, call_id="hand")
+    turn = ModelResponse([item], Usage(), "first")
+    return Agent(
+        "desk",
+        model=ScriptedModel([turn]),
+        handoffs=[handoff(agent, input_filter=add_result)],
+    )
 
 
 class Server(MCPServer):

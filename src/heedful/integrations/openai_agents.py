@@ -326,11 +326,9 @@ class _Attempts:
         self, data: CallModelData[Any], request: ModelInputData
     ) -> None:
         """Keep what functions and filters of the user added to a request."""
-        items = data.model_data.input
-        results = [item for item in items if item.get("type") in _RESULT_ITEM_TYPES]
-        know(self.run, results)
-
         agent: Any = data.agent
+        # The result of a handoff to this agent.
+        know(self.run, [json.dumps({"assistant": agent.name})])
         trusted = agent.instructions if isinstance(agent.instructions, str) else ""
         texts: Items = [request.instructions or "", *request.input]
         # The server fills such a prompt in, so nobody here can read it.
@@ -364,7 +362,10 @@ class _Attempts:
 
         user_formatter = self.config.tool_error_formatter
         message = user_formatter(failed) if user_formatter else None
-        return await message if inspect.isawaitable(message) else message
+        message = await message if inspect.isawaitable(message) else message
+        if message is None:
+            know(self.run, [failed.default_message])
+        return message
 
     async def failed(self, call: str, error: str) -> None:
         """Keep the error of a call and ask about it; show a lesson about it once."""
@@ -529,6 +530,7 @@ class _Hooks(agents.RunHooks[Any]):
             name, _ = self.attempts.calls.pop(id)
             item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
             output = words_in(item["output"])
+            know(self.attempts.run, [output])
             event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
@@ -564,7 +566,8 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
 def _foreign_tools(agent: Any) -> list[str]:
     """Return what tools from elsewhere say of themselves.
 
-    A mark stands for tools of a server whose list is not here.
+    A mark stands for tools of a server whose list is not here. A server that the
+    provider asks is left out: its list is an item of the response.
     """
     # The SDK has just asked each server for its tools.
     lists = [server.cached_tools for server in agent.mcp_servers]
@@ -580,7 +583,7 @@ def _foreign_tools(agent: Any) -> list[str]:
         # The developer describes an agent that is a tool.
         if not tool._is_agent_tool
     ]
-    return [*words, *(foreign_words(tool, None) for tool in agent.tools)]
+    return words
 
 
 def _is_provided(item: Any) -> bool:
