@@ -19,7 +19,7 @@ from pydantic_ai import (
     ToolDefinition,
     ToolFailed,
 )
-from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import ExternalToolset
 
@@ -120,8 +120,21 @@ WAYS = (
     "system prompt function",
     "history processor before heedful",
     "history processor after heedful",
+    "result in place of a call",
     SERVER_TOOL,
 )
+
+
+class Answering(AbstractCapability[Any]):
+    """Answers the call "read" in place of the tool."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        return self.text if args == {"command": "read"} else await handler(args)
 
 
 async def add(
@@ -143,6 +156,9 @@ async def add(
         capabilities.insert(0, ProcessHistory(add_message))
     elif way == "history processor after heedful":
         capabilities.append(ProcessHistory(add_message))
+    elif way == "result in place of a call":
+        capabilities.insert(0, Answering(text))
+        script = [Call("read"), *script]
     prompts: Any = {}
     if way == SERVER_TOOL:
         offer = ToolDefinition(

@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    RetryPromptPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -200,7 +201,9 @@ class _Run(Heedful):
         """Show the model what memory has, and only the last rejected answer."""
         self.own = _own_prompt(ctx, request_context)
         parts = _parts_of(ctx.messages)
-        know(self.run, [part for part in parts if hasattr(part, "tool_name")])
+        retries = [part for part in parts if isinstance(part, RetryPromptPart)]
+        # What is wrong with the arguments of a call is no word of anybody.
+        know(self.run, [part for part in retries if isinstance(part.content, list)])
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
@@ -240,6 +243,7 @@ class _Run(Heedful):
             # The advice is the result of the call, so it is not shown again after it.
             self.held_back.add(request)
             self.run.call_advice.pop(id)
+            know(self.run, [advice.text])
             raise ModelRetry(advice.text)
 
         try:
@@ -252,6 +256,7 @@ class _Run(Heedful):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
+            know(self.run, [str(error)])
             lessons = (await self.run.seen(name, str(error), id)).lessons
             is_known = lessons and lessons <= advice.lessons
 
@@ -303,10 +308,10 @@ class _Run(Heedful):
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
 
+        know(self.run, [feedback])
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
-        know(self.run, [feedback])
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
