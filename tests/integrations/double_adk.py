@@ -14,7 +14,13 @@ from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.plugins import BasePlugin, ReflectAndRetryToolPlugin
 from google.adk.runners import InMemoryRunner
+from google.adk.tools.mcp_tool.mcp_session_manager import (
+    MCPSessionManager,
+    SseConnectionParams,
+)
+from google.adk.tools.mcp_tool.mcp_tool import McpTool
 from google.genai import types
+from mcp.types import Tool
 from pydantic import PrivateAttr
 
 from heedful.errors import HeedfulError
@@ -23,11 +29,15 @@ from heedful.integrations.adk import HeedfulAdkPlugin
 from heedful.integrations.attempts import ID_KEY
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -164,6 +174,7 @@ WAYS = (
     "callback of the agent",
     "plugin before heedful",
     "plugin after heedful",
+    SERVER_TOOL,
 )
 
 
@@ -193,6 +204,10 @@ async def add(
         plugins.insert(0, AddingPlugin(text))
     elif way == "plugin after heedful":
         plugins.append(AddingPlugin(text))
+    elif way == SERVER_TOOL:
+        options["tools"] = [shell_of([], results), server_tool(text)]
+    elif way == OWN_TOOL:
+        options["tools"] = [shell_of([], results), look_of(text)]
     else:
         options["instruction"] = text
     runner = runner_of(shell_agent(script, Driven(), results, **options), *plugins)
@@ -200,3 +215,12 @@ async def add(
         app_name="tests", user_id="user", session_id="chat", state={"docs": text}
     )
     await run(runner, task)
+
+
+def server_tool(text: str) -> McpTool:
+    """Return a tool of a server, to which nothing connects."""
+    where = SseConnectionParams(url="https://docs.example")
+    return McpTool(
+        mcp_tool=Tool(name="look", description=text, input_schema=dict(SCHEMA)),
+        mcp_session_manager=MCPSessionManager(where),
+    )

@@ -17,22 +17,28 @@ from agent_framework import (
     Content,
     ContextProvider,
     FunctionInvocationLayer,
+    FunctionTool,
     Message,
     ResponseStream,
     UsageDetails,
     chat_middleware,
     tool,
 )
+from mcp import ClientSession
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.agent_framework import HeedfulAgentMiddleware
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -121,6 +127,16 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
         await agent.run(task, session=session)
 
 
+def server_tool(text: str) -> FunctionTool:
+    """Return a tool as an adapter for servers makes it."""
+    return FunctionTool(
+        name="look",
+        description=text,
+        func=ClientSession.call_tool,
+        input_model=dict(SCHEMA),
+    )
+
+
 class Adding(ContextProvider):
     """Adds a text to the context of each run."""
 
@@ -143,6 +159,8 @@ WAYS = (
     "message of a provider",
     "chat middleware",
     "instructions of a run",
+    SERVER_TOOL,
+    "tool of the provider",
 )
 
 
@@ -171,6 +189,12 @@ async def add(
         middleware.append(add_message)
     elif way == "instructions of a run":
         run_options = {"instructions": text}
+    elif way == SERVER_TOOL:
+        run_options["tools"] = [server_tool(text)]
+    elif way == "tool of the provider":
+        run_options["tools"] = [{"type": "mcp", "server_label": "docs"}]
+    elif way == OWN_TOOL:
+        run_options["tools"] = [tool(look_of(text))]
     else:
         options["instructions"] = text
     agent = shell_agent(script, Driven(), results, middleware=middleware, **options)

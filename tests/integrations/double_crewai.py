@@ -13,6 +13,7 @@ from crewai import Agent, Crew, Task
 from crewai.hooks.dispatch import InterceptionPoint, on, unregister
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from pydantic import PrivateAttr
 
 from heedful.integrations import Host, verdict_of
@@ -20,11 +21,14 @@ from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.crewai import watch
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -103,7 +107,12 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
     await crew_of(*watched).kickoff_async()
 
 
-WAYS = ("knowledge in the prompt", "hook before heedful", "hook after heedful")
+WAYS = (
+    "knowledge in the prompt",
+    "hook before heedful",
+    "hook after heedful",
+    SERVER_TOOL,
+)
 
 
 async def add(
@@ -125,6 +134,12 @@ async def add(
     job = shell_task(task, script, driven, results)
     if way == "knowledge in the prompt":
         job.agent.backstory = text
+    elif way == SERVER_TOOL:
+        job.agent.tools.append(
+            MCPNativeTool(object, "look", {"description": text}, "docs")
+        )
+    elif way == OWN_TOOL:
+        job.agent.tools.append(tool("look")(look_of(text)))
     elif way not in WAYS:
         job.description = f"{task}. {text}"
     if way == "hook before heedful":

@@ -9,18 +9,24 @@ from haystack.components.agents.state import State
 from haystack.components.generators.chat import MockChatGenerator
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 from haystack.hooks import hook
+from haystack.tools import Tool
 from haystack.tools.from_function import create_tool_from_function
+from pydantic import TypeAdapter
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.haystack import hooks
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -96,7 +102,7 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
 
 # What a tool returns that has an image.
 PICTURE: Any = [TextContent("a page"), ImageContent("iVBORw0KGgo=")]
-WAYS = ("hook before heedful", "hook after heedful")
+WAYS = ("hook before heedful", "hook after heedful", SERVER_TOOL)
 
 
 async def add(
@@ -119,8 +125,22 @@ async def add(
         all_hooks = hooks(host, others={"before_llm": [add_text]})
     elif way == "hook after heedful":
         all_hooks["before_llm"].append(add_text)
-    prompt = "Be brief." if way in WAYS else text
+    prompt = "Be brief." if way in (*WAYS, OWN_TOOL) else text
     agent = shell_agent(
         script, Driven(), results, hooks=all_hooks, system_prompt=prompt
     )
+    if way == SERVER_TOOL:
+        agent.tools.append(server_tool(text))
+    elif way == OWN_TOOL:
+        agent.tools.append(create_tool_from_function(look_of(text)))
     await agent.run_async(asked(task))
+
+
+def server_tool(text: str) -> Tool:
+    """Return a tool as an adapter for servers makes it."""
+    return Tool(
+        name="look",
+        description=text,
+        parameters=dict(SCHEMA),
+        function=TypeAdapter.validate_python,
+    )

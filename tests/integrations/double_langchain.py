@@ -16,12 +16,18 @@ from langchain.agents.middleware import (
 )
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
+from mcp import ClientSession
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.langchain import HeedfulMiddleware
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     ModelDown,
@@ -30,6 +36,7 @@ from tests.integrations.doubles import (
     Script,
     Tasks,
     Turn,
+    look_of,
     script_of,
     shell_of,
 )
@@ -41,7 +48,7 @@ class Scripted(GenericFakeChatModel):
     prompts: list[str]
 
     def bind_tools(self, tools: Any, **_: Any) -> Any:
-        return self
+        return self.bind(tools=list(map(convert_to_openai_tool, tools)))
 
     def _generate(self, messages: list[BaseMessage], *rest: Any, **options: Any) -> Any:
         self.prompts.append("\n".join(str(message.text) for message in messages))
@@ -115,6 +122,9 @@ WAYS = (
     "message before heedful",
     "message after heedful",
     "message in the state",
+    SERVER_TOOL,
+    "tool of middleware after heedful",
+    "tool of the provider",
 )
 
 
@@ -128,17 +138,36 @@ async def add(
     results: Results = OK,
 ) -> None:
     """Run an agent to whose requests other middleware adds a text."""
-    adding = [adder(way, text)] if way in WAYS else []
+    tools: list[Any] = [shell_of([], results)]
+    adding: list[Any] = []
+    if way == SERVER_TOOL:
+        tools.append(server_tool(text))
+    elif way == "tool of the provider":
+        tools.append({"type": "mcp", "server_label": "docs"})
+    elif way == OWN_TOOL:
+        tools.append(look_of(text))
+    elif way in WAYS:
+        adding.append(adder(way, text))
     mine: list[Any] = [HeedfulMiddleware(host)]
     is_before = way.endswith("before heedful")
     errors: Any = ToolErrorMiddleware(lambda error, _: str(error))
     agent = create_agent(
         scripted(script),
-        tools=[shell_of([], results)],
-        system_prompt="Be brief." if way in WAYS else text,
+        tools=tools,
+        system_prompt="Be brief." if way in (*WAYS, OWN_TOOL) else text,
         middleware=[*(adding + mine if is_before else mine + adding), errors],
     )
     await agent.ainvoke({"messages": [("user", task)]})
+
+
+def server_tool(text: str) -> StructuredTool:
+    """Return a tool as an adapter for servers makes it."""
+    return StructuredTool(
+        name="look",
+        description=text,
+        args_schema=dict(SCHEMA),
+        coroutine=ClientSession.call_tool,
+    )
 
 
 def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
@@ -157,6 +186,14 @@ def adder(way: str, text: str) -> AgentMiddleware[Any, Any, Any]:
             return {"messages": [HumanMessage(text)]}
 
         return add_message
+
+    @wrap_model_call
+    async def add_tool(request: Any, handler: Any) -> Any:
+        tools = [*request.tools, server_tool(text)]
+        return await handler(request.override(tools=tools))
+
+    if way == "tool of middleware after heedful":
+        return add_tool
 
     @wrap_model_call
     async def add_to_request(request: Any, handler: Any) -> Any:

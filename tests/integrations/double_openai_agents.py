@@ -10,6 +10,8 @@ from typing import Any
 
 from agents import (
     Agent,
+    FunctionTool,
+    HandoffInputData,
     HostedMCPTool,
     ModelResponse,
     RunConfig,
@@ -17,19 +19,26 @@ from agents import (
     ToolOutputImage,
     Usage,
     function_tool,
+    handoff,
 )
+from agents.mcp import MCPServer
 from agents.testing import ScriptedModel, assistant_message, function_call
+from mcp.types import Tool
 from openai.types.responses.response_output_item import McpCall
 
 from heedful.integrations import Host, openai_agents, verdict_of
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Say,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -124,7 +133,17 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
 
 # What a tool returns that has an image.
 PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
-WAYS = ("instruction function", "input filter", "session callback", "made prompt")
+WAYS = (
+    "instruction function",
+    "input filter",
+    "session callback",
+    "made prompt",
+    "error formatter",
+    "filter of a handoff",
+    SERVER_TOOL,
+    "tool that an adapter made",
+    "server without a list",
+)
 
 
 async def add(
@@ -156,9 +175,73 @@ async def add(
         await options["session"].add_items([user_item("hello")])
     elif way == "made prompt":
         agent.prompt = lambda _: {"id": "one", "variables": {"docs": text}}
+    elif way == "error formatter":
+        config.tool_error_formatter = lambda failed: f"{failed.error}\n{text}"
+    elif way == "filter of a handoff":
+        agent = handing_to(agent, text)
+    elif way == SERVER_TOOL:
+        agent.mcp_servers.append(Server(text, keeps=True))
+    elif way == "server without a list":
+        agent.mcp_servers.append(Server(text, keeps=False))
+    elif way == "tool that an adapter made":
+        call: Any = MCPServer.call_tool
+        tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
+        agent.tools.append(tool)
+    elif way == OWN_TOOL:
+        agent.tools.append(function_tool(look_of(text)))
     else:
         agent.instructions = text
     await openai_agents.run(agent, task, host=host, run_config=config, **options)
+
+
+def handing_to(agent: Agent[Any], text: str) -> Agent[Any]:
+    """Return an agent that hands over to another, as if a tool had returned a text."""
+    call = {"call_id": "load", "name": "load", "arguments": "{}"}
+    items: Any = (
+        {"type": "function_call", **call},
+        {"type": "function_call_output", "call_id": "load", "output": text},
+    )
+
+    def add_result(data: HandoffInputData) -> HandoffInputData:
+        return replace(data, input_history=(user_item("run the tests"), *items))
+
+    item = function_call("transfer_to_triage", {}, call_id="hand")
+    turn = ModelResponse([item], Usage(), "first")
+    return Agent(
+        "desk",
+        model=ScriptedModel([turn]),
+        handoffs=[handoff(agent, input_filter=add_result)],
+    )
+
+
+class Server(MCPServer):
+    """A server with one tool, in this process; it may keep the list of its tools."""
+
+    name = "docs"
+
+    def __init__(self, text: str, *, keeps: bool) -> None:
+        super().__init__()
+        self.text = text
+        self.keeps = keeps
+
+    @property
+    def cached_tools(self) -> list[Tool] | None:
+        tool = Tool(name="look", description=self.text, input_schema=dict(SCHEMA))
+        return [tool] if self.keeps else None
+
+    async def list_tools(self, *_: Any, **__: Any) -> list[Tool]:
+        tool = Tool(name="look", description=self.text, input_schema=dict(SCHEMA))
+        return [tool]
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def call_tool(self, *_: Any, **__: Any) -> Any: ...
+
+    async def list_prompts(self) -> Any: ...
+
+    async def get_prompt(self, *_: Any, **__: Any) -> Any: ...
 
 
 def user_item(text: str) -> Any:

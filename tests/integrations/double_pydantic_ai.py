@@ -16,20 +16,26 @@ from pydantic_ai import (
     NativeToolReturnPart,
     TextPart,
     ToolCallPart,
+    ToolDefinition,
     ToolFailed,
 )
-from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import ExternalToolset
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.pydantic_ai import Heedful
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -114,7 +120,21 @@ WAYS = (
     "system prompt function",
     "history processor before heedful",
     "history processor after heedful",
+    "result in place of a call",
+    SERVER_TOOL,
 )
+
+
+class Answering(AbstractCapability[Any]):
+    """Answers the call "read" in place of the tool."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        return self.text if args == {"command": "read"} else await handler(args)
 
 
 async def add(
@@ -136,12 +156,22 @@ async def add(
         capabilities.insert(0, ProcessHistory(add_message))
     elif way == "history processor after heedful":
         capabilities.append(ProcessHistory(add_message))
+    elif way == "result in place of a call":
+        capabilities.insert(0, Answering(text))
+        script = [Call("read"), *script]
     prompts: Any = {}
-    if way not in WAYS:
+    if way == SERVER_TOOL:
+        offer = ToolDefinition(
+            name="look", description=text, parameters_json_schema=dict(SCHEMA)
+        )
+        prompts = {"toolsets": [ExternalToolset([offer])]}
+    elif way not in (*WAYS, OWN_TOOL):
         prompts = {"system_prompt": text, "instructions": text}
     agent = shell_agent(script, Driven(), results, capabilities=capabilities, **prompts)
     if way == "instruction function":
         agent.instructions(lambda: text)
     elif way == "system prompt function":
         agent.system_prompt(lambda: text)
+    elif way == OWN_TOOL:
+        agent.tool_plain(look_of(text))
     await agent.run(task)

@@ -7,24 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable
-from typing import Any
+from typing import Any, cast
 
+from mcp.types import Tool
 from strands import Agent, tool
 from strands.hooks import BeforeInvocationEvent
 from strands.middleware import InvokeModelStage
 from strands.models import Model
 from strands.plugins import Plugin
+from strands.tools.mcp import MCPAgentTool, MCPClient
 
 from heedful.integrations import Host, verdict_of
 from heedful.integrations.attempts import ID_KEY
 from heedful.integrations.strands import HeedfulPlugin
 from tests.integrations.doubles import (
     OK,
+    OWN_TOOL,
+    SCHEMA,
+    SERVER_TOOL,
     Call,
     Driven,
     Results,
     Script,
     Tasks,
+    look_of,
     script_of,
     shell_of,
 )
@@ -61,7 +67,12 @@ class Scripted(Model):
             raise turn
 
         object_tool = next(
-            (spec["name"] for spec in tool_specs or () if spec["name"] != "shell"), ""
+            (
+                spec["name"]
+                for spec in tool_specs or ()
+                if spec["name"] not in ("shell", "look")
+            ),
+            "",
         )
         start: Any = {}
         delta: Any = {}
@@ -139,6 +150,7 @@ WAYS = (
     "middleware before heedful",
     "middleware after heedful",
     "prompt of a hook",
+    SERVER_TOOL,
 )
 
 
@@ -165,7 +177,7 @@ async def add(
     plugins: list[Any] = [Adding(add_message), HeedfulPlugin(host)]
     if way != "middleware before heedful":
         plugins = plugins[1:]
-    prompt = "Be brief." if way in WAYS else text
+    prompt = "Be brief." if way in (*WAYS, OWN_TOOL) else text
     agent = shell_agent(
         script, Driven(), results, plugins=plugins, system_prompt=prompt
     )
@@ -173,7 +185,17 @@ async def add(
         agent.add_middleware(InvokeModelStage, add_message)
     elif way == "prompt of a hook":
         agent.add_hook(add_prompt, BeforeInvocationEvent)
+    elif way == SERVER_TOOL:
+        agent.tool_registry.process_tools([server_tool(text)])
+    elif way == OWN_TOOL:
+        agent.tool_registry.process_tools([tool(look_of(text))])
     await agent.invoke_async(task)
+
+
+def server_tool(text: str) -> MCPAgentTool:
+    """Return a tool of a server, to which nothing connects."""
+    offer: Any = {"name": "look", "description": text, "inputSchema": dict(SCHEMA)}
+    return MCPAgentTool(Tool(**offer), MCPClient(cast("Any", None)))
 
 
 class Adding(Plugin):

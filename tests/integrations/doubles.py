@@ -47,6 +47,14 @@ Script = Sequence[Turn]
 Tasks = Mapping[str, Script]
 Results = Mapping[str, str | Exception]
 OK: Results = {}
+# How an agent gets a tool beside `shell`, which it never calls.
+SERVER_TOOL = "tool of a server"
+OWN_TOOL = "own tool"
+# What a server says of the arguments of its tool.
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"page": {"type": "string"}},
+}
 
 
 @dataclass(kw_only=True)
@@ -64,6 +72,16 @@ class Driven:
 def script_of(tasks: Tasks) -> list[Turn]:
     """Return the turns of a model that is given several tasks."""
     return list(chain.from_iterable(tasks.values()))
+
+
+def look_of(text: str) -> Any:
+    """Return a function of the developer with this description."""
+
+    def look(page: str) -> str:
+        return page
+
+    look.__doc__ = text
+    return look
 
 
 def shell_of(

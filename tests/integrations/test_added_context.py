@@ -1,7 +1,8 @@
 """Every framework, by one table: what code around an agent adds to a request.
 
 Documents that middleware or an instruction function puts into a prompt are not the
-developer's words, so a fix that repeats them waits. Each double names the `WAYS` of its
+developer's words, and neither is what the tool of a server says of itself, so a fix
+that repeats them waits. Each double names the `WAYS` of its
 framework to add words; its function `add` runs an agent with one of them.
 """
 
@@ -13,7 +14,7 @@ import pytest
 
 from heedful.integrations import Host
 from tests.fix_of_page import FAILING, FIXES, PAGE, READ, is_told, memory_in
-from tests.integrations.doubles import Call
+from tests.integrations.doubles import OWN_TOOL, Call
 from tests.integrations.test_earlier_turns import OTHERS, double_of
 from tests.integrations.test_hosts import NAMES
 
@@ -23,9 +24,13 @@ ADDED = [
     for way in double_of(name).WAYS
 ]
 # A server of the provider adds the words, where heedful cannot read them.
-UNREADWAYS = {"made prompt"}
+UNREADWAYS = {"made prompt", "server without a list", "tool of the provider"}
 READABLE = [case for case in ADDED if not UNREADWAYS.intersection(case.values)]
-STATIC = "static prompt"
+OWN_WAYS = [
+    pytest.param(name, way, id=f"{name}: {way}")
+    for name in NAMES
+    for way in ("static prompt", OWN_TOOL)
+]
 
 
 async def teach(folder: Path, name: str, *, way: str, text: str) -> bool:
@@ -52,11 +57,11 @@ async def test_a_fix_is_told_if_code_adds_other_words(
     assert await teach(tmp_path, name, way=way, text="Answer in one line.")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "way"), OWN_WAYS)
 async def test_a_fix_in_words_of_the_developer_is_told(
-    name: str, tmp_path: Path
+    name: str, way: str, tmp_path: Path
 ) -> None:
-    assert await teach(tmp_path, name, way=STATIC, text=PAGE)
+    assert await teach(tmp_path, name, way=way, text=PAGE)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -32,11 +32,11 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
-from heedful.sanitize import redact_ends
+from heedful.sanitize import UNREAD_MARK, redact_ends
 
 # The tool that a rejected answer calls; its declaration is sent to no model.
 FEEDBACK_TOOL = "heedful_feedback"
@@ -139,6 +139,7 @@ class HeedfulAdkPlugin(BasePlugin):
         request = run.requests.pop(agent, None)
         if request is not None:
             texts = [*request.contents, request.config.system_instruction]
+            texts += _foreign_tools(request)
             await run.learn_added(texts, run.own.get(agent, ""))
         know(run.run, [llm_response.content])
         parts = (llm_response.content and llm_response.content.parts) or []
@@ -369,6 +370,21 @@ def _own_prompt(agent: LlmAgent) -> str:
         f'{identity} The description about you is "{agent.description}".',
     ]
     return "\n".join(prompt for prompt in prompts if isinstance(prompt, str))
+
+
+def _foreign_tools(request: Any) -> list[str]:
+    """Return what tools of a request from elsewhere say of themselves."""
+    words: list[str] = []
+    for group in request.config.tools or ():
+        if getattr(group, "mcp_servers", None):
+            words.append(UNREAD_MARK)
+        for offer in getattr(group, "function_declarations", None) or ():
+            tool = request.tools_dict.get(offer.name)
+            # The developer describes an agent that is a tool, and an answer.
+            subject = getattr(tool, "agent", tool)
+            if not isinstance(subject, LlmAgent | SetModelResponseTool):
+                words.append(foreign_words(tool, offer.model_dump(mode="json")))
+    return words
 
 
 def _earlier_of(events: Sequence[Event]) -> Earlier:

@@ -43,7 +43,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import Attempts, checked_host
 from heedful.integrations.begin import Earlier, begin_run, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.words import marked, words_in
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.record import Candidate, Usage
 
 # What a model itself says, beside the calls of tools of the provider.
@@ -349,8 +349,13 @@ class _Requests(ChatMiddleware):
         self, context: ChatContext, response: ChatResponse[Any]
     ) -> ChatResponse[Any]:
         """Keep what code added to a request, and what tools of the provider said."""
-        instructions = (context.options or {}).get("instructions", "")
-        request = [*_contents(context.messages), instructions]
+        chat_options = context.options or {}
+        request = [*_contents(context.messages), chat_options.get("instructions", "")]
+        # A tool of the provider has no description here.
+        request += [
+            foreign_words(tool, getattr(tool, "to_json_schema_spec", dict)())
+            for tool in chat_options.get("tools") or ()
+        ]
         options = getattr(self.run.context.agent, "default_options", {})
         trusted = words_in(options.get("instructions", ""))
         await self.run.learn_added(request, trusted)

@@ -23,7 +23,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.begin import Earlier, know
 from heedful.integrations.host import Host
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate, Usage
 
@@ -116,6 +116,16 @@ class _TaskRun(Attempts):
             text = str(message["content"])
             earlier.said(text.replace(self.task.description, ""))
         return earlier
+
+    def foreign_tools(self) -> list[str]:
+        """Return what tools from elsewhere say of themselves."""
+        tools = getattr(self.task.agent.agent_executor, "original_tools", ())
+        return [
+            foreign_words(
+                tool, [tool.description, tool.args_schema.model_json_schema()]
+            )
+            for tool in tools
+        ]
 
     def first_text(self) -> str:
         """Return what the first request of an attempt shows beside the task.
@@ -217,6 +227,7 @@ def _ask(context: Any) -> bool | None:
 
     # The model itself said what an assistant says.
     added = [m["content"] for m in run.messages if m["role"] != "assistant"]
+    added += run.foreign_tools()
     run_now(run.learn_added(added))
     run.calls += 1
     call = f"call {run.calls}"

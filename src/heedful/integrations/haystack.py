@@ -29,7 +29,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host, run_now
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Candidate, Usage
 from heedful.models.contract import usage_of
@@ -112,7 +112,11 @@ class _Watch:
         if run is not None and messages:
             # The last message is the answer of the model.
             know(run.run, _contents(messages[-1:]))
-            await run.learn_added(_contents(messages[:-1]))
+            offers = [
+                foreign_words(tool, tool.tool_spec)
+                for tool in state.data.get("tools") or ()
+            ]
+            await run.learn_added([*_contents(messages[:-1]), *offers])
         _put(state, messages)
 
     async def advise(self, state: State) -> None:

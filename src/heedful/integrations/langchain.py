@@ -26,6 +26,7 @@ from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, hook_config, types
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
@@ -37,7 +38,9 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import END
@@ -56,7 +59,7 @@ from heedful.integrations.begin import (
     provider_events,
 )
 from heedful.integrations.host import Advice, Host, HostRun
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
@@ -88,21 +91,23 @@ MAX_THREAD_ID_CHARS = 150
 
 
 class _Seen(BaseCallbackHandler):
-    """Keep the messages that models get: other middleware may have added to them."""
+    """Keep the messages and tools that models get: middleware may have added some."""
 
     run_inline = True
 
     def __init__(self) -> None:
         self.messages: list[BaseMessage] = []
+        self.tools: list[Any] = []
 
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
         messages: list[list[BaseMessage]],
-        **_: Any,
+        **options: Any,
     ) -> None:
-        """Keep the messages of a request."""
+        """Keep the messages and the tools of a request."""
         self.messages += chain.from_iterable(messages)
+        self.tools += options.get("invocation_params", {}).get("tools") or ()
 
 
 _SEEN: ContextVar[_Seen | None] = ContextVar("heedful_seen", default=None)
@@ -167,7 +172,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         informed = run_now(self._inform(request))
         with _watched() as seen:
             response = handler(informed)
-        return run_now(self._take(request, response, seen.messages))
+        return run_now(self._take(request, response, seen))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Answer]]
@@ -176,7 +181,7 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
         informed = await self._inform(request)
         with _watched() as seen:
             response = await handler(informed)
-        return await self._take(request, response, seen.messages)
+        return await self._take(request, response, seen)
 
     def wrap_tool_call(
         self, request: ToolCall, handler: Callable[[ToolCall], Result]
@@ -238,13 +243,11 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
             run.earlier = _earlier_of(state["messages"])
         return run
 
-    async def _take(
-        self, request: Request, response: Answer, messages: Sequence[BaseMessage]
-    ) -> Response:
+    async def _take(self, request: Request, response: Answer, seen: _Seen) -> Response:
         """Keep what is not the agent's own, and count the usage of a response.
 
-        That is what middleware added to the `messages` that the model got, and what
-        tools of the provider said in its response.
+        That is what middleware added to what the model got, what tools from elsewhere
+        say of themselves, and what tools of the provider said in its response.
         """
         run = self._run(request.state)
         if run is not None and run.earlier is not None:
@@ -257,8 +260,9 @@ class HeedfulMiddleware(AgentMiddleware[HeedfulState, Any, Any]):
                 self.gets_made_prompts = True
             texts = [str(prompt.text) for prompt in prompts if prompt]
             trusted = "" if self.gets_made_prompts else "\n".join(texts)
-            added = [] if trusted else texts
-            await learn_added(run, [*added, *_said_by(messages)], trusted)
+            added: list[Any] = [] if trusted else texts
+            added += _foreign_tools(request, seen.tools)
+            await learn_added(run, [*added, *_said_by(seen.messages)], trusted)
             know(run, _said_by(response.result))
             items = chain.from_iterable(map(_provider_items, response.result))
             await run.learn(*provider_events(items))
@@ -786,6 +790,34 @@ def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
         for message in messages
         if not _is_note(message)
     ]
+
+
+def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
+    """Return what tools from elsewhere say of themselves.
+
+    `bound` are the tools that the model got, as its provider takes them. Those that
+    other middleware added have no code here.
+    """
+    tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+    words = [
+        # The schema of a function of the developer is a class.
+        foreign_words(
+            None if isinstance(tool.args_schema, dict) else tool,
+            convert_to_openai_tool(tool),
+        )
+        for tool in tools
+    ]
+    # A model may answer with an object by a call of such a tool.
+    schema = getattr(request.response_format, "schema", None)
+    answers = ToolStrategy(schema).schema_specs if schema else []
+    names = {tool.name for tool in [*tools, *answers]}
+    offers = [tool.get("function", tool) for tool in bound if isinstance(tool, dict)]
+    words += [
+        foreign_words(None, offer)
+        for offer in offers
+        if offer.get("name") not in (None, *names)
+    ]
+    return [*words, *(foreign_words(tool, None) for tool in bound)]
 
 
 def _provider_items(message: AnyMessage) -> list[Any]:

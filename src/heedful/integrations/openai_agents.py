@@ -14,6 +14,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import agents
@@ -27,7 +28,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Advice, Host, HostRun
-from heedful.integrations.words import words_in
+from heedful.integrations.words import foreign_words, words_in
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import FEEDBACK_HEADING, Candidate, Usage
 from heedful.sanitize import UNREAD_MARK
@@ -325,16 +326,15 @@ class _Attempts:
         self, data: CallModelData[Any], request: ModelInputData
     ) -> None:
         """Keep what functions and filters of the user added to a request."""
-        items = data.model_data.input
-        results = [item for item in items if item.get("type") in _RESULT_ITEM_TYPES]
-        know(self.run, results)
-
         agent: Any = data.agent
+        # The result of a handoff to this agent.
+        know(self.run, [json.dumps({"assistant": agent.name})])
         trusted = agent.instructions if isinstance(agent.instructions, str) else ""
         texts: Items = [request.instructions or "", *request.input]
         # The server fills such a prompt in, so nobody here can read it.
         if callable(agent.prompt):
             texts.append(UNREAD_MARK)
+        texts += _foreign_tools(agent)
         await learn_added(self.run, texts, trusted)
 
     async def ask(self, context: ToolContext[Any]) -> Advice:
@@ -362,7 +362,10 @@ class _Attempts:
 
         user_formatter = self.config.tool_error_formatter
         message = user_formatter(failed) if user_formatter else None
-        return await message if inspect.isawaitable(message) else message
+        message = await message if inspect.isawaitable(message) else message
+        if message is None:
+            know(self.run, [failed.default_message])
+        return message
 
     async def failed(self, call: str, error: str) -> None:
         """Keep the error of a call and ask about it; show a lesson about it once."""
@@ -527,6 +530,7 @@ class _Hooks(agents.RunHooks[Any]):
             name, _ = self.attempts.calls.pop(id)
             item = agents.ItemHelpers.tool_call_output_item(context.tool_call, result)
             output = words_in(item["output"])
+            know(self.attempts.run, [output])
             event = Event("tool_response", output, tool=name, call=id)
             await self.attempts.run.learn(event)
 
@@ -557,6 +561,29 @@ def _earlier_of(items: Items, options: Mapping[str, Any], typed: Items) -> Earli
         elif kind not in _OWN_ITEM_TYPES:
             earlier.ran(item)
     return earlier
+
+
+def _foreign_tools(agent: Any) -> list[str]:
+    """Return what tools from elsewhere say of themselves.
+
+    A mark stands for tools of a server whose list is not here. A server that the
+    provider asks is left out: its list is an item of the response.
+    """
+    # The SDK has just asked each server for its tools.
+    lists = [server.cached_tools for server in agent.mcp_servers]
+    words = [UNREAD_MARK] if None in lists else []
+    words += [
+        foreign_words(None, offer.model_dump())
+        for offer in chain.from_iterable(filter(None, lists))
+    ]
+    tools = [tool for tool in agent.tools if isinstance(tool, agents.FunctionTool)]
+    words += [
+        foreign_words(tool, [tool.name, tool.description, tool.params_json_schema])
+        for tool in tools
+        # The developer describes an agent that is a tool.
+        if not tool._is_agent_tool
+    ]
+    return words
 
 
 def _is_provided(item: Any) -> bool:

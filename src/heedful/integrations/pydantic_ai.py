@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    RetryPromptPart,
     SystemPromptPart,
     TextPart,
     ThinkingPart,
@@ -37,7 +38,7 @@ from heedful.integrations import PASSED_OUTCOMES, RESULT_KEY
 from heedful.integrations.attempts import checked_host
 from heedful.integrations.begin import Earlier, know, learn_added, provider_events
 from heedful.integrations.host import MAX_CALL_ADVICE_CHARS, Host, HostRun
-from heedful.integrations.words import marked
+from heedful.integrations.words import foreign_words, marked
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import Candidate, Usage
 from heedful.traces.episode import Event
@@ -200,7 +201,9 @@ class _Run(Heedful):
         """Show the model what memory has, and only the last rejected answer."""
         self.own = _own_prompt(ctx, request_context)
         parts = _parts_of(ctx.messages)
-        know(self.run, [part for part in parts if hasattr(part, "tool_name")])
+        retries = [part for part in parts if isinstance(part, RetryPromptPart)]
+        # What is wrong with the arguments of a call is no word of anybody.
+        know(self.run, [part for part in retries if isinstance(part.content, list)])
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 
@@ -208,8 +211,10 @@ class _Run(Heedful):
         self, ctx: RunContext[Any], *, request_context: Any, response: ModelResponse
     ) -> ModelResponse:
         """Keep what code added to the request, and what tools of the provider said."""
-        instructions = request_context.model_request_parameters.instruction_parts
-        added = [*_parts_of(request_context.messages), *(instructions or ())]
+        parameters = request_context.model_request_parameters
+        instructions = parameters.instruction_parts or ()
+        added = [*_parts_of(request_context.messages), *instructions]
+        added += _foreign_tools(ctx, parameters)
         await learn_added(self.run, added, self.own)
         know(self.run, response.parts)
         items = [part for part in response.parts if not isinstance(part, OWN_PARTS)]
@@ -238,6 +243,7 @@ class _Run(Heedful):
             # The advice is the result of the call, so it is not shown again after it.
             self.held_back.add(request)
             self.run.call_advice.pop(id)
+            know(self.run, [advice.text])
             raise ModelRetry(advice.text)
 
         try:
@@ -250,6 +256,7 @@ class _Run(Heedful):
             # None of these is a failure of the tool.
             raise
         except Exception as error:
+            know(self.run, [str(error)])
             lessons = (await self.run.seen(name, str(error), id)).lessons
             is_known = lessons and lessons <= advice.lessons
 
@@ -301,10 +308,10 @@ class _Run(Heedful):
         if output_context.tool_call is not None:
             self.answers.add(output_context.tool_call.tool_call_id)
 
+        know(self.run, [feedback])
         # Where the retries of the agent are used up, the feedback is a message.
         if ctx.retry < ctx.max_retries:
             raise ModelRetry(feedback)
-        know(self.run, [feedback])
         ctx.enqueue(feedback, priority="when_idle")
         return output
 
@@ -435,6 +442,24 @@ def _own_prompt(ctx: RunContext[Any], request: ModelRequestContext) -> str:
         if str(part.id) == "agent" and not part.dynamic
     ]
     return "\n".join(texts)
+
+
+def _foreign_tools(ctx: RunContext[Any], parameters: Any) -> list[str]:
+    """Return what tools of a request from elsewhere say of themselves."""
+    tools = getattr(ctx.tool_manager, "tools", None) or {}
+    words = [foreign_words(tool, None) for tool in parameters.native_tools]
+    for offer in parameters.function_tools:
+        tool = tools.get(offer.name)
+        # A toolset that combines others has their tools in its own.
+        tool = getattr(tool, "source_tool", tool)
+        call = getattr(tool, "call_func", None)
+        words.append(
+            foreign_words(
+                getattr(call, "__self__", tool),
+                [offer.name, offer.description, offer.parameters_json_schema],
+            )
+        )
+    return words
 
 
 def _parts_of(messages: Sequence[ModelMessage]) -> list[Any]:

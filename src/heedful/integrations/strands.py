@@ -45,7 +45,7 @@ from heedful.integrations import RESULT_KEY
 from heedful.integrations.attempts import ID_KEY, Attempts, checked_host
 from heedful.integrations.begin import Earlier, know, provider_events
 from heedful.integrations.host import Host
-from heedful.integrations.words import marked, words_in
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.loop.decide import Done
 from heedful.loop.record import Candidate
 
@@ -144,8 +144,8 @@ class HeedfulPlugin(Plugin):
         run = self.runs.get(context.agent)
         if run is not None:
             contents = [message["content"] for message in context.messages]
-            prompt = context.system_prompt
-            await run.learn_added([*contents, prompt], self.prompts[context.agent])
+            added = [context.system_prompt, *_foreign_tools(context)]
+            await run.learn_added([*contents, *added], self.prompts[context.agent])
         async for event in next_fn(context):
             yield event
 
@@ -312,6 +312,17 @@ def _earlier_of(messages: Messages) -> Earlier:
             provided=[] if is_prompt else _provider_blocks(message),
         )
     return earlier
+
+
+def _foreign_tools(context: InvokeModelContext) -> list[str]:
+    """Return what tools of a request from elsewhere say of themselves."""
+    registry = context.agent.tool_registry
+    tools = {**registry.registry, **registry.dynamic_tools}
+    return [
+        foreign_words(tools.get(offer["name"]), dict(offer))
+        for offer in context.tool_specs
+        if not _makes_object(tools.get(offer["name"]))
+    ]
 
 
 def _provider_blocks(message: Message) -> list[Any]:

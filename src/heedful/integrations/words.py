@@ -2,11 +2,19 @@
 
 Adapters compare the words of a request with those that a run knows, and say of a result
 whether heedful can read it. A mark stands for an image or another file.
+
+A model also reads how each tool describes itself. Where the developer wrote the code of
+a tool, the developer wrote the words, too. An installed package says on its own what
+stands in its source; what else its tools say it has from elsewhere, such as from a
+server.
 """
 
 from __future__ import annotations
 
+import inspect
+import linecache
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from heedful.sanitize import UNREAD_MARK
@@ -23,6 +31,11 @@ _FILE_KEYS = frozenset(
     "s3Location base64".split()
 )
 _FILE_TYPES = frozenset("image audio video file document input_image".split())
+# Where the tools of frameworks have the function that is called.
+_FUNCTION_NAMES = (
+    *("__wrapped__", "func", "coroutine", "function"),
+    *("_tool_func", "on_invoke_tool"),
+)
 
 
 def words_in(value: Any) -> str:
@@ -44,6 +57,44 @@ def marked(text: str, value: Any) -> str:
     """
     others = [line for line in words_in(value).splitlines() if line not in text]
     return "\n".join([text, *others])
+
+
+def foreign_words(tool: Any, description: Any) -> str:
+    """Return the words of a tool that neither its developer nor a package wrote.
+
+    `tool` has the function that is called, or is of the class that does it. If it is
+    None, every word is foreign. `description` is all that the model reads of it; a mark
+    stands for that of a server whose tools only the provider of the model reads.
+    """
+    lines = "\n".join(_description_texts(description)).splitlines()
+    if not lines:
+        kind = tool.get("type") if isinstance(tool, dict) else type(tool).__name__
+        return UNREAD_MARK if "mcp" in str(kind).lower() else ""
+
+    functions = (getattr(tool, name, None) for name in _FUNCTION_NAMES)
+    code = next(filter(None, functions), type(tool))
+    path = None
+    with suppress(TypeError):
+        path = inspect.getsourcefile(inspect.unwrap(code))
+    # Packages are in site-packages or dist-packages.
+    if path and "-packages" not in path:
+        return ""
+
+    source = "".join(linecache.getlines(path)) if path else ""
+    return "\n".join(line for line in lines if line.strip() not in source)
+
+
+def _description_texts(data: Any) -> Iterator[str]:
+    """Yield the texts in a description of a tool, and the names of its arguments."""
+    if isinstance(data, dict):
+        # The types of a schema are no words of anybody.
+        texts = [data[key] for key in data if key != "type"]
+        data = [list(data.get("properties") or ()), *texts]
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, list | tuple):
+        for part in data:
+            yield from _description_texts(part)
 
 
 def _texts_in(data: Any) -> Iterator[str]:
