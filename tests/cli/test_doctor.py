@@ -77,8 +77,8 @@ def test_the_package_and_key_of_each_model_are_checked_once(session):
 def test_a_sqlite_that_may_damage_files_is_named(session, monkeypatch, version, warned):
     monkeypatch.setattr("sqlite3.sqlite_version_info", version)
     done = session((f"{WELL} --json", 0))
-    found = signs(done)["sqlite"]["found"]
-    assert ("keep backups" in found) is warned
+    sign = signs(done)["sqlite"]
+    assert ("keep backups" in sign["found"]) is warned
 
 
 def test_weights_of_any_model_are_needed(session):

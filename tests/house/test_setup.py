@@ -19,9 +19,9 @@ def test_an_environment_of_somebody_else_is_kept(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     for name in FILES:
         shutil.copy(ROOT / name, tmp_path / name)
-    own = tmp_path / ".venv" / "pyvenv.cfg"
-    own.parent.mkdir()
-    own.write_text("version = 3.11.7\n")
+    settings_file = tmp_path / ".venv" / "pyvenv.cfg"
+    settings_file.parent.mkdir()
+    settings_file.write_text("version = 3.11.7\n")
     setup = subprocess.run(
         ["sh", "scripts/setup.sh"],
         cwd=tmp_path,
@@ -31,4 +31,4 @@ def test_an_environment_of_somebody_else_is_kept(tmp_path: Path) -> None:
     )
     assert setup.returncode == 1
     assert "mv .venv my-venv" in setup.stderr
-    assert own.read_text() == "version = 3.11.7\n"
+    assert settings_file.read_text() == "version = 3.11.7\n"

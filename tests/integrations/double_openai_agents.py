@@ -179,19 +179,26 @@ async def add(
         config.tool_error_formatter = lambda failed: f"{failed.error}\n{text}"
     elif way == "filter of a handoff":
         agent = handing_to(agent, text)
-    elif way == SERVER_TOOL:
+    elif not add_tool(agent, way, text):
+        agent.instructions = text
+    await openai_agents.run(agent, task, host=host, run_config=config, **options)
+
+
+def add_tool(agent: Agent[Any], way: str, text: str) -> bool:
+    """Add a tool that says a text of itself; return False for no way to add one."""
+    call: Any = MCPServer.call_tool
+    tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
+    if way == SERVER_TOOL:
         agent.mcp_servers.append(Server(text, keeps=True))
     elif way == "server without a list":
         agent.mcp_servers.append(Server(text, keeps=False))
     elif way == "tool that an adapter made":
-        call: Any = MCPServer.call_tool
-        tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
         agent.tools.append(tool)
     elif way == OWN_TOOL:
         agent.tools.append(function_tool(look_of(text)))
     else:
-        agent.instructions = text
-    await openai_agents.run(agent, task, host=host, run_config=config, **options)
+        return False
+    return True
 
 
 def handing_to(agent: Agent[Any], text: str) -> Agent[Any]:
