@@ -106,8 +106,7 @@ async def _with_examples(
     from heedful.store import lessons as lesson_store
 
     ids = [lesson["id"] for lesson in lessons if lesson["kind"] == "example"]
-    read_examples = memory.store.read(memory.scope, lesson_store.newest_examples, ids)
-    examples = await read_examples
+    examples = await memory.store.read(memory.scope, lesson_store.newest_examples, ids)
     return [{**lesson, "example": examples.get(lesson["id"])} for lesson in lessons]
 
 

@@ -168,11 +168,13 @@ def _group(
         groups[SINGLES] = [groups.pop(value)[0] for value in singles]
 
     counts_of = {value: count_loops(group) for value, group in groups.items()}
-    rows = []
-    for value, counts in counts_of.items():
-        unjudged = counts["unchecked"] + counts["not_validated"]
-        rows.append(_row(value, {**counts, "unjudged": unjudged}))
-    return rows
+    return [
+        _row(
+            value,
+            {**counts, "unjudged": counts["unchecked"] + counts["not_validated"]},
+        )
+        for value, counts in counts_of.items()
+    ]
 
 
 def _day_rows(days: CountedDays, period: Period) -> list[Document]:
