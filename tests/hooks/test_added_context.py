@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 
 from heedful import Memory
@@ -15,7 +16,7 @@ from heedful.integrations import Host
 from heedful.integrations.attempts import Attempts
 from heedful.integrations.begin import Earlier, know, learn_added
 from heedful.integrations.host import HostRun
-from heedful.integrations.words import marked, words_in
+from heedful.integrations.words import foreign_words, marked, words_in
 from heedful.sanitize import UNREAD_MARK
 from heedful.store import preconditions
 from heedful.store.sqlite import in_file
@@ -211,3 +212,83 @@ async def test_the_beginning_of_a_long_argument_is_kept(tmp_path: Path) -> None:
     await earlier.store(run.host.memory, run.id)
     [event] = [event for event in await run.events() if event["tool"] == "fetch"]
     assert "https://page.example/" in str(event["arguments"])
+
+
+def look(page: str) -> str:
+    return page
+
+
+class FunctionTool:
+    """A tool as frameworks make it, of a function."""
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+
+
+class LookTool:
+    """A tool as developers write it, as a class."""
+
+
+class HostedMcpServer:
+    """What a provider is told of a server."""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        pytest.param(FunctionTool(look), id="a function"),
+        pytest.param(LookTool(), id="a class"),
+    ],
+)
+def test_a_tool_in_code_of_the_developer_has_no_foreign_words(tool: Any) -> None:
+    assert foreign_words(tool, [PAGE, {"properties": {"page": {}}}]) == ""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        pytest.param(None, id="no code"),
+        pytest.param(FunctionTool(pydantic.TypeAdapter.dump_json), id="a package"),
+        pytest.param(pydantic.TypeAdapter(int), id="a class of a package"),
+        pytest.param(FunctionTool(len), id="code without a source"),
+    ],
+)
+@pytest.mark.parametrize(
+    "description",
+    [
+        pytest.param(PAGE, id="a description"),
+        pytest.param({"properties": {PAGE: {"type": "string"}}}, id="an argument"),
+        pytest.param(
+            {"properties": {"url": {"description": PAGE}}}, id="of an argument"
+        ),
+        pytest.param({"items": {"enum": ["one", PAGE]}}, id="a value"),
+        pytest.param({"description": f"Look.\n{PAGE}"}, id="a line"),
+    ],
+)
+def test_what_other_code_says_of_a_tool_is_foreign(tool: Any, description: Any) -> None:
+    assert PAGE in foreign_words(tool, description).splitlines()
+
+
+def test_what_stands_in_the_source_of_a_package_is_not_foreign() -> None:
+    adapter = pydantic.TypeAdapter(int)
+    line = str(pydantic.TypeAdapter.__doc__).splitlines()[0]
+    assert foreign_words(adapter, f"{line}\n{PAGE}") == PAGE
+
+
+def test_types_of_a_schema_are_not_foreign() -> None:
+    assert foreign_words(None, {"type": "object", "title": "look"}) == "look"
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_unread"),
+    [
+        pytest.param({"type": "mcp", "server_label": "docs"}, True, id="a dictionary"),
+        pytest.param(HostedMcpServer(), True, id="an object"),
+        pytest.param({"type": "web_search"}, False, id="another tool"),
+        pytest.param(look, False, id="a function"),
+    ],
+)
+def test_a_server_that_only_the_provider_asks_is_unread(
+    tool: Any, is_unread: bool
+) -> None:
+    assert (foreign_words(tool, None) == UNREAD_MARK) is is_unread

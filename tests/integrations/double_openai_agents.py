@@ -133,6 +133,7 @@ async def chat(host: Host, tasks: Tasks, results: Results = OK) -> None:
 
 # What a tool returns that has an image.
 PICTURE: Any = ToolOutputImage(image_url="https://docs.example/jest.png")
+TOOL_WAYS = (SERVER_TOOL, "tool that an adapter made", "server without a list")
 WAYS = (
     "instruction function",
     "input filter",
@@ -140,9 +141,7 @@ WAYS = (
     "made prompt",
     "error formatter",
     "filter of a handoff",
-    SERVER_TOOL,
-    "tool that an adapter made",
-    "server without a list",
+    *TOOL_WAYS,
 )
 
 
@@ -179,26 +178,23 @@ async def add(
         config.tool_error_formatter = lambda failed: f"{failed.error}\n{text}"
     elif way == "filter of a handoff":
         agent = handing_to(agent, text)
-    elif not add_tool(agent, way, text):
+    elif way in (*TOOL_WAYS, OWN_TOOL):
+        add_tool(agent, way, text)
+    else:
         agent.instructions = text
     await openai_agents.run(agent, task, host=host, run_config=config, **options)
 
 
-def add_tool(agent: Agent[Any], way: str, text: str) -> bool:
-    """Add a tool that says a text of itself; return False for no way to add one."""
-    call: Any = MCPServer.call_tool
-    tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
-    if way == SERVER_TOOL:
-        agent.mcp_servers.append(Server(text, keeps=True))
-    elif way == "server without a list":
-        agent.mcp_servers.append(Server(text, keeps=False))
-    elif way == "tool that an adapter made":
+def add_tool(agent: Agent[Any], way: str, text: str) -> None:
+    """Give an agent a tool, or a server, that describes itself with a text."""
+    if way == "tool that an adapter made":
+        call: Any = MCPServer.call_tool
+        tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
         agent.tools.append(tool)
     elif way == OWN_TOOL:
         agent.tools.append(function_tool(look_of(text)))
     else:
-        return False
-    return True
+        agent.mcp_servers.append(Server(text, keeps=way == SERVER_TOOL))
 
 
 def handing_to(agent: Agent[Any], text: str) -> Agent[Any]:

@@ -200,10 +200,13 @@ class _Run(Heedful):
     ) -> ModelRequestContext:
         """Show the model what memory has, and only the last rejected answer."""
         self.own = _own_prompt(ctx, request_context)
-        parts = _parts_of(ctx.messages)
-        retries = [part for part in parts if isinstance(part, RetryPromptPart)]
         # What is wrong with the arguments of a call is no word of anybody.
-        know(self.run, [part for part in retries if isinstance(part.content, list)])
+        mistakes = [
+            part
+            for part in _parts_of(ctx.messages)
+            if isinstance(part, RetryPromptPart) and isinstance(part.content, list)
+        ]
+        know(self.run, mistakes)
         messages = self.without_rejected(request_context.messages, keep=1)
         return replace(request_context, messages=self.advised(messages, ctx.run_id))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -81,6 +82,8 @@ def foreign_words(tool: Any, description: Any) -> str:
         return ""
 
     source = "".join(linecache.getlines(path)) if path else ""
+    # A long text is written as several literals.
+    source = re.sub(r'"\s+f?"', "", source).replace('\\"', '"')
     return "\n".join(line for line in lines if line.strip() not in source)
 
 
