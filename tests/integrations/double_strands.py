@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterable
-from typing import Any, cast
+from typing import Any
 
 from mcp.types import Tool
 from strands import Agent, tool
@@ -195,7 +195,7 @@ async def add(
 def server_tool(text: str) -> MCPAgentTool:
     """Return a tool of a server, to which nothing connects."""
     offer: Any = {"name": "look", "description": text, "inputSchema": dict(SCHEMA)}
-    return MCPAgentTool(Tool(**offer), MCPClient(cast("Any", None)))
+    return MCPAgentTool(Tool(**offer), MCPClient(lambda: None))
 
 
 class Adding(Plugin):
