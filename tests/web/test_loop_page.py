@@ -176,6 +176,23 @@ def test_each_rule_has_one_row(browser: Browser):
     assert "nothing passed yet not known: no report counts what passed" in page
 
 
+def test_each_rule_that_may_be_suspended_has_its_own_reason(browser: Browser):
+    read_data(browser.api.put("/v1/loops/one", json={"task": "sort"}), 201)
+    wrong = {"findings": [{"check": "c", "message": "wrong"}], "met": 0.0}
+    near = "the whole answer is on the staff list"
+    outputs = (near, "b", near.replace("is ", ""), "b")
+    for number, output in enumerate(outputs, 1):
+        attempt = {"output": output, "evaluation": wrong}
+        address = f"/v1/loops/one/attempts/{number}"
+        read_data(browser.api.put(address, json=attempt))
+    stops = browser.data("/loops/one")["latest"]["stopped_by"]
+    assert {"repeat", "repeat+nothing_met"} <= {stop["rule"] for stop in stops}
+
+    form = words_of(browser.get("/loops/one").text).partition("Let it go on")[2]
+    assert "nothing_met: the answer repeats attempt 2 and no test" in form
+    assert "so far repeat: the answer repeats attempt 2, the 2nd repeat" in form
+
+
 def test_what_was_masked_says_so_with_its_kind(browser: Browser):
     secret = "AKIAIOSFODNN7EXAMPLE"
     record_loop(browser.api, "one", [f"use {secret}"], task=f"call with {secret}")
