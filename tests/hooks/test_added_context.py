@@ -4,6 +4,7 @@ file that heedful cannot read.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -262,11 +263,27 @@ def test_a_tool_in_code_of_the_developer_has_no_foreign_words(tool: Any) -> None
             {"properties": {"url": {"description": PAGE}}}, id="of an argument"
         ),
         pytest.param({"items": {"enum": ["one", PAGE]}}, id="a value"),
+        pytest.param(
+            {"properties": {"type": {"description": PAGE}}}, id="of an argument type"
+        ),
+        pytest.param({"type": ["object", PAGE]}, id="a type"),
+        pytest.param({"$defs": {PAGE: {}}}, id="a definition"),
+        pytest.param({"default": {PAGE: 1}}, id="a name in a default"),
         pytest.param({"description": f"Look.\n{PAGE}"}, id="a line"),
     ],
 )
 def test_what_other_code_says_of_a_tool_is_foreign(tool: Any, description: Any) -> None:
     assert PAGE in foreign_words(tool, description).splitlines()
+
+
+def test_a_copy_of_a_package_beside_the_program_says_foreign_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "class ServerTool:\n    pass\n"
+    (tmp_path / "vendored_tools.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    tools = importlib.import_module("vendored_tools")
+    assert foreign_words(tools.ServerTool(), PAGE) == PAGE
 
 
 def test_what_stands_in_the_source_of_a_package_is_not_foreign() -> None:

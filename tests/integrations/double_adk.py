@@ -37,7 +37,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -207,7 +207,7 @@ async def add(
     elif way == SERVER_TOOL:
         options["tools"] = [shell_of([], results), server_tool(text)]
     elif way == OWN_TOOL:
-        options["tools"] = [shell_of([], results), look_of(text)]
+        options["tools"] = [shell_of([], results), look]
     else:
         options["instruction"] = text
     runner = runner_of(shell_agent(script, Driven(), results, **options), *plugins)

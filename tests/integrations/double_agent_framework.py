@@ -38,7 +38,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -194,7 +194,7 @@ async def add(
     elif way == "tool of the provider":
         run_options["tools"] = [{"type": "mcp", "server_label": "docs"}]
     elif way == OWN_TOOL:
-        run_options["tools"] = [tool(look_of(text))]
+        run_options["tools"] = [tool(look)]
     else:
         options["instructions"] = text
     agent = shell_agent(script, Driven(), results, middleware=middleware, **options)

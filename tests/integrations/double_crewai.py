@@ -28,7 +28,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -139,7 +139,7 @@ async def add(
             MCPNativeTool(object, "look", {"description": text}, "docs")
         )
     elif way == OWN_TOOL:
-        job.agent.tools.append(tool("look")(look_of(text)))
+        job.agent.tools.append(tool("look")(look))
     elif way not in WAYS:
         job.description = f"{task}. {text}"
     if way == "hook before heedful":

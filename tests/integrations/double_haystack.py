@@ -26,7 +26,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -132,7 +132,7 @@ async def add(
     if way == SERVER_TOOL:
         agent.tools.append(server_tool(text))
     elif way == OWN_TOOL:
-        agent.tools.append(create_tool_from_function(look_of(text)))
+        agent.tools.append(create_tool_from_function(look))
     await agent.run_async(asked(task))
 
 

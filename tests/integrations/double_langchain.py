@@ -36,7 +36,7 @@ from tests.integrations.doubles import (
     Script,
     Tasks,
     Turn,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -145,7 +145,7 @@ async def add(
     elif way == "tool of the provider":
         tools.append({"type": "mcp", "server_label": "docs"})
     elif way == OWN_TOOL:
-        tools.append(look_of(text))
+        tools.append(look)
     elif way in WAYS:
         adding.append(adder(way, text))
     mine: list[Any] = [HeedfulMiddleware(host)]

@@ -38,7 +38,7 @@ from tests.integrations.doubles import (
     Say,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -192,7 +192,7 @@ def add_tool(agent: Agent[Any], way: str, text: str) -> None:
         tool = FunctionTool("look", text, dict(SCHEMA), call, strict_json_schema=False)
         agent.tools.append(tool)
     elif way == OWN_TOOL:
-        agent.tools.append(function_tool(look_of(text)))
+        agent.tools.append(function_tool(look))
     else:
         agent.mcp_servers.append(Server(text, keeps=way == SERVER_TOOL))
 

@@ -35,7 +35,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -173,5 +173,5 @@ async def add(
     elif way == "system prompt function":
         agent.system_prompt(lambda: text)
     elif way == OWN_TOOL:
-        agent.tool_plain(look_of(text))
+        agent.tool_plain(look)
     await agent.run(task)

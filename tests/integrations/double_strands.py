@@ -30,7 +30,7 @@ from tests.integrations.doubles import (
     Results,
     Script,
     Tasks,
-    look_of,
+    look,
     script_of,
     shell_of,
 )
@@ -188,7 +188,7 @@ async def add(
     elif way == SERVER_TOOL:
         agent.tool_registry.process_tools([server_tool(text)])
     elif way == OWN_TOOL:
-        agent.tool_registry.process_tools([tool(look_of(text))])
+        agent.tool_registry.process_tools([tool(look)])
     await agent.invoke_async(task)
 
 

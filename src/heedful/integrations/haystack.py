@@ -110,13 +110,13 @@ class _Watch:
         messages = _own(state)
         run = self.runs.get(state)
         if run is not None and messages:
-            # The last message is the answer of the model.
-            know(run.run, _contents(messages[-1:]))
             offers = [
                 foreign_words(tool, tool.tool_spec)
                 for tool in state.data.get("tools") or ()
             ]
             await run.learn_added([*_contents(messages[:-1]), *offers])
+            # The last message is the answer of the model, which may repeat others.
+            know(run.run, _contents(messages[-1:]))
         _put(state, messages)
 
     async def advise(self, state: State) -> None:

@@ -3,10 +3,9 @@
 Adapters compare the words of a request with those that a run knows, and say of a result
 whether heedful can read it. A mark stands for an image or another file.
 
-A model also reads how each tool describes itself. Where the developer wrote the code of
-a tool, the developer wrote the words, too. An installed package says on its own what
-stands in its source; what else its tools say it has from elsewhere, such as from a
-server.
+A model also reads how each tool describes itself. What stands in the file of the tool's
+code, the developer wrote, or the author of a package. What else a tool says it has from
+elsewhere, such as from a server.
 """
 
 from __future__ import annotations
@@ -32,6 +31,11 @@ _FILE_KEYS = frozenset(
     "s3Location base64".split()
 )
 _FILE_TYPES = frozenset("image audio video file document input_image".split())
+# The words of JSON Schema, which are no words of anybody.
+_SCHEMA_WORDS = frozenset(
+    "additionalproperties array boolean default description enum function integer name "
+    "null number object parameters properties required strict string title type".split()
+)
 # Where the tools of frameworks have the function that is called.
 _FUNCTION_NAMES = (
     *("__wrapped__", "func", "coroutine", "function"),
@@ -61,7 +65,7 @@ def marked(text: str, value: Any) -> str:
 
 
 def foreign_words(tool: Any, description: Any) -> str:
-    """Return the words of a tool that neither its developer nor a package wrote.
+    """Return the words of a tool that do not stand in the file of its code.
 
     `tool` has the function that is called, or is of the class that does it. If it is
     None, every word is foreign. `description` is all that the model reads of it; a mark
@@ -77,23 +81,22 @@ def foreign_words(tool: Any, description: Any) -> str:
     path = None
     with suppress(TypeError):
         path = inspect.getsourcefile(inspect.unwrap(code))
-    # Packages are in site-packages or dist-packages.
-    if path and "-packages" not in path:
-        return ""
-
     source = "".join(linecache.getlines(path)) if path else ""
-    # A long text is written as several literals.
-    source = re.sub(r'"\s+f?"', "", source).replace('\\"', '"')
-    return "\n".join(line for line in lines if line.strip() not in source)
+    # A long text is written as several literals, and names of arguments make titles.
+    source = _comparable(re.sub(r'"\s+f?"', "", source).replace('\\"', '"'))
+    return "\n".join(line for line in lines if _comparable(line) not in source)
+
+
+def _comparable(text: str) -> str:
+    """Return a text in lower case, with blanks for the underlines of names."""
+    return text.strip().lower().replace("_", " ")
 
 
 def _description_texts(data: Any) -> Iterator[str]:
-    """Yield the texts in a description of a tool, and the names of its arguments."""
+    """Yield the texts in a description of a tool, and the names in it."""
     if isinstance(data, dict):
-        # The types of a schema are no words of anybody.
-        texts = [data[key] for key in data if key != "type"]
-        data = [list(data.get("properties") or ()), *texts]
-    if isinstance(data, str):
+        data = [part for pair in data.items() for part in pair]
+    if isinstance(data, str) and data.lower() not in _SCHEMA_WORDS:
         yield data
     elif isinstance(data, list | tuple):
         for part in data:
