@@ -383,7 +383,9 @@ def _foreign_tools(request: Any) -> list[str]:
             # The developer describes an agent that is a tool, and an answer.
             subject = getattr(tool, "agent", tool)
             if not isinstance(subject, LlmAgent | SetModelResponseTool):
-                words.append(foreign_words(tool, offer.model_dump(mode="json")))
+                # The names of its own fields are ADK's.
+                texts = offer.model_dump(mode="json", exclude_none=True).values()
+                words.append(foreign_words(tool, list(texts)))
     return words
 
 
