@@ -33,8 +33,8 @@ UNEXPLAINED = """\
 **Not explained.** Once in about 600 runs on a full disk, a SQLite file could not be
 opened afterwards, and heedful said so (`StoreCorrupt`). Repeated runs did not show it.
 Versions of SQLite before 3.51.3, such as the one above, have a
-[rare fault](https://sqlite.org/wal.html) that may be the cause. `heedful doctor` names
-the version. [Keep backups](howto/deploy.md#back-up-and-restore)."""
+[rare fault](https://sqlite.org/wal.html) that may be the cause.
+[Keep backups](howto/deploy.md#back-up-and-restore)."""
 COLUMNS = """\
 - **times**: how often the test broke something.
 - **at work**: how often heedful was at work at that moment: a call, a transaction or a

@@ -135,7 +135,7 @@ def test_a_result_with_a_file_is_marked(value: Any, is_marked: bool) -> None:
 
 
 def test_words_stand_in_lines_without_labels() -> None:
-    call = {"type": "tool_call", "name": "shell", "args": {"command": "ls", "n": 2}}
+    call = {"type": "tool_call", "name": "shell", "args": {"name": "ls", "n": 2}}
     assert words_in(["hello", call, None]) == "hello\nls"
 
 

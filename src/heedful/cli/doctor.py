@@ -137,9 +137,9 @@ def _check_sqlite() -> Sign:
         ).fetchone()
 
     search_state = "there" if has_fts5 else "missing"
-    found = f"{sqlite3.sqlite_version}, full-text search {search_state}"
+    version = f"{sqlite3.sqlite_version}, full-text search {search_state}"
     if sqlite3.sqlite_version_info < MENDED_SQLITE_VERSION:
-        found += (
+        version += (
             "; in rare cases a SQLite before 3.51.3 damages a file that several "
             "programs write to: keep backups (heedful db copy)"
         )
@@ -147,7 +147,7 @@ def _check_sqlite() -> Sign:
     return Sign(
         name="sqlite",
         well=sqlite3.sqlite_version_info >= MIN_SQLITE_VERSION and has_fts5 == 1,
-        found=found,
+        found=version,
         todo="use a Python with SQLite 3.35 or newer and FTS5",
     )
 

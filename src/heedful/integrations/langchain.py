@@ -64,6 +64,7 @@ from heedful.loop.codec import verdict_to
 from heedful.loop.decide import Again, Done
 from heedful.loop.record import Usage
 from heedful.models.contract import usage_of
+from heedful.sanitize import UNREAD_MARK
 from heedful.traces.episode import Event
 
 T = TypeVar("T")
@@ -107,7 +108,10 @@ class _Seen(BaseCallbackHandler):
     ) -> None:
         """Keep the messages and the tools of a request."""
         self.messages += chain.from_iterable(messages)
-        self.tools += options.get("invocation_params", {}).get("tools") or ()
+        parameters = options.get("invocation_params", {})
+        self.tools += parameters.get("tools") or ()
+        # Where a provider of Bedrock has its tools.
+        self.tools += parameters.get("toolConfig", {}).get("tools") or ()
 
 
 _SEEN: ContextVar[_Seen | None] = ContextVar("heedful_seen", default=None)
@@ -795,28 +799,30 @@ def _said_by(messages: Iterable[BaseMessage]) -> list[Any]:
 def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
     """Return what tools from elsewhere say of themselves.
 
-    `bound` are the tools that the model got, as its provider takes them. Those that
-    other middleware added have no code here.
+    `bound` are the tools that the model got, as its provider takes them. What other
+    middleware added to them has no code here.
     """
     tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+    offers = list(map(convert_to_openai_tool, tools))
     words = [
         # The schema of a function of the developer is a class.
-        foreign_words(
-            None if isinstance(tool.args_schema, dict) else tool,
-            convert_to_openai_tool(tool),
-        )
-        for tool in tools
+        foreign_words(None if isinstance(tool.args_schema, dict) else tool, offer)
+        for tool, offer in zip(tools, offers, strict=True)
     ]
     # A model may answer with an object by a call of such a tool.
     schema = getattr(request.response_format, "schema", None)
     answers = ToolStrategy(schema).schema_specs if schema else []
-    names = {tool.name for tool in [*tools, *answers]}
-    offers = [tool.get("function", tool) for tool in bound if isinstance(tool, dict)]
+    for answer in answers:
+        offers.append({answer.name: [answer.description, answer.json_schema]})
+    known_lines = foreign_words(None, offers).splitlines()
     words += [
-        foreign_words(None, offer)
-        for offer in offers
-        if offer.get("name") not in (None, *names)
+        line
+        for line in foreign_words(None, list(bound)).splitlines()
+        if line not in known_lines
     ]
+    # Servers that the provider asks stand among the tools, or beside them.
+    servers = getattr(request.model, "mcp_servers", None) or ()
+    words += [UNREAD_MARK for _ in servers]
     return [*words, *(foreign_words(tool, None) for tool in bound)]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,8 @@ _LABEL_KEYS = frozenset(
     "outcome scope timestamp run_id".split()
 )
 MAX_LABEL_VALUE_CHARS = 100
+# Where a call has its arguments, in which no value is a label.
+_ARGUMENT_KEYS = frozenset(("args", "arguments", "input"))
 # Keys of an image or a file, and the types of those that have none of these keys.
 _FILE_KEYS = frozenset(
     "mime_type mimeType media_type image_url file_id file_data file_url blob bytes "
@@ -95,7 +97,7 @@ def _comparable(text: str) -> str:
 def _description_texts(data: Any) -> Iterator[str]:
     """Yield the texts in a description of a tool, and the names in it."""
     if isinstance(data, dict):
-        data = [part for pair in data.items() for part in pair]
+        data = [*data, *data.values()]
     if isinstance(data, str) and data.lower() not in _SCHEMA_WORDS:
         yield data
     elif isinstance(data, list | tuple):
@@ -103,19 +105,21 @@ def _description_texts(data: Any) -> Iterator[str]:
             yield from _description_texts(part)
 
 
-def _texts_in(data: Any) -> Iterator[str]:
-    """Yield the texts in data of JSON."""
+def _texts_in(data: Any, labels: Set[str] = _LABEL_KEYS) -> Iterator[str]:
+    """Yield the texts in data of JSON that are no labels."""
     if isinstance(data, str) and data:
         yield data
     elif isinstance(data, list):
         for part in data:
-            yield from _texts_in(part)
+            yield from _texts_in(part, labels)
     elif isinstance(data, dict) and not data.get("text") and _names_file(data):
         yield UNREAD_MARK
     elif isinstance(data, dict):
         for key, part in data.items():
-            if not (key in _LABEL_KEYS and _is_label(part)):
-                yield from _texts_in(part)
+            if key in _ARGUMENT_KEYS:
+                yield from _texts_in(part, labels=frozenset())
+            elif not (key in labels and _is_label(part)):
+                yield from _texts_in(part, labels)
 
 
 def _is_label(value: Any) -> bool:
