@@ -812,8 +812,9 @@ def _foreign_tools(request: Request, bound: Iterable[Any]) -> list[str]:
     # A model may answer with an object by a call of such a tool.
     schema = getattr(request.response_format, "schema", None)
     answers = ToolStrategy(schema).schema_specs if schema else []
-    for answer in answers:
-        offers.append({answer.name: [answer.description, answer.json_schema]})
+    offers += [
+        {answer.name: [answer.description, answer.json_schema]} for answer in answers
+    ]
     known_lines = foreign_words(None, offers).splitlines()
     words += [
         line
