@@ -475,12 +475,12 @@ select memory_key from (
 ) as keys where memory_key <> '' group by memory_key order by sum(broken) desc, memory_key limit :limit;
 
 -- name: key_of_rules
--- The memory key of which most of these lessons are rules, with their number.
+-- The memory keys of which these lessons are rules, each with their number.
 select c.memory_key, count(distinct l.id) as rules
 from lesson l join cause c on c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
 where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
   and c.memory_key not in ('', :key)
-group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
+group by c.memory_key order by count(distinct l.id) desc, c.memory_key;
 
 -- name: lesson_of
 select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
