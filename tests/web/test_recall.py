@@ -153,6 +153,18 @@ def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: B
     assert "answer helps" not in page
 
 
+@pytest.mark.both
+def test_all_texts_that_wait_about_an_error_are_listed_or_counted(browser: Browser):
+    for number in range(12):
+        wait_for_review(browser, f"Update the driver {'again ' * number}")
+    query = "?kind=error&text=CUDA+driver+version+is+insufficient"
+    data = browser.data(f"/recall{query}")
+    assert len(data["waiting"]) == 10
+    assert data["all_waiting"] == 12
+    page = words_of(browser.get(f"/recall{query}").text)
+    assert "Waits in quarantine about it: 10 of 12 texts" in page
+
+
 def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
     wait_for_review(browser, "zqwaits")
     browser.open(browser.api.key("recall"))

@@ -415,9 +415,9 @@ select distinct l.id from origin o join example e on e.id = o.example join lesso
 where o.scope = :token and o.source = :source and l.state in ('unverified', 'verified') order by l.id limit :limit;
 
 -- name: waiting_of
--- The newest text in quarantine of each of these lessons.
-select max(id) as id from example where scope = :token and state = 'quarantined'
-  and lesson_id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id order by max(id) desc limit :limit;
+-- The newest texts in quarantine of these lessons, each with how many there are in all.
+select id, count(*) over () as number from example where scope = :token and state = 'quarantined'
+  and lesson_id in (select cast(value as bigint) from json_each(:ids)) order by id desc limit :limit;
 
 -- name: lessons_of_type
 -- The newest lessons about these types of error or checks, by the index lesson_type.

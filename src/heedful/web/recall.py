@@ -78,9 +78,10 @@ async def recall(visit: Visit) -> Document:
         tries = await _find_questions(visit)
     lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
+    all_waiting = 0
     key_rows: list[Row] = []
     if visit.may("read"):
-        waiting = await visit.caller.read(read_waiting, lessons)
+        waiting, all_waiting = await visit.caller.read(read_waiting, lessons)
         key_rows = await visit.caller.read(
             figures.rows,
             "known_keys",
@@ -95,6 +96,7 @@ async def recall(visit: Visit) -> Document:
         "examples": QUESTION_EXAMPLES,
         "answer": answer,
         "waiting": waiting,
+        "all_waiting": all_waiting,
         "tries": tries,
     }
 
@@ -377,10 +379,13 @@ def describe_error(
 
 
 @bulk
-def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]:
-    """Return the newest texts of lessons that wait, with their signs of danger."""
-    if not lessons:
-        return []
+def read_waiting(
+    db: Db, scope: Scope, lessons: Sequence[int]
+) -> tuple[list[Document], int]:
+    """Return the newest texts of lessons that wait, with their signs of danger.
+
+    Also returns how many wait in all.
+    """
     rows = figures.rows(
         db,
         scope,
@@ -390,7 +395,7 @@ def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]
         limit=MAX_WAITING_TEXTS,
     )
     entries = quarantine_store.quarantined(db, scope, [row["id"] for row in rows])
-    return list(map(_waiting_row, entries))
+    return list(map(_waiting_row, entries)), rows[0]["number"] if rows else 0
 
 
 def _waiting_row(entry: QuarantinedLesson) -> Document:
