@@ -425,7 +425,10 @@ def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: B
     site.open(key)
     page, data = read_home(site)
     assert [row["lessons"] for row in data["compared"]] == [1, 0]
-    figures_of_both = "0 % of 1 loop right at the first try here with memory, 0 % of 1 in bare"
+    figures_of_both = (
+        "0 % of 1 loop right at the first try here with memory (0 had lessons), "
+        "0 % of 1 in bare"
+    )
     (fact,) = facts_of(data["saved"]["sentence"])
     assert fact in page.lower()
     # Two projects are no proof: the verdict stands before their figures.
