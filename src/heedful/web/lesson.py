@@ -28,6 +28,7 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
+HOLDOUT_WAY = "; the setting holdout withholds single lessons from loops at random"
 RETIRED_STATES = ("retired", "superseded")
 
 
@@ -148,7 +149,9 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
         return "Not known yet: no loop that was shown it has ended"
     words: str = effect["gain"]
     if not words:
-        return f"Not known yet: it {effect['lacks']}"
+        is_shown_only = effect["shown"] and not effect["withheld"]
+        way = HOLDOUT_WAY if is_shown_only else ""
+        return f"Not known yet: it {effect['lacks']}{way}"
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"
     if effect["repeats"]:
