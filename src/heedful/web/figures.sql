@@ -575,14 +575,25 @@ select count(*) as number, coalesce(min(at), 0.0) as oldest from episode
 where tenant = :tenant and project = :project and state = 'waiting';
 
 -- name: found_episodes
--- Those of the newest episodes that have a text in their task, which is searched as those of loops.
+-- Those of the newest episodes that have a text in their task, which is searched as those of loops, or in their name, or
+-- whose digest begins with it: a few characters are no id.
 select id, digest, name, session, outcome, state, error, at from (
   select * from episode where tenant = :tenant and project = :project order by id desc limit :window
 ) as episode
 where (:before = 0 or id < :before) and (:state = '' or state = :state)
   and exists (select 1 from json_each(:spellings) as spelling
-              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0)
+              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
+              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 8 and instr(digest, spelling.value) = 1))
 order by id desc limit :limit;
+
+-- name: lessons_with
+-- Those of the newest lessons in use that have a text, or whose error has it.
+select id from (
+  select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
+) as lesson
+where state in ('unverified', 'verified') and trust not in ('tool', 'external')
+  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
+order by id desc;
 
 -- name: learnt_counts
 -- How many lessons were learnt from episodes.
