@@ -63,6 +63,10 @@ def test_a_merge_has_its_effect_before_and_since(browser: Browser):
     assert browser.data(f"/lessons/{gone['id']}")["replacement"] == lesson["id"]
     gone_page = words_of(browser.get(f"/lessons/{gone['id']}").text)
     assert f"Replaced by lesson {lesson['id']}." in gone_page
+    # A lesson that another one superseded has one word on every page.
+    assert "superseded" not in gone_page
+    listed = words_of(browser.get("/lessons?state=superseded").text)
+    assert "superseded" not in listed.partition("The data")[0]
     assert "before 0 %" in page
 
 

@@ -63,3 +63,27 @@ def test_a_decision_has_the_signs_that_its_text_had_while_it_waited(browser):
     assert "in its error: pipes into a shell" in words_of(
         browser.get("/quarantine/decided").text
     )
+
+
+def test_a_text_that_waits_is_reworded_from_its_own_words(browser):
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    for number, words in enumerate(("First words", "Last words")):
+        remembering = memory.remember(
+            "Hint",
+            "the page is blank",
+            lesson=words,
+            trust="external",
+            source=f"site {number}",
+        )
+        browser.api.run(remembering)
+    rows = browser.data("/quarantine")["waiting"]
+    for row in rows:
+        page = browser.get(f"/quarantine/{row['id']}").text
+        lesson = browser.data(f"/quarantine/{row['id']}")["lesson"]
+        assert f'held={row["id"]}"' in page
+        form = browser.get(f"/lessons/{lesson}?held={row['id']}").text
+        assert f"{row['lesson']}</textarea>" in form
+
+    # Nothing else that waits is taken for one of its texts.
+    page = browser.get(f"/lessons/{lesson}?held=999").text
+    assert "words</textarea>" in page

@@ -234,6 +234,19 @@ def test_a_day_of_few_ended_loops_is_a_hollow_dot_that_no_line_joins(site, file)
     assert "Hollow, not joined: fewer than 5 ended loops." in page
 
 
+def test_a_group_that_is_not_full_says_so_and_a_point_of_few_is_hollow(site, file):
+    for number in range(41):
+        report(site, file, f"loop {number}", days=0)
+    for name in ("open 1", "open 2"):
+        read_data(site.api.put(f"/v1/loops/{name}", json={"task": name}), 201)
+
+    page = site.get("/home").text
+    assert "Right at the first try, per 3 loops (first: 1)" in words_of(page)
+    # The oldest group has one loop, the newest one ended loop.
+    assert page.count('<circle class="dot few"') == 2
+    assert "Hollow, not joined: fewer than 2 ended loops." in page
+
+
 def test_few_loops_are_listed_and_have_no_percentages(site):
     fill(site.api)
     page, home = read_home(site)
@@ -412,7 +425,10 @@ def test_where_nothing_is_withheld_home_names_the_project_without_memory(site: B
     site.open(key)
     page, data = read_home(site)
     assert [row["lessons"] for row in data["compared"]] == [1, 0]
-    figures_of_both = "0 % right at the first try here with memory, 0 % in bare"
+    figures_of_both = (
+        "0 % of 1 loop right at the first try here with memory (0 had lessons), "
+        "0 % of 1 in bare"
+    )
     (fact,) = facts_of(data["saved"]["sentence"])
     assert fact in page.lower()
     # Two projects are no proof: the verdict stands before their figures.

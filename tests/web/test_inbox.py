@@ -120,6 +120,7 @@ def test_missed_first_then_signs(browser):
     assert "5 texts wait, 1 with signs of danger" in html
     assert "no verdicts" in html
     assert "×3" in html
+    assert "Most often missed first, then the gravest sign of danger" in html
 
 
 def test_filters_by_sign_and_source_stay_in_the_address(browser):

@@ -120,7 +120,7 @@ def test_a_task_whose_rules_have_another_key_leads_to_it(browser: Browser):
     assert question == {"kind": "task", "text": "weigh it", "key": "scales"}
     answer = browser.data("/recall?text=weigh+it")["answer"]
     assert answer["sentence"] == (
-        "Nothing shown: 1 matching rule belongs to the memory key scales"
+        "Nothing shown: 1 matching rule belongs to the memory key scales; fill it in"
     )
     page = browser.get("/recall?text=weigh+it").text
     assert '<option value="scales">' in page
@@ -150,6 +150,19 @@ def test_an_error_names_the_texts_that_wait_about_it_with_their_signs(browser: B
     assert f"/ui/quarantine/{text['id']}?" in page
     assert "<script>alert(1)" not in page
     assert data["answer"]["sentence"].startswith("This error was seen 1 time, but")
+    assert "answer helps" not in page
+
+
+@pytest.mark.both
+def test_all_texts_that_wait_about_an_error_are_listed_or_counted(browser: Browser):
+    for number in range(12):
+        wait_for_review(browser, f"Update the driver {'again ' * number}")
+    query = "?kind=error&text=CUDA+driver+version+is+insufficient"
+    data = browser.data(f"/recall{query}")
+    assert len(data["waiting"]) == 10
+    assert data["all_waiting"] == 12
+    page = words_of(browser.get(f"/recall{query}").text)
+    assert "Waits in quarantine about it: 10 of 12 texts" in page
 
 
 def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
@@ -214,7 +227,7 @@ def test_an_error_whose_prompt_has_only_an_answer_says_so(browser: Browser):
     assert ": an accepted answer would be shown, not its words" in answer["sentence"]
 
 
-def test_a_key_under_which_nothing_is_shown_is_not_offered(browser: Browser):
+def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Browser):
     store = browser.api.setup.store
 
     def unit(answer: str, at: Context) -> list[Finding]:
@@ -230,6 +243,13 @@ def test_a_key_under_which_nothing_is_shown_is_not_offered(browser: Browser):
     )
     browser.api.run(work)
     answer = browser.data("/recall?text=weigh+it")["answer"]
-    assert answer["other_key"] == ""
-    assert answer["sentence"].startswith("Nothing shown: ")
-    assert "scales" not in answer["sentence"]
+    reason = answer["missed"][0]["reason"]
+    assert reason.startswith("it is a rule of the memory key 'scales'")
+    assert answer["sentence"] == (
+        "Nothing shown: 1 matching rule belongs to the memory key scales; fill it in"
+    )
+    page = browser.get("/recall?text=weigh+it").text
+    assert "key=scales" in page
+    assert "No memory key, so no rules: fill in the memory key." in page
+    page = browser.get("/recall?text=weigh+it&key=scales").text
+    assert "Nothing shown: broken in 1 loop and fixed in none" in page

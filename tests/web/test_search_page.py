@@ -60,7 +60,9 @@ def test_one_search_finds_loops_lessons_and_traces(browser):
             id="held texts",
         ),
         pytest.param(
-            "No trace has this text in its task, of the newest 1,000.", id="traces"
+            "No trace has this text in its task, its name or its id, of the newest "
+            "1,000.",
+            id="traces",
         ),
         pytest.param("No run of a pipeline has this text in its name", id="runs"),
     ],
@@ -200,3 +202,34 @@ def test_a_held_text_without_the_words_is_not_found(browser):
     assert "take the ferry at noon" not in words_of(page)
     assert "No text in quarantine, nor its error, has this text" in words_of(page)
     assert "Their steps are not searched." in words_of(page)
+
+
+def test_a_trace_is_found_by_its_name_and_by_the_beginning_of_its_id(browser):
+    event = {"type": "failure", "text": "exit 1"}
+    body = {"task": "Book", "events": [event], "outcome": "error", "id": "Night 7"}
+    read_data(browser.api.post("/v1/episodes", json=body), 202)
+    (trace,) = browser.data("/search?text=night+7&project=main")["traces"]["rows"]
+    begin = trace["digest"][:8]
+    found = browser.data(f"/search?text={begin}&project=main")["traces"]
+    assert [row["digest"] for row in found["rows"]] == [trace["digest"]]
+    assert browser.data(f"/search?text={begin[:7]}~&project=main")["traces"] == {
+        "rows": [],
+        "number": 0,
+        "more": False,
+    }
+
+
+def test_a_search_lists_all_lessons_in_use_that_have_the_text(browser):
+    for word in ("ferry", "ferryman", "FERRYBOAT"):
+        lesson = {
+            "error_type": "Late",
+            "text": f"the {word} left at noon",
+            "lesson": f"Ask the {word} first.",
+        }
+        read_data(browser.api.post("/v1/reflections", json=lesson), 201)
+    found = browser.data("/search?text=ferry&project=main")["lessons"]
+    assert found["number"] == 3
+    texts = {row["text"] for row in found["rows"]}
+    assert texts == {f"Ask the {w} first." for w in ("ferry", "ferryman", "FERRYBOAT")}
+    words = words_of(browser.get("/search?q=ferry&project=main").text)
+    assert "3 lessons." in words

@@ -230,6 +230,7 @@ def _words_of(match: Match, outcome: Outcomes) -> str:
     return clean(sanitize(match.lesson), MAX_CHOICE_TEXT_CHARS)
 
 
+OTHER_KEY_WORDS = "it is a rule of the memory key"
 OLD_KEY_ADVICE = "its memory key: pass memory_key"
 NO_KEY_REASON = (
     "no memory key, so no rules: name the function (a lambda has no key), or pass "
@@ -658,7 +659,7 @@ def _key_obstacle(match: Match, memory_key: str, is_of_stage: bool) -> Obstacle:
     if match.memory_key in ("", memory_key):
         return Obstacle("it is no rule of the loop's memory key")
 
-    lesson_key = f"it is a rule of the memory key {match.memory_key!r}"
+    lesson_key = f"{OTHER_KEY_WORDS} {match.memory_key!r}"
     if is_of_stage:
         return Obstacle(f"{lesson_key}, another stage of the pipeline")
     if memory_key:

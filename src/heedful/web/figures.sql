@@ -415,9 +415,9 @@ select distinct l.id from origin o join example e on e.id = o.example join lesso
 where o.scope = :token and o.source = :source and l.state in ('unverified', 'verified') order by l.id limit :limit;
 
 -- name: waiting_of
--- The newest text in quarantine of each of these lessons.
-select max(id) as id from example where scope = :token and state = 'quarantined'
-  and lesson_id in (select cast(value as bigint) from json_each(:ids)) group by lesson_id order by max(id) desc limit :limit;
+-- The newest texts in quarantine of these lessons, each with how many there are in all.
+select id, count(*) over () as number from example where scope = :token and state = 'quarantined'
+  and lesson_id in (select cast(value as bigint) from json_each(:ids)) order by id desc limit :limit;
 
 -- name: lessons_of_type
 -- The newest lessons about these types of error or checks, by the index lesson_type.
@@ -475,12 +475,12 @@ select memory_key from (
 ) as keys where memory_key <> '' group by memory_key order by sum(broken) desc, memory_key limit :limit;
 
 -- name: key_of_rules
--- The memory key of which most of these lessons are rules, with their number.
+-- The memory keys of which these lessons are rules, each with their number.
 select c.memory_key, count(distinct l.id) as rules
 from lesson l join cause c on c.tenant = l.tenant and c.project = l.project and c.kind = l.kind and c.signature = l.signature
 where l.tenant = :tenant and l.project = :project and l.id in (select cast(value as bigint) from json_each(:ids))
   and c.memory_key not in ('', :key)
-group by c.memory_key order by count(distinct l.id) desc, c.memory_key limit 1;
+group by c.memory_key order by count(distinct l.id) desc, c.memory_key;
 
 -- name: lesson_of
 select l.id, l.first_seen, l.last_seen from example e join lesson l on l.id = e.lesson_id where e.scope = :token and e.id = :id;
@@ -575,14 +575,25 @@ select count(*) as number, coalesce(min(at), 0.0) as oldest from episode
 where tenant = :tenant and project = :project and state = 'waiting';
 
 -- name: found_episodes
--- Those of the newest episodes that have a text in their task, which is searched as those of loops.
+-- Those of the newest episodes that have a text in their task, which is searched as those of loops, or in their name, or
+-- whose digest begins with it: a few characters are no id.
 select id, digest, name, session, outcome, state, error, at from (
   select * from episode where tenant = :tenant and project = :project order by id desc limit :window
 ) as episode
 where (:before = 0 or id < :before) and (:state = '' or state = :state)
   and exists (select 1 from json_each(:spellings) as spelling
-              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0)
+              where instr(lower(/*sqlite json_extract(record, '$.episode.task') *//*postgres record::json -> 'episode' ->> 'task' */), spelling.value) > 0
+              or instr(lower(name), spelling.value) > 0 or (length(spelling.value) >= 8 and instr(digest, spelling.value) = 1))
 order by id desc limit :limit;
+
+-- name: lessons_with
+-- Those of the newest lessons in use that have a text, or whose error has it.
+select id from (
+  select id, text, pattern, state, trust from lesson where tenant = :tenant and project = :project order by id desc limit :window
+) as lesson
+where state in ('unverified', 'verified') and trust not in ('tool', 'external')
+  and exists (select 1 from json_each(:spellings) as spelling where instr(lower(text || ' ' || pattern), spelling.value) > 0)
+order by id desc;
 
 -- name: learnt_counts
 -- How many lessons were learnt from episodes.

@@ -18,21 +18,28 @@ Plain = dict[str, Any]
 def found_episodes(
     db: Db, scope: Scope, limit: int, *, text: str, state: str, before: int
 ) -> list[Plain]:
-    """Return those of the newest episodes that have a text in their task."""
+    """Return those of the newest episodes that have a text in their task or name.
+
+    The first characters of an id find its episode, too.
+    """
     episode_rows = rows(
         db,
         scope,
         "found_episodes",
         # JSON in a column has escapes; the task that the statement reads has none.
-        spellings=json.dumps(
-            list(dict.fromkeys((text.lower(), text, text.upper(), text.capitalize())))
-        ),
+        spellings=spellings_of(text),
         state=state,
         before=before,
         window=MAX_SEARCHED_EPISODES,
         limit=limit,
     )
     return [dict(row) for row in episode_rows]
+
+
+def spellings_of(text: str) -> str:
+    """Return as JSON how a text may be spelt: SQLite lowers only ASCII."""
+    spellings = (text.lower(), text, text.upper(), text.capitalize())
+    return json.dumps(list(dict.fromkeys(spellings)))
 
 
 def lessons_learnt(db: Db, scope: Scope, digests: Sequence[str]) -> dict[str, int]:

@@ -28,6 +28,7 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
+HOLDOUT_WAY = "; the setting holdout withholds single lessons from loops at random"
 RETIRED_STATES = ("retired", "superseded")
 
 
@@ -53,8 +54,11 @@ async def lesson(visit: Visit, n: int) -> Document:
     loops = await _rows_of(visit, "loops_of", values)
 
     waiting: list[QuarantinedLesson] = []
-    if record["state"] == "quarantined" and visit.may("read"):
-        ids = [row["id"] for row in examples[:1]]
+    held_id = visit.number("held")  # a text that a reviewer wants to reword
+    if visit.may("read") and (held_id or record["state"] == "quarantined"):
+        lesson_of = await visit.caller.read(quarantine.lessons_of_waiting)
+        ids = [id for id in lesson_of if lesson_of[id] == record["id"]]
+        ids = [held_id] if held_id in ids else ids[:1]
         waiting = await visit.caller.read(quarantine.quarantined, ids)
 
     links = await _rows_of(visit, "links_of", values)
@@ -93,6 +97,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "check": asdict(check) if check else None,
         "related": relations,
         "name": name,
+        "rewords": bool(waiting) and waiting[0].id == held_id,
         "held_id": waiting[0].id if waiting else 0,
         "held_text": waiting[0].lesson or waiting[0].pattern if waiting else "",
         "examples": [_example(row) for row in examples],
@@ -144,7 +149,9 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
         return "Not known yet: no loop that was shown it has ended"
     words: str = effect["gain"]
     if not words:
-        return f"Not known yet: it {effect['lacks']}"
+        is_shown_only = effect["shown"] and not effect["withheld"]
+        way = HOLDOUT_WAY if is_shown_only else ""
+        return f"Not known yet: it {effect['lacks']}{way}"
     if effect["conclusion"] in ("helps", "hurts"):
         words = f"{effect['verdict'].capitalize()} at the first try: {words}"
     if effect["repeats"]:

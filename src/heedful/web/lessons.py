@@ -356,6 +356,9 @@ async def proof(visit: Visit) -> Document:
         comparison |= words_of(comparison)
     answer["lessons"].sort(key=_by_conclusion)
 
+    if answer["verdict"] == "hurts":
+        answer["harm"] = HARMFUL_MEMORY.reason.capitalize()
+
     home = await read_home(visit.caller.setup.store, visit.caller.scope)
     # Where nothing was withheld, what is left to look at is how other projects went.
     compared: list[Document] = []
@@ -365,7 +368,6 @@ async def proof(visit: Visit) -> Document:
     return {
         **answer,
         **home,
-        "harm": HARMFUL_MEMORY.reason.capitalize(),
         "compared": compared,
         "read_at": proof.read_at if answer["ended"] >= MIN_CACHED_LOOPS else 0.0,
     }
@@ -388,6 +390,10 @@ def words_of(comparison: Document) -> Document:
         )
         # Fewer loops can be compared than had it, and pages count the latter.
         missing = f"{NEEDS} {missing.partition(' (')[0]}"
+        # A loop may go without all lessons, which tells nothing of one of them.
+        is_shown_only = comparison["shown"] and not comparison["withheld"]
+        if comparison["lesson"] and is_shown_only:
+            missing = f"{missing} alone"
     return {
         "gain": gain,
         "shares": say_shares(uplift),

@@ -13,6 +13,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons import ranking
 from heedful.lessons.briefing import (
     DISTANCE_REASON,
+    NO_KEY_REASON,
+    OTHER_KEY_WORDS,
     SAME_KEY_WORDS,
     WAITING_REASON,
     Briefing,
@@ -44,6 +46,7 @@ MAX_NEAREST_CHARS = 120  # of the lesson that is nearest to an error
 MAX_ASKED_CHARS = 400  # of a task that the page offers to ask for
 MAX_SUGGESTED_LOOPS = 500  # the newest, among which one that was shown something is
 MAX_OFFERED_KEYS = 50
+NO_KEY_ADVICE = "no memory key, so no rules: fill in the memory key"
 ERROR_LESSON_KINDS = ("check", "error")
 # One example of what can be asked, for each kind.
 QUESTION_EXAMPLES = {
@@ -75,9 +78,10 @@ async def recall(visit: Visit) -> Document:
         tries = await _find_questions(visit)
     lessons = answer.pop("waiting_lessons", [])
     waiting: list[Document] = []
+    all_waiting = 0
     key_rows: list[Row] = []
     if visit.may("read"):
-        waiting = await visit.caller.read(read_waiting, lessons)
+        waiting, all_waiting = await visit.caller.read(read_waiting, lessons)
         key_rows = await visit.caller.read(
             figures.rows,
             "known_keys",
@@ -92,6 +96,7 @@ async def recall(visit: Visit) -> Document:
         "examples": QUESTION_EXAMPLES,
         "answer": answer,
         "waiting": waiting,
+        "all_waiting": all_waiting,
         "tries": tries,
     }
 
@@ -154,40 +159,30 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
     }
     sentence = describe_briefing(briefing, prompt, checks_of)
     other_key = ""
-    # Rules that were learnt at a similar task, and that something else keeps back.
-    rules = [
-        choice
-        for choice in briefing.choices
-        if choice.form == "rule" and choice.obstacle not in ("", DISTANCE_REASON)
-    ]
-    if rules and not prompt:
-        sentence = f"Nothing shown: {rules[0].obstacle}"
-        ids = [choice.lesson for choice in rules]
+    missed = group_missed(briefing.choices)
+    first_reason = missed[0]["reason"] if missed and not prompt else DISTANCE_REASON
+    if first_reason != DISTANCE_REASON:
+        sentence = f"Nothing shown: {first_reason}"
+    if first_reason.startswith(OTHER_KEY_WORDS):
+        ids = [c.lesson for c in briefing.choices if c.obstacle == first_reason]
         rows = await visit.caller.read(
             figures.rows, "key_of_rules", ids=json.dumps(ids), key=key
         )
-        for row in rows:
-            asked_key = row["memory_key"]
-            other = await memory.brief(text, "", memory_key=asked_key, every=True)
-            if not other.found:
-                # What keeps the rules back there is the reason that counts.
-                held_back = [choice for choice in other.choices if choice.lesson in ids]
-                if held_back and held_back[0].obstacle:
-                    sentence = f"Nothing shown: {held_back[0].obstacle}"
-                continue
-            other_key = asked_key
-            verb = "belongs" if row["rules"] == 1 else "belong"
-            sentence = (
-                f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to "
-                f"the memory key {other_key}"
-            )
+        # A rule may have several keys, and the reason names one of them.
+        row = next(row for row in rows if repr(row["memory_key"]) in first_reason)
+        other_key = row["memory_key"]
+        verb = "belongs" if row["rules"] == 1 else "belong"
+        sentence = (
+            f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to the "
+            f"memory key {other_key}; fill it in"
+        )
     return {
         **briefing.plain(),
         "other_key": other_key,
-        "silence": briefing.silence,
+        "silence": briefing.silence.replace(NO_KEY_REASON, NO_KEY_ADVICE),
         "shown": group_shown(briefing.choices, checks_of),
         "prompt": prompt,
-        "missed": group_missed(briefing.choices),
+        "missed": missed,
         "sentence": sentence,
         "waiting_lessons": [
             choice.lesson
@@ -384,10 +379,13 @@ def describe_error(
 
 
 @bulk
-def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]:
-    """Return the newest texts of lessons that wait, with their signs of danger."""
-    if not lessons:
-        return []
+def read_waiting(
+    db: Db, scope: Scope, lessons: Sequence[int]
+) -> tuple[list[Document], int]:
+    """Return the newest texts of lessons that wait, with their signs of danger.
+
+    Also returns how many wait in all.
+    """
     rows = figures.rows(
         db,
         scope,
@@ -397,7 +395,7 @@ def read_waiting(db: Db, scope: Scope, lessons: Sequence[int]) -> list[Document]
         limit=MAX_WAITING_TEXTS,
     )
     entries = quarantine_store.quarantined(db, scope, [row["id"] for row in rows])
-    return list(map(_waiting_row, entries))
+    return list(map(_waiting_row, entries)), rows[0]["number"] if rows else 0
 
 
 def _waiting_row(entry: QuarantinedLesson) -> Document:

@@ -11,10 +11,15 @@ from typing import Any
 
 from heedful.lessons.lesson import Example
 from heedful.lessons.trust import QUARANTINE_TRUST
-from heedful.store import quarantine
+from heedful.service import review
+from heedful.store import editions, quarantine
 from heedful.store.loop_texts import fold, search_loops
 from heedful.web import figures
-from heedful.web.found_traces import MAX_SEARCHED_EPISODES, found_episodes
+from heedful.web.found_traces import (
+    MAX_SEARCHED_EPISODES,
+    found_episodes,
+    spellings_of,
+)
 from heedful.web.instructions import with_instructions
 from heedful.web.lessons import rows_of_matches
 from heedful.web.render import excerpt, hit
@@ -24,13 +29,15 @@ from heedful.web.summaries import found_words, summaries
 MAX_FOUND_ROWS = 10  # of each list on the page
 # A search for lessons compares so many with the text, in any case.
 MAX_COUNTED_LESSONS = 200
+MAX_SEARCHED_LESSONS = 2_000  # the newest ones, in whose words a search looks
 MAX_SEARCHED_RUNS = 1_000  # the newest ones, in whose names a search looks
 MAX_FOUND_CHARS = 160
 
 
 async def search(visit: Visit) -> Document:
     """Show the newest loops, traces and runs with a text, and the best lessons."""
-    text = visit.query.get("text", "").strip()
+    # Many addresses of searches have "q".
+    text = (visit.query.get("text") or visit.query.get("q", "")).strip()
     facts: Document = {
         "text": text,
         "searched_runs": MAX_SEARCHED_RUNS,
@@ -69,15 +76,28 @@ async def _find_loops(visit: Visit, text: str) -> Document:
 
 
 async def _find_lessons(visit: Visit, text: str) -> Document:
-    """Return the lessons in use that fit a text best, or why none does: `silence`."""
+    """Return the lessons in use that fit a text best, then others that have it.
+
+    `silence` says why none fits.
+    """
     matches = await visit.caller.memory.query(text, MAX_COUNTED_LESSONS, waiting=False)
     rows: list[Any] = await rows_of_matches(visit, matches, "")
+    with_text = await visit.caller.read(
+        figures.rows,
+        "lessons_with",
+        spellings=spellings_of(text),
+        window=MAX_SEARCHED_LESSONS,
+    )
+    fitting = {row["id"] for row in rows}
+    other_ids = [row["id"] for row in with_text if row["id"] not in fitting]
+    others = await visit.caller.read(editions.some, other_ids[:MAX_COUNTED_LESSONS])
+    rows += [review.visible(visit.caller, row) for row in others]
     lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
     match_of = {match.lesson_id: match for match in reversed(matches)}
     for lesson in lessons:
-        match = match_of[lesson["id"]]
+        match = match_of.get(lesson["id"])
         example: tuple[str, ...] = ()
-        if visit.may("read") or match.trust not in QUARANTINE_TRUST:
+        if match and (visit.may("read") or match.trust not in QUARANTINE_TRUST):
             example = (match.example.task, match.example.accepted, match.example.wrong)
         lesson |= _place_in_lesson(lesson, example, text)
     return {
@@ -130,7 +150,7 @@ async def _find_waiting(visit: Visit, text: str) -> Document:
 
 
 async def _find_traces(visit: Visit, text: str) -> Document:
-    """Return those of the newest traces that have a text in their task."""
+    """Return those of the newest traces that have a text in their task, name or id."""
     episode_rows = await visit.caller.read(
         found_episodes, MAX_SEARCHED_EPISODES, text=text, state="", before=0
     )
