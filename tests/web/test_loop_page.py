@@ -323,6 +323,18 @@ def test_the_sentence_on_top_names_attempts_that_repeat_others(weighing: Browser
     assert sentence.endswith("; attempts 3 and 4 repeat attempt 1.")
 
 
+def test_a_near_repeat_is_told_from_an_exact_one(browser: Browser):
+    first = "a b c d e f g h i j k l m n o p q r s end"
+    near = [first.replace("end", end) for end in ("last", "other")]
+    record_loop(browser.api, "near", [first, *near])
+    page = words_of(browser.get("/loops/near").text)
+
+    assert "1 word, nearly repeats 1" in page
+    assert "the answer nearly repeats attempt 1" in page
+    failure = browser.data("/loops/near")["failure"]
+    assert "2 and 3 nearly repeat attempt 1" in failure["sentence"]
+
+
 def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):
     path = "/v1/loops/rows"
     read_data(browser.api.put(path, json={"task": "sum", "policy": "stage"}), 201)

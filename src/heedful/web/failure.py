@@ -110,12 +110,14 @@ def _say_repeats(loop: Loop) -> str:
     if not any(repeats[:-1]):
         return ""
 
+    exact = loop.repeats(near=False)
     phrases = []
     for first in sorted(set(filter(None, repeats)))[:MAX_CAUSES]:
         numbers = [n for n, repeated in enumerate(repeats, 1) if repeated == first]
-        noun, verb = ("attempts", "repeat") if numbers[1:] else ("attempt", "repeats")
-        names = " and ".join(map(str, numbers))
-        phrases.append(f"{noun} {names} {verb} attempt {first}")
+        for is_exact in (True, False):
+            alike = [n for n in numbers if (exact[n - 1] == first) is is_exact]
+            if alike:
+                phrases.append(loop.describe_repeats(alike, first))
     return f"; {'; '.join(phrases)}"
 
 
