@@ -94,7 +94,7 @@ def test_a_trace_has_the_cure_of_health(browser: Browser, error: str, cure: str)
         ),
         pytest.param(
             "tries = 1",
-            "No lesson of it is stored: it taught none, or they are gone since.",
+            "No lesson is stored: it taught none, or they are gone since.",
             id="removed",
         ),
     ],
@@ -106,7 +106,7 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
     (row,) = browser.data("/traces")["episodes"]
     page = words_of(browser.get(f"/traces/{row['digest']}").text)
     assert why in page
-    assert "reflected, nothing learnt 0" in words_of(browser.get("/traces").text)
+    assert "reflected, no lesson stored" in words_of(browser.get("/traces").text)
 
 
 @pytest.mark.both

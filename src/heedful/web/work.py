@@ -315,7 +315,7 @@ def _why_no_lesson(episode: Document, *, is_whole: bool) -> str:
     if episode["error"]:
         return "It taught no lesson"
     if is_whole:
-        return "No lesson of it is stored: it taught none, or they are gone since"
+        return "No lesson is stored: it taught none, or they are gone since"
     if not (episode["name"] or episode["session"]):
         return "Its lessons are gone: their source was revoked"
     return "It taught no lesson: nothing in it failed that its session had not taught"
