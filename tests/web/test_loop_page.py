@@ -46,7 +46,7 @@ def choice(
         ),
         pytest.param(
             [choice("withheld", 3, 2), choice("withheld", 1, 4)],
-            "Withheld at random: 4 rules of lessons 2 and 4.",
+            "Known, but withheld at random: 4 rules of lessons 2 and 4.",
             id="withheld",
         ),
     ],
@@ -65,7 +65,7 @@ def test_each_lesson_of_the_sentence_about_memory_is_a_link():
 
 def test_outcomes_are_in_plain_words():
     choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
-    assert list_outcomes(choices) == "1 withheld at random, 2 known but not used"
+    assert list_outcomes(choices) == "1 withheld at random, 2 known but not shown"
 
 
 def test_the_attempts_stand_before_the_side_column(browser: Browser):
@@ -316,6 +316,17 @@ def test_an_error_that_came_again_stands_beside_what_memory_showed(weighing: Bro
     assert "its error came again in 4 attempts" in page
     assert f"lesson {again['came_again'][0]}. Its error came again." in page
     assert "came again" not in words_of(weighing.get("/loops/first").text)
+
+
+def test_the_sentence_on_top_names_a_known_rule_that_was_not_shown(browser: Browser):
+    for number in range(6):
+        run_with_memory(browser, f"task {number}", 4 * ["guess"])
+    memory = [browser.data(f"/loops/task {n}")["memory"] for n in range(6)]
+
+    words = "Known, but not shown: lesson 1 (fixed in 0 of 5 loops; shown to"
+    assert memory[5].startswith(words)
+    assert memory[5] in words_of(browser.get("/loops/task 5").text)
+    assert "Known" not in memory[0]
 
 
 def test_the_sentence_on_top_names_attempts_that_repeat_others(weighing: Browser):

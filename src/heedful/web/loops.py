@@ -81,7 +81,13 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, mark_repeats, split_lessons
+from heedful.web.told import (
+    describe_memory,
+    describe_unshown,
+    list_outcomes,
+    mark_repeats,
+    split_lessons,
+)
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
@@ -469,7 +475,11 @@ async def loop(visit: Visit, id: str) -> Document:
     else:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
-        facts["came_again"] = mark_repeats(facts["told"], count_broken(stored.loop))
+        broken = count_broken(stored.loop)
+        facts["came_again"] = mark_repeats(facts["told"], broken)
+        unshown = describe_unshown(facts["told"], broken)
+        facts["memory"] = f"{facts['memory']} {unshown}".strip()
+        facts["memory_parts"] = split_lessons(facts["memory"])
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
