@@ -224,6 +224,19 @@ def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
     assert "Attempt 2 is the best: attempt 3 is as good, and it came first." in page
 
 
+def test_the_best_of_attempts_that_fail_alike_says_why(browser: Browser):
+    path = "/v1/loops/alike"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
+    for number, severity in enumerate((0.8, 0.4, 0.4), 1):
+        finding = {"check": "a", "message": "no", "severity": severity}
+        attempt = {"output": str(number), "evaluation": {"findings": [finding]}}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    page = words_of(browser.get("/loops/alike").text)
+    words = "Attempt 2 is the best: its worst error has severity 0.4 against 0.8"
+    assert f"{words}; attempt 3 is as good, and it came first." in page
+
+
 UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
 TONE_FINDING = {"check": "tone", "message": "too rude", "fix": "be kind"}
 

@@ -64,6 +64,7 @@ from heedful.web.failure import (
     first_failure,
     fold_repeats,
     is_tied,
+    why_best,
 )
 from heedful.web.inbox import InboxRow
 from heedful.web.instructions import name_choices
@@ -467,6 +468,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
+    facts["why_best"] = ""
     facts |= {"came_again": [], "sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
@@ -637,6 +639,7 @@ def _decided_facts(
         "after": first_failure(loop),
         "tied": is_tied(loop),
         "as_good": as_good_as_best(loop),
+        "why_best": why_best(loop),
         "needs": needs(explanation),
         "together": [
             describe_value(change.what, change.was, change.to)
