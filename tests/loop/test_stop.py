@@ -239,7 +239,7 @@ def test_a_rule_speaks_exactly_at_its_boundary(rule, loop, speaks):
     ("rule", "loop", "words"),
     [
         (Fatigue(0.15), history("a", "a"), "fatigue 0.15 has reached 0.15"),
-        (Repeat(), tried("abc", near="3"), "attempt 3 repeats attempt 1"),
+        (Repeat(), tried("abc", near="3"), "attempt 3 nearly repeats attempt 1"),
         (Repeat(), tried("abcc", near="34"), "attempt 4 repeats attempt 3"),
         (
             Repeat(2),

@@ -194,3 +194,21 @@ def test_a_changed_word_far_into_the_words_of_a_lesson_is_marked(browser):
     assert "630" in "".join(
         changed(browser.get(f"/lessons/{lesson['id']}").text, "del")
     )
+
+
+@pytest.mark.parametrize(
+    ("output", "span", "marked"),
+    [
+        pytest.param("a long answer", [2, 8], "long answer", id="ends in a word"),
+        pytest.param("a long answer", [4, 6], "long", id="begins in a word"),
+        pytest.param("a (long) one", [2, 3], "(", id="a sign"),
+        pytest.param("x" * 90, [40, 50], "x" * 10, id="no word is that long"),
+    ],
+)
+def test_a_fault_is_marked_in_whole_words(
+    browser: Browser, output: str, span: list[int], marked: str
+):
+    fault = {"check": "high", "message": "too high", "span": span}
+    report_outputs(browser, output, findings=[fault])
+    mark = f'<mark title="high: too high">{marked}</mark>'
+    assert mark in attempt_of(browser, 1)

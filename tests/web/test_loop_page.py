@@ -46,7 +46,7 @@ def choice(
         ),
         pytest.param(
             [choice("withheld", 3, 2), choice("withheld", 1, 4)],
-            "Withheld at random: 4 rules of lessons 2 and 4.",
+            "Known, but withheld at random: 4 rules of lessons 2 and 4.",
             id="withheld",
         ),
     ],
@@ -65,7 +65,7 @@ def test_each_lesson_of_the_sentence_about_memory_is_a_link():
 
 def test_outcomes_are_in_plain_words():
     choices = [choice("withheld", 1), choice("missed", 1), choice("closest", 1)]
-    assert list_outcomes(choices) == "1 withheld at random, 2 known but not used"
+    assert list_outcomes(choices) == "1 withheld at random, 2 known but not shown"
 
 
 def test_the_attempts_stand_before_the_side_column(browser: Browser):
@@ -224,6 +224,19 @@ def test_the_best_of_equal_attempts_says_that_it_came_first(browser: Browser):
     assert "Attempt 2 is the best: attempt 3 is as good, and it came first." in page
 
 
+def test_the_best_of_attempts_that_fail_alike_says_why(browser: Browser):
+    path = "/v1/loops/alike"
+    read_data(browser.api.put(path, json={"task": "sum", "policy": "default"}), 201)
+    for number, severity in enumerate((0.8, 0.4, 0.4), 1):
+        finding = {"check": "a", "message": "no", "severity": severity}
+        attempt = {"output": str(number), "evaluation": {"findings": [finding]}}
+        read_data(browser.api.put(f"{path}/attempts/{number}", json=attempt))
+
+    page = words_of(browser.get("/loops/alike").text)
+    words = "Attempt 2 is the best: its worst error has severity 0.4 against 0.8"
+    assert f"{words}; attempt 3 is as good, and it came first." in page
+
+
 UNIT_FINDING = {"check": "unit", "message": "no unit", "fix": "name it"}
 TONE_FINDING = {"check": "tone", "message": "too rude", "fix": "be kind"}
 
@@ -318,9 +331,32 @@ def test_an_error_that_came_again_stands_beside_what_memory_showed(weighing: Bro
     assert "came again" not in words_of(weighing.get("/loops/first").text)
 
 
+def test_the_sentence_on_top_names_a_known_rule_that_was_not_shown(browser: Browser):
+    for number in range(6):
+        run_with_memory(browser, f"task {number}", 4 * ["guess"])
+    memory = [browser.data(f"/loops/task {n}")["memory"] for n in range(6)]
+
+    words = "Known, but not shown: lesson 1 (fixed in 0 of 5 loops; shown to"
+    assert memory[5].startswith(words)
+    assert memory[5] in words_of(browser.get("/loops/task 5").text)
+    assert "Known" not in memory[0]
+
+
 def test_the_sentence_on_top_names_attempts_that_repeat_others(weighing: Browser):
     sentence = weighing.data("/loops/third")["failure"]["sentence"]
     assert sentence.endswith("; attempts 3 and 4 repeat attempt 1.")
+
+
+def test_a_near_repeat_is_told_from_an_exact_one(browser: Browser):
+    first = "a b c d e f g h i j k l m n o p q r s end"
+    near = [first.replace("end", end) for end in ("last", "other")]
+    record_loop(browser.api, "near", [first, *near])
+    page = words_of(browser.get("/loops/near").text)
+
+    assert "1 word, nearly repeats 1" in page
+    assert "the answer nearly repeats attempt 1" in page
+    failure = browser.data("/loops/near")["failure"]
+    assert "2 and 3 nearly repeat attempt 1" in failure["sentence"]
 
 
 def test_what_was_told_with_other_words_each_time_is_counted(browser: Browser):

@@ -86,7 +86,7 @@ def test_what_was_wrong_leads_and_what_was_fed_back_is_looked_up(browser: Browse
     )
     assert data["failure"]["remedy"]["told"] == 3
     assert not data["failure"]["remedy"]["evidence_told"]
-    assert "grounding: name it Evidence: a full disk" in page
+    assert "grounding: name it Told" in page
     assert "Told 3 times, but not the evidence; it did not help." in page
 
 

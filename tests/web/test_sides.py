@@ -106,6 +106,28 @@ def test_a_goal_has_a_row_with_both_scores(browser: Browser):
     assert "solves 1 of the 2 checks and goals that attempt 1 failed, not lint" in page
 
 
+def test_what_is_better_without_being_solved_is_said(browser: Browser):
+    body = {"task": "sort", "policy": "thorough", "goals": [GOAL]}
+    read_data(browser.api.put("/v1/loops/pair", json=body), 201)
+    error = {"check": "lint", "message": "no lint"}
+    warning = {"check": "tone", "message": "rude", "level": "warning"}
+    for number, score in enumerate((0.42, 0.55), 1):
+        findings = [error, warning][: 3 - number]
+        evaluation = {"findings": findings, "scores": {"alignment": score}}
+        body = {"output": f"answer {number}", "evaluation": evaluation}
+        read_data(browser.api.put(f"/v1/loops/pair/attempts/{number}", json=body))
+
+    address = "/loops/pair?against=1&attempt=2"
+    rows = browser.data(address)["sides"]["rows"]
+    page = words_of(browser.get(address).text)
+    changes = {row["name"]: row["change"] for row in rows}
+    assert changes == {"lint": "kept", "alignment": "nearer", "tone": "eased"}
+    solved = "solves nothing that attempt 1 failed: lint, alignment"
+    better = "better: tone warns no more, alignment 0.42 to 0.55."
+    assert f"Attempt 2 {solved}; {better}" in page
+    assert "not met in both, nearer now" in page
+
+
 def test_what_is_equal_in_both_attempts_is_grey_and_comes_last(browser: Browser):
     record_attempts(browser, ["lint"], ["lint"], [], scores=(0.8, 0.8, 0.9))
     address = "/loops/pair?against=1&attempt=2"

@@ -94,7 +94,7 @@ def test_a_trace_has_the_cure_of_health(browser: Browser, error: str, cure: str)
         ),
         pytest.param(
             "tries = 1",
-            "No lesson of it is stored: it taught none, or they are gone since.",
+            "No lesson is stored: it taught none, or they are gone since.",
             id="removed",
         ),
     ],
@@ -106,7 +106,7 @@ def test_a_trace_that_taught_nothing_says_why(browser: Browser, change: str, why
     (row,) = browser.data("/traces")["episodes"]
     page = words_of(browser.get(f"/traces/{row['digest']}").text)
     assert why in page
-    assert "reflected, nothing learnt 0" in words_of(browser.get("/traces").text)
+    assert "reflected, no lesson stored" in words_of(browser.get("/traces").text)
 
 
 @pytest.mark.both
@@ -166,7 +166,13 @@ def test_health_says_that_a_trace_waits_while_no_worker_runs(browser: Browser):
 def test_the_list_of_traces_has_the_command_that_starts_a_worker(browser: Browser):
     fill(browser.api)
     page = words_of(browser.get("/traces").text)
-    assert "1 trace will wait until you start one: heedful worker" in page
+    command = "Next: heedful worker --once"
+    assert f"1 trace waits, and no worker runs in this process. {command}" in page
+    assert "1 trace: 1 run failed. Reflections: 1 waiting." in page
+
+
+def test_a_project_without_traces_says_so(browser: Browser):
+    assert browser.data("/traces")["sentence"] == "No traces"
 
 
 def test_what_failed_most_often_is_the_first_row_of_health(browser: Browser):
@@ -178,6 +184,8 @@ def test_what_failed_most_often_is_the_first_row_of_health(browser: Browser):
         "1 reflection failed",
         "1 trace waits for a worker",
     ]
+    page = words_of(browser.get("/health").text)
+    assert page.count("heedful worker --once") == 3
 
 
 def test_what_is_not_well_set_up_has_its_cure(browser: Browser):
@@ -246,9 +254,9 @@ def test_projects_say_what_is_in_them(browser: Browser):
     (row,) = data["rows"]
     assert row["loops"] == 3
     assert row["waiting"] == 1
-    assert "You look at main, the only project that you may see." in page
+    assert "main is the only project that you may see." in page
     facts = "1 loop stopped unsolved in 7 days. 1 waiting text."
-    assert data["sentence"] == f"{facts} No verdict on memory yet."
+    assert data["sentence"] == facts
     assert data["sentence"] in page
 
 

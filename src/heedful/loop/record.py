@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -739,6 +739,16 @@ class Loop:
             first.setdefault(digest, attempt.number)
 
         return repeated
+
+    def describe_repeats(self, numbers: Sequence[int], first: int) -> str:
+        """Return in words that these attempts repeat the `first`, exactly or nearly."""
+        begin = self.attempts[0].number
+        digest = self.attempts[first - begin].candidate.digest
+        last = self.attempts[numbers[-1] - begin]
+        nearly = "" if last.candidate.digest == digest else "nearly "
+        noun, verb = ("attempts", "repeat") if numbers[1:] else ("attempt", "repeats")
+        names = " and ".join(map(str, numbers))
+        return f"{noun} {names} {nearly}{verb} attempt {first}"
 
     @lazy
     def best(self) -> int | None:

@@ -35,7 +35,7 @@ MAX_SENTENCE_NAME_CHARS = 60  # of a score
 _PLAIN_REASONS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
-        (r"\battempt \d+ repeats attempt (\d+)", r"the answer repeats attempt \1"),
+        (r"\battempt \d+ ((nearly )?repeats attempt)", r"the answer \1"),
         (r"\b1 of 1 attempts made", "the only attempt is made"),
         (r"\b(\d+) of \1 attempts made", r"all \1 attempts are made"),
         (

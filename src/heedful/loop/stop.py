@@ -287,7 +287,7 @@ class Repeat:
         if repeated[-1] is None or count < times:
             return None
 
-        detail = f"attempt {last.number} repeats attempt {repeated[-1]}"
+        detail = loop.describe_repeats([last.number], repeated[-1])
         if times == 1:
             return detail
         return f"{detail}, the {ordinal(count)} repeat of at most {times}"

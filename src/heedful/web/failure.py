@@ -110,12 +110,14 @@ def _say_repeats(loop: Loop) -> str:
     if not any(repeats[:-1]):
         return ""
 
+    exact = loop.repeats(near=False)
     phrases = []
     for first in sorted(set(filter(None, repeats)))[:MAX_CAUSES]:
         numbers = [n for n, repeated in enumerate(repeats, 1) if repeated == first]
-        noun, verb = ("attempts", "repeat") if numbers[1:] else ("attempt", "repeats")
-        names = " and ".join(map(str, numbers))
-        phrases.append(f"{noun} {names} {verb} attempt {first}")
+        for is_exact in (True, False):
+            alike = [n for n in numbers if (exact[n - 1] == first) is is_exact]
+            if alike:
+                phrases.append(loop.describe_repeats(alike, first))
     return f"; {'; '.join(phrases)}"
 
 
@@ -223,15 +225,32 @@ def as_good_as_best(loop: Loop) -> list[int]:
     return [rank[-1] for rank in ranks if rank[:-1] == best[:-1] and rank != best]
 
 
+def why_best(loop: Loop) -> str:
+    """Return why the best attempt is before those that fail as much; "" if none does.
+
+    What else decides is in the table of the attempts.
+    """
+    ranks = sorted(rank for rank in loop.ranks if rank is not None)
+    worse = [rank for rank in ranks if rank[:-1] != ranks[0][:-1]]
+    if not worse or worse[0][:4] != ranks[0][:4]:
+        return ""
+
+    # The highest severities of errors and of warnings, in thousandths.
+    kind, place = ("error", 4) if worse[0][4] != ranks[0][4] else ("warning", 5)
+    best, other = (rank[place] / 1000 for rank in (ranks[0], worse[0]))
+    return f"its worst {kind} has severity {best:g} against {other:g}"
+
+
 def is_tied(loop: Loop) -> bool:
-    """Return whether a loop has several attempts with equal errors and scores."""
+    """Return whether a loop has several attempts, all of them equally good."""
     results = set()
     for attempt in loop.attempts:
         evaluation = attempt.evaluation
         if evaluation is None:
             return False
         errors = sorted(error.key for error in evaluation.errors)
-        results.add((tuple(errors), tuple(sorted(evaluation.scores.items()))))
+        scores = sorted(evaluation.scores.items())
+        results.add((tuple(errors), tuple(scores), evaluation.severities))
     return len(results) == 1 and len(loop.attempts) > 1
 
 

@@ -494,6 +494,7 @@ def choices(briefing: Briefing) -> list[Plain]:
             "text": choice.text,
             # Without the outcome.
             "said": line.partition(": ")[2].removesuffix(f": {choice.text}"),
+            "obstacle": choice.obstacle,
             "elsewhere": OTHER_CHECK_WORDS in choice.why,
         }
         for line, choice in by_line.items()

@@ -64,6 +64,7 @@ from heedful.web.failure import (
     first_failure,
     fold_repeats,
     is_tied,
+    why_best,
 )
 from heedful.web.inbox import InboxRow
 from heedful.web.instructions import name_choices
@@ -81,7 +82,13 @@ from heedful.web.site import (
 )
 from heedful.web.summaries import found_words, summaries
 from heedful.web.table import Table, time_of
-from heedful.web.told import describe_memory, list_outcomes, mark_repeats, split_lessons
+from heedful.web.told import (
+    describe_memory,
+    describe_unshown,
+    list_outcomes,
+    mark_repeats,
+    split_lessons,
+)
 
 MAX_LIST_ROWS = 50  # rows of a list
 LOOP_STATES = ("open", "passed", *DOUBT_STATES, "stopped")
@@ -461,6 +468,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
+    facts["why_best"] = ""
     facts |= {"came_again": [], "sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
@@ -469,7 +477,11 @@ async def loop(visit: Visit, id: str) -> Document:
     else:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
-        facts["came_again"] = mark_repeats(facts["told"], count_broken(stored.loop))
+        broken = count_broken(stored.loop)
+        facts["came_again"] = mark_repeats(facts["told"], broken)
+        unshown = describe_unshown(facts["told"], broken)
+        facts["memory"] = f"{facts['memory']} {unshown}".strip()
+        facts["memory_parts"] = split_lessons(facts["memory"])
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
@@ -627,6 +639,7 @@ def _decided_facts(
         "after": first_failure(loop),
         "tied": is_tied(loop),
         "as_good": as_good_as_best(loop),
+        "why_best": why_best(loop),
         "needs": needs(explanation),
         "together": [
             describe_value(change.what, change.was, change.to)

@@ -485,13 +485,14 @@ def _lines(column: MatrixColumn) -> MatrixCell:
 
     new, gone = count_changed_lines(column.before, column.output)
     near = column.attempt.repeats if column.attempt is not None else None
-    title = f"nearly attempt {near}" if near and column.repeats is None else ""
     changed = f"+{new:,} −{gone:,} lines" if new or gone else "same"
     if new == 1 and gone == 1:
         change = _first_difference(column.before, column.output)
         words = max(len(change.gone.split()), len(change.new.split()))
         changed = counted(words, "word")
-    return MatrixCell(text=changed, title=title, to=place)
+    if near and column.repeats is None:
+        changed += f", nearly repeats {near}"
+    return MatrixCell(text=changed, to=place)
 
 
 def _spent(column: MatrixColumn, unit: str, scale: int) -> MatrixCell:

@@ -1,7 +1,8 @@
 """Two attempts of a loop beside each other: what the second solves, and at what cost.
 
 A row is about a check or a goal. It is `solved` if only the first attempt failed it,
-`new` if only the second did, and `kept` if both did.
+`new` if only the second did, and `kept` if both did. A goal that both missed may be
+`nearer` or `further`; a check that only warned may be `eased`, or it `warns` now.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ CHANGES = {
     ("failed", "warning"): "solved",
     ("passed", "failed"): "new",
     ("warning", "failed"): "new",
+    ("warning", "passed"): "eased",
+    ("passed", "warning"): "warns",
 }
 Plain = dict[str, Any]
 
@@ -70,6 +73,7 @@ def _goal_row(goal: Goal, attempts: Sequence[Attempt]) -> Plain:
     """Return the row of a goal, with the scores of both attempts."""
     statuses = []
     texts = []
+    margins = []
     for attempt in attempts:
         score = None
         if attempt.evaluation is not None:
@@ -80,9 +84,12 @@ def _goal_row(goal: Goal, attempts: Sequence[Attempt]) -> Plain:
         else:
             statuses.append("passed" if goal.met(score) else "failed")
             texts.append(format_score(score))
+            margins.append(goal.margin(score))
 
     sign = "≤" if goal.direction == "at_most" else "≥"
     row = _row("goal", goal.score, statuses)
+    if row["change"] == "kept" and margins[0] != margins[1]:
+        row["change"] = "nearer" if margins[1] > margins[0] else "further"
     return {**row, "goal": f"goal {sign} {goal.threshold}", "texts": texts}
 
 
@@ -104,8 +111,9 @@ def _describe_rows(old: Attempt, new: Attempt, rows: Sequence[Plain]) -> str:
     broken = [row for row in rows if row["change"] == "new"]
     first = f"attempt {old.number}"
     second = f"Attempt {new.number}"
+    better = _say_better(rows)
     if not failed and not broken:
-        return f"{second} fails nothing that {first} did not fail"
+        return f"{second} fails nothing that {first} did not fail{better}"
     if not failed:
         return f"{second} fails {_names(broken)}, which {first} did not"
 
@@ -121,7 +129,19 @@ def _describe_rows(old: Attempt, new: Attempt, rows: Sequence[Plain]) -> str:
         words = f"solves {solved} that {first} failed, not {_names(unsolved)}"
     if broken:
         words += f"; it fails {_names(broken)}, which {first} did not"
-    return f"{second} {words}"
+    return f"{second} {words}{better}"
+
+
+def _say_better(rows: Sequence[Plain]) -> str:
+    """Return what else is better in the second attempt; "" if nothing is."""
+    phrases = [
+        f"{row['name']} {' to '.join(row['texts'])}"
+        if row["change"] == "nearer"
+        else f"{row['name']} warns no more"
+        for row in rows
+        if row["change"] in ("nearer", "eased")
+    ]
+    return f"; better: {clean(', '.join(phrases), MAX_NAMES_CHARS)}" if phrases else ""
 
 
 def _names(rows: Sequence[Plain]) -> str:

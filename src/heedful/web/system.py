@@ -98,7 +98,7 @@ async def health(visit: Visit) -> Document:
         *_missing_vectors(behind, visit.caller.scope),
     ]
     if not has_worker:
-        troubles += _waiting_traces(dict(waiting), is_retried=bool(errors))
+        troubles += _waiting_traces(dict(waiting))
     # What failed comes first; of both kinds, what happened most often.
     troubles.sort(key=lambda trouble: (not trouble.is_failure, -trouble.number))
     setup = _describe_setup(
@@ -206,16 +206,8 @@ def _missing_vectors(behind: int, scope: Scope) -> Iterator[Trouble]:
         )
 
 
-def _waiting_traces(waiting: Document, *, is_retried: bool) -> Iterator[Trouble]:
-    """Yield the traces that wait while no worker runs in this process.
-
-    If failed reflections are retried, the same command reflects on these, too.
-    """
-    first = ""
-    command = RETRY_COMMAND
-    if is_retried:
-        first = "the command for the failed reflections does this, too"
-        command = ""
+def _waiting_traces(waiting: Document) -> Iterator[Trouble]:
+    """Yield the traces that wait while no worker runs in this process."""
     if waiting["number"]:
         yield Trouble(
             noun="trace waits for a worker",
@@ -223,8 +215,7 @@ def _waiting_traces(waiting: Document, *, is_retried: bool) -> Iterator[Trouble]
             number=waiting["number"],
             words="no worker runs in this process",
             at=waiting["oldest"],
-            first=first,
-            command=command,
+            command=RETRY_COMMAND,
             path="/traces",
             state="waiting",
             is_failure=False,
@@ -400,15 +391,12 @@ def describe_projects(rows: Sequence[Document]) -> str:
 
     >>> row = {"project": "a", "stopped": 2, "waiting": 0, "verdict": "helps"}
     >>> describe_projects([row])
-    '2 loops stopped unsolved in 7 days. No waiting text. Memory helps in a.'
+    '2 loops stopped unsolved in 7 days. Memory helps in a.'
     """
     failures = f"stopped unsolved in {STOPPED_DAYS} days"
-    sentences = [
-        _say_most(rows, "stopped", f"loop {failures}", f"loops {failures}"),
-        _say_most(rows, "waiting", "waiting text", "waiting texts"),
-    ]
-    if not any(row["verdict"] for row in rows):
-        sentences.append("No verdict on memory yet.")
+    sentences = [_say_most(rows, "stopped", f"loop {failures}", f"loops {failures}")]
+    if any(row["waiting"] for row in rows):
+        sentences.append(_say_most(rows, "waiting", "waiting text", "waiting texts"))
     for verdict in ("helps", "hurts"):
         names = [row["project"] for row in rows if row["verdict"] == verdict]
         if names:

@@ -16,16 +16,16 @@ Plain = dict[str, Any]
 
 
 def list_outcomes(choices: Sequence[Plain]) -> str:
-    """Return how many texts were shown, withheld and not used.
+    """Return how many texts were shown, withheld and not shown.
 
     >>> list_outcomes([{"outcome": "withheld", "n": 2}, {"outcome": "closest", "n": 1}])
-    '2 withheld at random, 1 known but not used'
+    '2 withheld at random, 1 known but not shown'
     """
     counts = _count(choices)
     phrases = {
         "shown": counts["told"],
         "withheld at random": counts["withheld"],
-        "known but not used": counts["missed"] + counts["closest"],
+        "known but not shown": counts["missed"] + counts["closest"],
     }
     return ", ".join(f"{n:,} {phrase}" for phrase, n in phrases.items() if n)
 
@@ -40,7 +40,7 @@ def describe_memory(choices: Sequence[Plain]) -> str:
     'It was shown 1 example of lesson 2.'
     """
     sentences = []
-    begins = {"told": "It was shown", "withheld": "Withheld at random:"}
+    begins = {"told": "It was shown", "withheld": "Known, but withheld at random:"}
     for outcome, begin in begins.items():
         of_outcome = [choice for choice in choices if choice["outcome"] == outcome]
         if of_outcome:
@@ -58,6 +58,16 @@ def mark_repeats(choices: Sequence[Plain], broken: Counter[str]) -> list[int]:
         if choice["outcome"] == "told" and broken[choice["name"]]:
             choice["again"] = broken[choice["name"]]
     return sorted({choice["lesson"] for choice in choices if "again" in choice})
+
+
+def describe_unshown(choices: Sequence[Plain], broken: Counter[str]) -> str:
+    """Return which rules a loop broke that memory knew and did not show, and why."""
+    sentences = [
+        f"Known, but not shown: lesson {choice['lesson']} ({choice['obstacle']})."
+        for choice in choices
+        if choice["outcome"] == "missed" and broken[choice["name"]]
+    ]
+    return " ".join(sentences[:MAX_TOLD_LESSONS])
 
 
 def split_lessons(sentence: str) -> list[str]:

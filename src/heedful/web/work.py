@@ -32,7 +32,7 @@ from heedful.web.site import (
     page_links,
 )
 from heedful.web.steps import first_error, steps_of
-from heedful.web.system import WORKER_COMMAND, cure_reflection
+from heedful.web.system import RETRY_COMMAND, cure_reflection
 from heedful.web.table import Table, time_of
 
 MAX_WORK_ROWS = 50
@@ -218,28 +218,28 @@ async def traces(visit: Visit) -> Document:
 
 
 def worker_command(visit: Visit, waiting: int) -> str:
-    """Return the command that starts a worker; "" if none is missing."""
+    """Return the command that reflects on what waits; "" if a worker does."""
     is_missing = type(visit.caller.setup.work) is Work
-    return WORKER_COMMAND if waiting and is_missing else ""
+    return RETRY_COMMAND if waiting and is_missing else ""
 
 
 def describe_traces(episodes: Sequence[Document]) -> str:
-    """Return in one sentence how runs of agents went, and the reflections on them.
+    """Return in words how runs of agents went, and the reflections on them.
 
     >>> describe_traces([{"outcome": "error", "state": "failed"}])
-    '1 trace: 1 run failed, 1 reflection failed'
+    '1 trace: 1 run failed. Reflections: 1 failed'
     """
+    if not episodes:
+        return "No traces"
     failed = sum(episode.get("outcome") == "error" for episode in episodes)
     states = Counter(episode.get("state", "waiting") for episode in episodes)
-    parts = []
+    traces = counted(len(episodes), "trace")
+    runs = "no run failed"
     if failed:
-        parts.append(f"{counted(failed, 'run')} failed")
-    if states["failed"]:
-        parts.append(f"{counted(states['failed'], 'reflection')} failed")
-    if states["waiting"]:
-        parts.append(f"{states['waiting']:,} waiting for a reflection")
-    ends = ", ".join(parts) or "all went well"
-    return f"{counted(len(episodes), 'trace')}: {ends}"
+        runs = f"{counted(failed, 'run')} failed"
+    waits = [f"{states[name]:,} {name}" for name in ("failed", "waiting") if states[name]]
+    reflections = f". Reflections: {', '.join(waits)}" if waits else ""
+    return f"{traces}: {runs}{reflections}"
 
 
 async def trace(visit: Visit, digest: str) -> Document:
@@ -315,7 +315,7 @@ def _why_no_lesson(episode: Document, *, is_whole: bool) -> str:
     if episode["error"]:
         return "It taught no lesson"
     if is_whole:
-        return "No lesson of it is stored: it taught none, or they are gone since"
+        return "No lesson is stored: it taught none, or they are gone since"
     if not (episode["name"] or episode["session"]):
         return "Its lessons are gone: their source was revoked"
     return "It taught no lesson: nothing in it failed that its session had not taught"
