@@ -49,7 +49,7 @@ def test_a_check_that_nobody_recorded_has_no_mark(browser: Browser):
     assert statuses["tone"] == ["failed", "no finding"]
 
 
-@pytest.mark.parametrize("a, b", [("slow", "quick"), ("quick", "slow")])
+@pytest.mark.parametrize(("a", "b"), [("slow", "quick"), ("quick", "slow")])
 def test_two_loops_with_the_same_evidence_have_the_same_mark(
     browser: Browser, a: str, b: str
 ):
