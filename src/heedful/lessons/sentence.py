@@ -62,7 +62,7 @@ def proof_figure(sentence: str) -> str:
 
 
 def unbounded(calls: Effect) -> str:
-    """Return that too few loops bound the calls saved; "" if their interval is possible.
+    """Return that too few loops bound the calls saved; "" if the interval can be.
 
     A loop cannot save more calls than it makes without memory, nor add more than it
     makes with it.

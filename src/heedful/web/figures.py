@@ -200,6 +200,7 @@ def _total(loops: Sequence[Row]) -> Plain:
         "calls": sum(loop["calls"] or 0 for loop in loops),
         "tokens": sum(loop["tokens"] or 0 for loop in loops),
         "cost": sum(loop["cost"] or 0.0 for loop in loops),
+        "called": sum((loop["calls"] or 0) > 0 for loop in loops),
         "with_tokens": sum((loop["tokens"] or 0) > 0 for loop in loops),
         "with_cost": sum((loop["cost"] or 0.0) > 0 for loop in loops),
         "ended": len(ended),
