@@ -126,6 +126,9 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     assert parts in home
 
     net = data["balance"]["net"]
+    right = data["balance"]["right"]
+    wrong = data["pooled"]["shown"] - right
+    assert -wrong <= net["low"] <= net["high"] <= right
     saved = data["balance"]["calls_saved"]
     low = points(uplift["low"])
     high = points(uplift["high"])
@@ -144,6 +147,13 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
     if data["pooled"]["calls"]["shown"] or data["pooled"]["calls"]["withheld"]:
         saved_ends = f"{signed(saved['low'])} and {signed(saved['high'])}"
         page_ends = f"{signed(saved['low'])} to {signed(saved['high'])}"
+        unbounded = data["pooled"]["unbounded_calls"]
+        if unbounded:
+            assert f"({unbounded})" in data["sentence"]
+            assert unbounded in terminal
+            assert unbounded in page
+            assert "model calls saved" not in page
+            return
         assert f"model calls saved {signed(saved['gain'])} {page_ends}" in page
         assert f"{signed(saved['gain'])}, between {saved_ends}" in terminal
         doubt = ": no difference shown yet"

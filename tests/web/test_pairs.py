@@ -200,7 +200,7 @@ def test_checks_of_either_loop_are_rows_of_both(browser: Browser):
         ]
         for loop in pair["loops"]
     ]
-    assert checks == [["✗", "✗"], ["–"]]
+    assert checks == [["✗", "✗"], ["✓"]]
 
 
 def test_a_check_that_reports_under_another_name_has_one_row(browser: Browser):

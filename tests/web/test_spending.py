@@ -112,3 +112,18 @@ def test_of_a_few_loops_no_change_is_said(browser, file):
 def test_days_that_were_asked_for_have_no_comparison(browser, file):
     store_loops(browser, file, 2, days_ago=2)
     assert browser.data("/spend?from=2026-01-01&project=main")["spending"] is None
+
+
+def test_calls_are_known_only_of_loops_that_reported_them(browser: Browser):
+    for name, usage in (("one", {"calls": 3, "seconds": 2}), ("two", {})):
+        path = f"/v1/loops/{name}"
+        read_data(browser.api.put(path, json={"task": "t"}), 201)
+        body = {"output": "x", "evaluation": {}, "usage": usage}
+        read_data(browser.api.put(f"{path}/attempts/1", json=body))
+
+    for address in ("/loops", "/spend"):
+        page = words_of(browser.get(address).text)
+        assert "known for 1 of 2 loops: 3 calls, 2 s" in page, address
+    for address in ("/home", "/health"):
+        page = words_of(browser.get(address).text)
+        assert "nown for 1 of 2 loops: 3 model calls" in page, address

@@ -223,6 +223,13 @@ class Total:
         """Return the total of an effect that so many loops had."""
         return cls(_scaled(effect.gain, loops), loops * effect.low, loops * effect.high)
 
+    def within(self, least: float, most: float) -> Total:
+        """Return the part of the total that what is counted allows."""
+        low = max(least, self.low)
+        high = min(most, self.high)
+        gain = None if self.gain is None else min(max(self.gain, low), high)
+        return Total(gain, low, high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
@@ -397,13 +404,25 @@ def count_coins(cases: Cases) -> int:
     return sum(n for case, n in cases.get(None, {}).items() if case[0] > 0)
 
 
+def sum_calls(pooled: Comparison) -> Total:
+    """Return how many model calls fewer all loops made that were shown memory.
+
+    Without it, each would have made from none to `MAX_COUNTED_CALLS`.
+    """
+    made = pooled.shown * (pooled.calls.shown or 0.0)
+    most = pooled.shown * MAX_COUNTED_CALLS
+    return Total.of(pooled.calls, pooled.shown).within(-made, most - made)
+
+
 def _weigh(cases: Cases, pooled: Comparison) -> Balance:
     """Return what memory as a whole changed in all loops that were shown it."""
     table = _Table.of(None, cases.get(None, {}))
+    right = sum(n for (_, shown, value), n in table.right.items() if shown and value)
+    net = Total.of(pooled.uplift, pooled.shown)
     return Balance(
-        right=sum(n for (_, shown, value), n in table.right.items() if shown and value),
-        net=Total.of(pooled.uplift, pooled.shown),
-        calls_saved=Total.of(pooled.calls, pooled.shown),
+        right=right,
+        net=net.within(right - pooled.shown, right),
+        calls_saved=sum_calls(pooled),
         missing=pooled.missing,
     )
 

@@ -61,6 +61,22 @@ def proof_figure(sentence: str) -> str:
     return " ".join(sentence.split(" ")[:2])
 
 
+def unbounded(calls: Effect) -> str:
+    """Return that too few loops bound the calls saved; "" if the interval can be.
+
+    A loop cannot save more calls than it makes without memory, nor add more than it
+    makes with it.
+
+    >>> unbounded(Effect(1.2, 1.4, gain=0.2, low=-1.7, high=6.6))
+    'too few loops to bound it'
+    """
+    if not say_doubt(calls.low, calls.high):
+        return ""
+    least = -(calls.shown or 0.0)
+    is_possible = least <= calls.low and calls.high <= (calls.withheld or 0.0)
+    return "" if is_possible else "too few loops to bound it"
+
+
 def say_calls(calls: Effect) -> str:
     """Return how many model calls fewer a loop makes, and the interval of that.
 
@@ -70,11 +86,13 @@ def say_calls(calls: Effect) -> str:
     '1.20 calls more a loop (0.50 to 2.00)'
     >>> say_calls(Effect(1.6, 1.9, gain=0.29, low=-0.03, high=0.93))
     'calls a loop: no difference shown yet (between 0.03 more and 0.93 fewer)'
+    >>> say_calls(Effect(1.2, 1.4, gain=0.2, low=-1.7, high=6.6))
+    'calls a loop: no difference shown yet (too few loops to bound it)'
     """
     doubt = say_doubt(calls.low, calls.high)
     if doubt:
         ends = f"between {abs(calls.low):.2f} more and {abs(calls.high):.2f} fewer"
-        return f"calls a loop: {doubt} ({ends})"
+        return f"calls a loop: {doubt} ({unbounded(calls) or ends})"
 
     gain = calls.gain or 0.0
     direction = "fewer" if gain > 0 else "more"

@@ -26,6 +26,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import StoreUnavailable
+from heedful.lessons.sentence import unbounded
 from heedful.loop.ladder import Ladder
 from heedful.loop.record import DEFAULT_SEVERITY
 from heedful.loop.runs import CheckResult, Report, StageAttempt, StageReport, iso
@@ -296,6 +297,7 @@ def environment() -> Environment:
         output,
         say_doubt,
         shown_details,
+        unbounded,
         unjudged,
         verdict,
         rung_name,

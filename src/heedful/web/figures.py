@@ -24,7 +24,7 @@ from heedful.errors import NotFound
 from heedful.lessons.briefing import Briefing
 from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT, why_nothing_withheld
 from heedful.lessons.lesson import OTHER_CHECK_WORDS, Scope
-from heedful.lessons.proof import Total, compare_pooled, count_coins, mean_cost
+from heedful.lessons.proof import compare_pooled, count_coins, mean_cost, sum_calls
 from heedful.lessons.sentence import say_proof
 from heedful.lessons.trust import QUARANTINE_TRUST, QuarantinedLesson
 from heedful.loop.codec import from_document, verdict_from
@@ -200,6 +200,7 @@ def _total(loops: Sequence[Row]) -> Plain:
         "calls": sum(loop["calls"] or 0 for loop in loops),
         "tokens": sum(loop["tokens"] or 0 for loop in loops),
         "cost": sum(loop["cost"] or 0.0 for loop in loops),
+        "called": sum((loop["calls"] or 0) > 0 for loop in loops),
         "with_tokens": sum((loop["tokens"] or 0) > 0 for loop in loops),
         "with_cost": sum((loop["cost"] or 0.0) > 0 for loop in loops),
         "ended": len(ended),
@@ -295,7 +296,7 @@ def saved_calls(db: Db, scope: Scope, holdout: float) -> Plain:
     cases = evidence.cases_of()
     coins = count_coins(cases)
     pooled = compare_pooled(cases)
-    saved = Total.of(pooled.calls, pooled.shown)
+    saved = sum_calls(pooled)
 
     missing = ""
     if not pooled.withheld:

@@ -24,6 +24,7 @@ from heedful.lessons.sentence import (
     say_missing,
     say_repeats,
     say_shares,
+    unbounded,
 )
 from heedful.loop.share import NO_DIFFERENCE
 from heedful.memory.memory import Memory
@@ -400,6 +401,7 @@ def words_of(comparison: Document) -> Document:
         "lacks": missing,
         "repeats": say_repeats(Effect(**comparison["recurrence"])),
         "verdict": _verdict_of(comparison),
+        "unbounded_calls": unbounded(Effect(**comparison["calls"])),
     }
 
 

@@ -14,9 +14,9 @@ from heedful.lessons.holdout import FIRST_LOOPS_WITHOUT_HOLDOUT
 from heedful.loop.codec import from_document, policy_from
 from heedful.loop.decide import Again, Done, decide
 from heedful.loop.explain import Explanation
-from heedful.loop.record import DOUBT_STATES, Attempt, Evaluation, Goal, Loop
+from heedful.loop.record import DOUBT_STATES, Attempt, Goal, Loop
 from heedful.loop.rungs import figure_loop
-from heedful.loop.runs import list_results, with_reported_names
+from heedful.loop.runs import with_reported_names
 from heedful.loop.sentence import describe_end, describe_stop, describe_value
 from heedful.loop.stop import (
     LIFTABLE_RULES,
@@ -33,7 +33,7 @@ from heedful.loop.stop import (
 )
 from heedful.memory.memory import Memory
 from heedful.pages.difference import DiffMode
-from heedful.pages.report import counted, is_quiet
+from heedful.pages.report import counted
 from heedful.service.jobs import Workload
 from heedful.service.review import may_review
 from heedful.store import episodes as episode_store
@@ -566,14 +566,9 @@ def name_passed_checks(
 
     reported = with_reported_names(records, known)
     for attempt, record in zip(attempts, reported, strict=True):
-        evaluation = record.evaluation or Evaluation()
         attempt["doubt_state"] = record.doubt_state
         attempt["doubt"] = record.doubt
-        attempt["checked"] = [
-            result.check_name
-            for result in list_results(evaluation, (), record.judged_by)
-            if is_quiet(result) and matrix.is_named(result.check_name)
-        ]
+        attempt["checked"] = matrix.passed_checks(record)
     return reported
 
 

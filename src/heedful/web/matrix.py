@@ -20,9 +20,9 @@ from heedful.errors import NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import from_document
 from heedful.loop.record import Attempt, Finding, Goal, format_score
-from heedful.loop.runs import reported_names, with_reported_names
+from heedful.loop.runs import list_results, reported_names, with_reported_names
 from heedful.pages.difference import count_changed_lines
-from heedful.pages.report import counted, text
+from heedful.pages.report import counted, is_quiet, text
 from heedful.store.connection import Db, Row, bulk
 from heedful.web import figures
 from heedful.web.render import money, stage_value, stop_words
@@ -37,6 +37,8 @@ MAX_SNIPPET_CHARS = 60  # of what an attempt changed
 MAX_AROUND_WORDS = 3  # on either side of it
 # How a finding of a level is shown; a warning and a note ask for no other attempt.
 _LEVEL_SIGNS = {"error": ("✗", "bad"), "warning": ("!", "warn"), "note": ("·", "")}
+# What a cell says of a check that found something in another attempt.
+UNRECORDED = "no finding; nobody recorded that it ran"
 Plain = dict[str, Any]
 
 
@@ -75,7 +77,8 @@ class Matrix:
 
     `columns` are the numbers of the attempts. `attempts` counts all of the loop, and
     `checks` those that have no row. `reported` has the name of the row of a check that
-    reports under another name than its own, by its own.
+    reports under another name than its own, by its own. Of a loop without such rows,
+    `all_met` has the columns in which all that was checked passed.
     """
 
     columns: tuple[int, ...] = ()
@@ -84,6 +87,7 @@ class Matrix:
     attempts: int = 0
     checks: int = 0
     reported: Mapping[str, str] = field(default_factory=dict)
+    all_met: tuple[int, ...] = ()
 
     @property
     def plain(self) -> Plain:
@@ -101,6 +105,7 @@ class Matrix:
             "rows": rows,
             "best": self.best,
             "reported": dict(self.reported),
+            "all_met": list(self.all_met),
             "left_out": {
                 "attempts": self.attempts - len(self.columns),
                 "checks": self.checks,
@@ -221,8 +226,10 @@ def make_matrix(
 
     `labels` are names under which checks report in other loops, by their own names.
     """
+    made = [column.attempt for column in columns if column.attempt]
+    judged = with_reported_names(made, labels)
     checks = _failed_checks(columns)
-    checks += _passed_checks(columns, checks, labels)
+    checks += _passed_checks(judged, checks)
     shown_checks = checks[:MAX_CHECK_ROWS]
 
     # How it went stands first, then what it took, then what changed.
@@ -232,14 +239,14 @@ def make_matrix(
         name = str(goal).replace(">=", "≥").replace("<=", "≤")
         rows.append(MatrixRow(about="goal", name=name, cells=cells))
     for check in shown_checks:
-        cells = tuple(_findings(column, check) for column in columns)
+        cells = tuple(_findings(column, check, judged) for column in columns)
         rows.append(MatrixRow(about="check", name=check, cells=cells))
     rows.append(
         MatrixRow(
             about="decision", name="decision", cells=tuple(map(_decision, columns))
         )
     )
-    times = [column.attempt.usage.seconds for column in columns if column.attempt]
+    times = [attempt.usage.seconds for attempt in made]
     time_unit = ("seconds", "seconds", 1)
     if max(times, default=0.0) < 1:
         time_unit = ("seconds", "ms", 1_000)
@@ -257,8 +264,11 @@ def make_matrix(
         best=best,
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
-        reported=reported_names(
-            [column.attempt for column in columns if column.attempt], labels
+        reported=reported_names(made, labels),
+        all_met=tuple(
+            column.number
+            for column in columns
+            if not checks and column.attempt and _met_all(column.attempt)
         ),
     )
 
@@ -266,7 +276,8 @@ def make_matrix(
 def align_checks(first: Plain, second: Plain) -> None:
     """Give two matrices, as JSON data, the same rows of checks.
 
-    A check without a finding in a loop may not have run there: its cells are "–". The
+    A check that is not part of a loop has the cells "–". In a loop that names none, all
+    that was checked may have passed: "✓". The
     findings of the other loop may tell under which name a check reports. A row has the
     name that it has on the page of its loop.
     """
@@ -280,9 +291,13 @@ def align_checks(first: Plain, second: Plain) -> None:
                 of_name.setdefault(labels.get(row["name"], row["name"]), row)
         checks.append(of_name)
     names = list(dict.fromkeys([*checks[0], *checks[1]]))
-    empty = {"text": "–", "title": "no finding; it may not have run"}
+    empty = {"text": "–", "title": "not part of this loop, as far as is recorded"}
+    all_met = {"text": "✓", "title": "all that was checked passed", "kind": "good"}
     for grid, of_grid in zip(grids, checks, strict=True):
-        cells = [empty for _ in grid["columns"]]
+        cells = [
+            all_met if number in grid["all_met"] else empty
+            for number in grid["columns"]
+        ]
         rows = [
             of_grid.get(name, {"about": "check", "name": name, "cells": cells})
             for name in names
@@ -301,15 +316,12 @@ def _failed_checks(columns: Iterable[MatrixColumn]) -> list[str]:
     return [check for check, _ in failed.most_common()]
 
 
-def _passed_checks(
-    columns: Iterable[MatrixColumn], checks: Sequence[str], labels: Mapping[str, str]
-) -> list[str]:
+def _passed_checks(attempts: Iterable[Attempt], checks: Sequence[str]) -> list[str]:
     """Return the checks that ran besides those with a finding, which are `checks`.
 
     There are none if it is not known which check reported these findings.
     """
-    attempts = [column.attempt for column in columns if column.attempt]
-    judges = [attempt.judged_by for attempt in with_reported_names(attempts, labels)]
+    judges = [attempt.judged_by for attempt in attempts]
     names = dict.fromkeys(filter(is_named, chain.from_iterable(judges)))
     if not names.keys() >= set(checks):
         return []
@@ -322,6 +334,34 @@ def is_named(judge: str) -> bool:
     Nobody does for the report of a program, or for a `<lambda>`.
     """
     return judge != REPORT_JUDGE and not judge.startswith("<")
+
+
+def passed_checks(attempt: Attempt) -> list[str]:
+    """Return the checks that are recorded to have run and found nothing.
+
+    The attempt has its checks by the names in their findings.
+    """
+    evaluation = attempt.evaluation
+    if evaluation is None:
+        return []
+    return [
+        result.check_name
+        for result in list_results(evaluation, (), attempt.judged_by)
+        if is_quiet(result) and is_named(result.check_name)
+    ]
+
+
+def has_passed(attempt: Attempt, check: str) -> bool:
+    """Return whether a check without a finding has passed, as far as is recorded.
+
+    A check of which nobody recorded that it ran may not have run.
+    """
+    return _met_all(attempt) or check in passed_checks(attempt)
+
+
+def _met_all(attempt: Attempt) -> bool:
+    """Return whether all that was checked passed."""
+    return attempt.evaluation is not None and attempt.evaluation.met == 1
 
 
 def _findings_of(column: MatrixColumn) -> Sequence[Finding]:
@@ -350,8 +390,13 @@ def _score(column: MatrixColumn, goal: Goal) -> MatrixCell:
     )
 
 
-def _findings(column: MatrixColumn, check: str) -> MatrixCell:
-    """Return how many findings of a check an attempt has, by the worst level."""
+def _findings(
+    column: MatrixColumn, check: str, judged: Sequence[Attempt]
+) -> MatrixCell:
+    """Return how many findings of a check an attempt has, by the worst level.
+
+    `judged` has the attempts with the names of their checks.
+    """
     if column.attempt is None or column.attempt.evaluation is None:
         return MatrixCell()
 
@@ -361,9 +406,11 @@ def _findings(column: MatrixColumn, check: str) -> MatrixCell:
         if finding.check == check
     ]
     if not places:
-        return MatrixCell(
-            text="✓", title="no finding", kind="good", to=f"a{column.number}"
-        )
+        to = f"a{column.number}"
+        (attempt,) = (one for one in judged if one.number == column.number)
+        if has_passed(attempt, check):
+            return MatrixCell(text="✓", title="no finding", kind="good", to=to)
+        return MatrixCell(text="none", title=UNRECORDED, to=to)
 
     for level, (sign, kind) in _LEVEL_SIGNS.items():
         of_level = [

@@ -33,6 +33,7 @@ LOOP_COUNTS = (
     "called",
     "with_tokens",
     "with_cost",
+    "with_seconds",
 )
 Plain = dict[str, Any]
 
@@ -155,6 +156,7 @@ def count_loops(loops: Iterable[RecentLoop]) -> Plain:
             "called": used.calls,
             "with_tokens": used.tokens,
             "with_cost": used.cost,
+            "with_seconds": used.seconds,
         }
         for name, amount in reports.items():
             if amount:

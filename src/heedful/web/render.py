@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -184,23 +184,27 @@ def money(value: float) -> str:
 def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
     """Return the calls, tokens, cost and time of loops; a `unit` is one call.
 
-    `with_tokens` and `with_cost` count the loops with a report of these, None if their
-    number is not known.
+    `called`, `with_tokens`, `with_cost` and `with_seconds` count the loops that
+    reported these, and are missing or None if their number is not known.
 
-    >>> used_words({"loops": 486, "calls": 853, "tokens": 3930, "with_tokens": 1})
-    '853 calls; known for 1 of 486 loops: 3,930 tokens'
+    >>> totals = {"loops": 66, "calls": 101, "called": 63, "tokens": 9}
+    >>> used_words(totals | {"with_tokens": 1})
+    'known for 63 of 66 loops: 101 calls; known for 1 of 66 loops: 9 tokens'
     >>> used_words({"loops": 2, "calls": 0, "tokens": 9, "with_tokens": None})
     'no call was reported; as far as reported: 9 tokens'
     """
-    words = [f"no {unit} was reported"]
-    if totals["calls"]:
-        words = [counted(totals["calls"], unit)]
-
+    words = [] if totals["calls"] else [f"no {unit} was reported"]
+    figures: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("calls", "called", lambda calls: counted(calls, unit)),
+        ("tokens", "with_tokens", _tokens),
+        ("cost", "with_cost", money),
+        ("seconds", "with_seconds", lambda seconds: lasted(seconds * 1000)),
+    )
     # What is not known for all loops, by the loops for which it is.
     partial: dict[int | None, list[str]] = {}
-    for name, format_total in (("tokens", _tokens), ("cost", money)):
+    for name, reports, format_total in figures:
         total = totals.get(name)
-        loops = totals.get(f"with_{name}")
+        loops = totals.get(reports)
         if not total:
             continue
         if loops is not None and loops >= totals["loops"]:
@@ -208,9 +212,7 @@ def used_words(totals: Mapping[str, Any], unit: str = "call") -> str:
         else:
             partial.setdefault(loops, []).append(format_total(total))
 
-    if totals.get("seconds"):
-        words.append(lasted(totals["seconds"] * 1000))
-    sentences = [", ".join(words)]
+    sentences = [", ".join(words)] if words else []
     for loops, parts in partial.items():
         coverage = "as far as reported"
         if loops is not None:

@@ -13,14 +13,17 @@ from typing import Any
 from heedful.loop.record import Attempt, Goal, format_score
 from heedful.pages.report import counted
 from heedful.sanitize import clean
+from heedful.web.matrix import has_passed
 
 MAX_COMPARED_CHECKS = 50
 MAX_NAMES_CHARS = 200  # of the checks and goals that a sentence names
 CHANGES = {
     ("failed", "failed"): "kept",
     ("failed", "passed"): "solved",
+    ("failed", "no finding"): "solved",
     ("failed", "warning"): "solved",
     ("passed", "failed"): "new",
+    ("no finding", "failed"): "new",
     ("warning", "failed"): "new",
     ("warning", "passed"): "eased",
     ("passed", "warning"): "warns",
@@ -55,7 +58,7 @@ def compare_attempts(
 def _check_row(check: str, attempts: Sequence[Attempt]) -> Plain:
     """Return the row of a check, with the gravest of its findings in each attempt.
 
-    A check without a finding has passed, as in the matrix of the loop.
+    Whether a check without a finding has passed is said as in the matrix of the loop.
     """
     statuses = []
     for attempt in attempts:
@@ -63,8 +66,11 @@ def _check_row(check: str, attempts: Sequence[Attempt]) -> Plain:
         if attempt.evaluation is not None:
             findings = attempt.evaluation.findings
             levels = {finding.level for finding in findings if finding.check == check}
-            warned = "warning" if "warning" in levels else "passed"
-            status = "failed" if "error" in levels else warned
+            status = "passed" if has_passed(attempt, check) else "no finding"
+            if levels & {"error", "warning"}:
+                status = "failed" if "error" in levels else "warning"
+            elif levels:
+                status = "passed"
         statuses.append(status)
     return _row("check", check, statuses)
 

@@ -60,6 +60,7 @@ SUMS = (
     "called",
     "with_tokens",
     "with_cost",
+    "with_seconds",
     "unjudged",
 )
 
