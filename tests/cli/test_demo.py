@@ -224,7 +224,7 @@ def test_each_arm_is_a_project_and_its_pages_say_what_the_report_says(finished):
         figures["memory"]["at_once"]["value"],
         figures["without"]["at_once"]["value"],
     ]
-    assert "nothing to compare with" in proof
+    assert "No verdict yet" in proof
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
