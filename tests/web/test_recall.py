@@ -163,6 +163,7 @@ def test_all_texts_that_wait_about_an_error_are_listed_or_counted(browser: Brows
     assert data["all_waiting"] == 12
     page = words_of(browser.get(f"/recall{query}").text)
     assert "Waits in quarantine about it: 10 of 12 texts" in page
+    assert "2 more in quarantine" in page
 
 
 def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
@@ -250,6 +251,9 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     )
     page = browser.get("/recall?text=weigh+it").text
     assert "key=scales" in page
+    assert "memory_key" not in page
+    assert "No memory key" not in page
+    page = browser.get("/recall?text=zqw").text
     assert "No memory key, so no rules: fill in the memory key." in page
     page = browser.get("/recall?text=weigh+it&key=scales").text
     assert "Nothing shown: broken in 1 loop and fixed in none" in page
