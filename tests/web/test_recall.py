@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
 from heedful.memory.memory import Memory
 from heedful.web.recall import group_missed
+from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
@@ -257,3 +258,9 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     assert "No memory key, so no rules: fill in the memory key." in page
     page = browser.get("/recall?text=weigh+it&key=scales").text
     assert "Nothing shown: broken in 1 loop and fixed in none" in page
+
+    # What the loops of the key broke may be forgotten, and the lesson stays.
+    change_rows(store.url, "delete from cause")
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["sentence"] == f"Nothing shown: {answer['missed'][0]['reason']}"
+    assert answer["other_key"] == ""
