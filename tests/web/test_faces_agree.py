@@ -119,11 +119,10 @@ def test_a_proof_is_rounded_alike_on_every_face(loops: Sequence[Compared]):
         assert data["sentence"].startswith("No verdict yet: ")
         return
 
-    shown, withheld = data["pooled"]["shown"], data["pooled"]["withheld"]
-    number = shown + withheld
-    noun = "loop" if number == 1 else "loops"
-    parts = f"{number} {noun}, {shown} with and {withheld} without"
-    assert parts in home
+    with_memory = data["pooled"]["shown"]
+    without = data["pooled"]["withheld"]
+    assert f"Of all {with_memory + without} loop" in home
+    assert f", {with_memory} with and {without} without" in home
 
     net = data["balance"]["net"]
     right = data["balance"]["right"]

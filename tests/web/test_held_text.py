@@ -77,9 +77,9 @@ def test_a_text_that_waits_is_reworded_from_its_own_words(browser):
         )
         browser.api.run(remembering)
     rows = browser.data("/quarantine")["waiting"]
+    lesson = browser.data(f"/quarantine/{rows[0]['id']}")["lesson"]
     for row in rows:
         page = browser.get(f"/quarantine/{row['id']}").text
-        lesson = browser.data(f"/quarantine/{row['id']}")["lesson"]
         assert f'held={row["id"]}"' in page
         form = browser.get(f"/lessons/{lesson}?held={row['id']}").text
         assert f"{row['lesson']}</textarea>" in form

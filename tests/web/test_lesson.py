@@ -287,8 +287,8 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     show_to_loops(browser, lesson, right=2, wrong=0)
     no_pair = "No lesson was withheld alone, so none can be compared"
     lacks = (
-        "Not known yet: it needs loops without it alone; the setting holdout "
-        "withholds single lessons from loops at random."
+        "Not known yet: it needs loops from which it alone is withheld, at random; "
+        "the setting holdout does that."
     )
     for path, words in (("/lessons", no_pair), (f"/lessons/{lesson['id']}", lacks)):
         page = browser.get(path).text

@@ -11,6 +11,7 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import MIN_PROMPT_COSINE
 from heedful.memory.memory import Memory
 from heedful.web.recall import group_missed
+from tests.engines import change_rows
 from tests.service.support import read_data
 from tests.web.support import ATTACK, Browser, browsing, words_of
 
@@ -163,6 +164,7 @@ def test_all_texts_that_wait_about_an_error_are_listed_or_counted(browser: Brows
     assert data["all_waiting"] == 12
     page = words_of(browser.get(f"/recall{query}").text)
     assert "Waits in quarantine about it: 10 of 12 texts" in page
+    assert "2 more in quarantine" in page
 
 
 def test_a_key_that_recalls_sees_no_text_that_waits(browser: Browser):
@@ -250,6 +252,15 @@ def test_without_a_key_the_headline_is_the_reason_of_the_first_row(browser: Brow
     )
     page = browser.get("/recall?text=weigh+it").text
     assert "key=scales" in page
+    assert "memory_key" not in page
+    assert "No memory key" not in page
+    page = browser.get("/recall?text=zqw").text
     assert "No memory key, so no rules: fill in the memory key." in page
     page = browser.get("/recall?text=weigh+it&key=scales").text
     assert "Nothing shown: broken in 1 loop and fixed in none" in page
+
+    # What the loops of the key broke may be forgotten, and the lesson stays.
+    change_rows(store.url, "delete from cause")
+    answer = browser.data("/recall?text=weigh+it")["answer"]
+    assert answer["sentence"] == f"Nothing shown: {answer['missed'][0]['reason']}"
+    assert answer["other_key"] == ""

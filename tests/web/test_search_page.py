@@ -210,8 +210,8 @@ def test_a_trace_is_found_by_its_name_and_by_the_beginning_of_its_id(browser):
     read_data(browser.api.post("/v1/episodes", json=body), 202)
     (trace,) = browser.data("/search?text=night+7&project=main")["traces"]["rows"]
     begin = trace["digest"][:8]
-    found = browser.data(f"/search?text={begin}&project=main")["traces"]
-    assert [row["digest"] for row in found["rows"]] == [trace["digest"]]
+    traces = browser.data(f"/search?text={begin}&project=main")["traces"]
+    assert [row["digest"] for row in traces["rows"]] == [trace["digest"]]
     assert browser.data(f"/search?text={begin[:7]}~&project=main")["traces"] == {
         "rows": [],
         "number": 0,
@@ -227,9 +227,9 @@ def test_a_search_lists_all_lessons_in_use_that_have_the_text(browser):
             "lesson": f"Ask the {word} first.",
         }
         read_data(browser.api.post("/v1/reflections", json=lesson), 201)
-    found = browser.data("/search?text=ferry&project=main")["lessons"]
-    assert found["number"] == 3
-    texts = {row["text"] for row in found["rows"]}
+    lessons = browser.data("/search?text=ferry&project=main")["lessons"]
+    assert lessons["number"] == 3
+    texts = {row["text"] for row in lessons["rows"]}
     assert texts == {f"Ask the {w} first." for w in ("ferry", "ferryman", "FERRYBOAT")}
     words = words_of(browser.get("/search?q=ferry&project=main").text)
     assert "3 lessons." in words

@@ -28,7 +28,7 @@ MAX_LESSON_PAGE_ROWS = 20  # in each table on the page
 MAX_MEASURED_VERSIONS = figures.MAX_BORDERS  # the newest ones
 MAX_LEARNT_TASK_CHARS = 1_000  # of the task of a loop in which a lesson was learnt
 LOOP_SOURCE_PREFIX = "loop:"
-HOLDOUT_WAY = "; the setting holdout withholds single lessons from loops at random"
+HOLDOUT_WAY = ", at random; the setting holdout does that"
 RETIRED_STATES = ("retired", "superseded")
 
 

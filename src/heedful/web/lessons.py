@@ -394,7 +394,7 @@ def words_of(comparison: Document) -> Document:
         # A loop may go without all lessons, which tells nothing of one of them.
         is_shown_only = comparison["shown"] and not comparison["withheld"]
         if comparison["lesson"] and is_shown_only:
-            missing = f"{missing} alone"
+            missing = f"{NEEDS} loops from which it alone is withheld"
     return {
         "gain": gain,
         "shares": say_shares(uplift),

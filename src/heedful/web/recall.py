@@ -169,13 +169,14 @@ async def _answer_task(visit: Visit, text: str, key: str) -> Document:
             figures.rows, "key_of_rules", ids=json.dumps(ids), key=key
         )
         # A rule may have several keys, and the reason names one of them.
-        row = next(row for row in rows if repr(row["memory_key"]) in first_reason)
-        other_key = row["memory_key"]
-        verb = "belongs" if row["rules"] == 1 else "belong"
-        sentence = (
-            f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to the "
-            f"memory key {other_key}; fill it in"
-        )
+        named_keys = [row for row in rows if repr(row["memory_key"]) in first_reason]
+        for row in named_keys[:1]:
+            other_key = row["memory_key"]
+            verb = "belongs" if row["rules"] == 1 else "belong"
+            sentence = (
+                f"Nothing shown: {counted(row['rules'], 'matching rule')} {verb} to "
+                f"the memory key {other_key}; fill it in"
+            )
     return {
         **briefing.plain(),
         "other_key": other_key,

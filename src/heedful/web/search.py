@@ -88,8 +88,8 @@ async def _find_lessons(visit: Visit, text: str) -> Document:
         spellings=spellings_of(text),
         window=MAX_SEARCHED_LESSONS,
     )
-    fitting = {row["id"] for row in rows}
-    other_ids = [row["id"] for row in with_text if row["id"] not in fitting]
+    fitting_ids = {row["id"] for row in rows}
+    other_ids = [row["id"] for row in with_text if row["id"] not in fitting_ids]
     others = await visit.caller.read(editions.some, other_ids[:MAX_COUNTED_LESSONS])
     rows += [review.visible(visit.caller, row) for row in others]
     lessons = await with_instructions(visit, rows[:MAX_FOUND_ROWS])
