@@ -245,9 +245,7 @@ async def pair(visit: Visit) -> Document:
         "others": [],
         "rows": rows,
         "same": same,
-        "change": await offload(
-            _difference, first.attempt, second.attempt, is_related
-        ),
+        "change": await offload(_difference, first.attempt, second.attempt, is_related),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
 
@@ -383,9 +381,9 @@ def _difference(
     old = text(first["output"])
     new = text(second["output"])
     change = difference(old, new)
-    sides = [
-        [part for part in change.parts if part[0] != other] for other in ("new", "gone")
-    ]
+    old_side = [part for part in change.parts if part[0] != "new"]
+    new_side = [part for part in change.parts if part[0] != "gone"]
+    sides = [old_side, new_side]
     if not is_related:
         changes = [difference(None, answer) for answer in (old, new)]
         sides = [list(change.parts) for change in changes]
