@@ -162,3 +162,12 @@ def test_an_axis_that_does_not_begin_at_0_says_so():
 def test_no_share_stands_above_1():
     chart = frontier([ALL])
     assert chart["y"]["high"] == pytest.approx(1.0)
+
+
+def test_labels_that_are_near_do_not_read_as_one():
+    names = ["recorded, default, thorough", "stage", "reflection"]
+    places = [(100.0, 100.0), (98.0, 98.4), (96.0, 95.0)]
+    points = [Point(name, *place) for name, place in zip(names, places, strict=True)]
+    labels = frontier(points, marks=names, of_record="attempts")["labels"]
+    for label in labels:
+        assert label.is_apart([other for other in labels if other is not label])

@@ -758,3 +758,11 @@ def test_traces_are_found_by_their_task_and_say_how_long_they_took(browser):
     assert read(browser, "/traces", "?text=nothing")["episodes"] == []
     browser.open(browser.api.key("recall"))
     assert browser.get("/traces?text=build").status_code == 403
+
+
+def test_the_rows_of_loops_have_the_hour_of_today_and_the_date_before(browser):
+    change_rows(browser.api.setup.store.url, "update loop set updated = 0 where n = 1")
+    page = browser.get("/loops").text
+    assert re.search(r' title="20[^"]*">\d\d:\d\d UTC</time>', page)
+    assert '">1970-01-01</time>' in page
+    assert page.count('class="stopped"') == 1

@@ -115,6 +115,30 @@ def test_both_matrices_and_figures_are_on_the_page(browser: Browser):
     assert pair["sentence"].startswith("Two tasks: only B passed.")
 
 
+def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
+    usage = {**USAGE, "seconds": 2.0}
+    record_loop(browser.api, "one", ["a b c"], usage=usage)
+    usage = {**USAGE, "seconds": 2.5}
+    path = "/v1/loops/two"
+    body = {"task": "other", "policy": "default"}
+    read_data(browser.api.put(path, json=body), 201)
+    evaluation = {"findings": [{"check": "lint", "message": "x"}]}
+    body = {"output": "a b d", "evaluation": evaluation, "usage": usage}
+    read_data(browser.api.put(f"{path}/attempts/1", json=body))
+
+    address = "/loops/compare?a=one&b=two"
+    pair = browser.data(address)
+    page = browser.get(address).text.partition('id="answers"')[2]
+    checks = [
+        [row["name"] for row in loop["matrix"]["rows"] if row["about"] == "check"]
+        for loop in pair["loops"]
+    ]
+    assert checks == [["pytest"], ["lint"]]
+    assert pair["sentence"].endswith("and tokens, and 500 ms more.")
+    assert ">a b c</pre>" in page
+    assert ">a b d</pre>" in page
+
+
 @pytest.mark.parametrize(
     ("tasks", "keys", "sentence", "marked"),
     [

@@ -59,7 +59,7 @@ def test_a_policy_of_which_the_record_cannot_tell_is_not_sure(browser: Browser):
     assert thorough["trade"]["loops"] == SOLVED_LOOPS
     assert stage["dot"] == "front"
     assert drawing.count('<circle class="unsure"') == 1
-    assert "not sure: for some loops the record ends too early to tell" in page
+    assert "Not sure: some loops were recorded with fewer attempts" in page
 
 
 def test_the_page_advises_no_policy_that_it_marks_as_not_sure(browser: Browser):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from heedful import Finding, Pipeline
 from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
 from tests.web.support import browsing, words_of
 
@@ -77,12 +80,33 @@ def test_a_run_that_failed_says_why_and_how_long_it_took(browser):
     assert "begin to end" in page
 
 
-def test_a_run_that_passed_without_a_judge_has_one_badge(browser):
+def test_a_run_leads_to_the_lesson_with_its_error(browser):
+    store = browser.api.setup.store
+    counts = iter((7, 70))
+
+    def enough(state: dict[str, int]) -> list[Finding]:
+        return count_rows(state) if state["rows"] < 9 else []
+
+    pipeline = Pipeline(
+        "load", store=store, scope=SCOPE, memory=Memory(store, SCOPE), progress=False
+    )
+    pipeline.stage(name="first", checks=[enough])(lambda state: {"rows": next(counts)})
+    browser.api.run(pipeline.run({}))
+
+    (run,) = browser.data("/runs")["runs"]
+    page = browser.get(f"/runs/{run['id']}").text
+    assert re.search(r'href="/ui/lessons/1[^"]*">lesson 1</a>', page)
+
+
+def test_a_run_that_passed_without_a_judge_is_called_alike_in_both_places(browser):
     store = browser.api.setup.store
     pipeline = Pipeline("load", store=store, scope=SCOPE, progress=False)
     pipeline.stage(name="first")(lambda state: {"rows": 7})
     browser.api.run(pipeline.run({}))
-    assert "? passed unchecked" in words_of(browser.get("/runs").text)
+    assert "✓ passed ? 1 unchecked" in words_of(browser.get("/runs").text)
+    (run,) = browser.data("/runs")["runs"]
+    page = words_of(browser.get(f"/runs/{run['id']}").text)
+    assert "✓ passed ? 1 unchecked" in page
 
 
 def test_a_run_names_the_one_stage_that_has_no_check(browser):
@@ -91,4 +115,6 @@ def test_a_run_names_the_one_stage_that_has_no_check(browser):
     pipeline.stage(name="first")(lambda state: {"rows": 7})
     pipeline.stage(name="second", checks=[lambda state: []])(lambda state: {"b": 1})
     browser.api.run(pipeline.run({}))
-    assert "? passed first unchecked" in words_of(browser.get("/runs").text)
+    page = browser.get("/runs").text
+    assert "✓ passed ? 1 unchecked" in words_of(page)
+    assert '<span title="first">' in page

@@ -621,6 +621,7 @@ def at_masks(text: str) -> list[str]:
 MAX_LABEL_CHARS = 40  # of a name in a drawing
 # The heights of a label beside its dot; beside it, a line of the grid goes through.
 LABEL_LINES = (-9, 17, 4, 30, -22)
+MIN_LINES_APART = 26  # between two labels; nearer, they read as one of two lines
 LABEL_CHAR_WIDTH = 6.4  # of a letter of 12 px, as on a narrow screen, in its units
 Axis = Mapping[str, Any]
 
@@ -748,6 +749,15 @@ class Label(NamedTuple):
             for other in others
         )
 
+    def is_apart(self, others: Iterable[Label]) -> bool:
+        """Return whether no other label could be read as its next line."""
+        return all(
+            self.x > other.end + 5
+            or self.end < other.x - 5
+            or abs(self.y - other.y) > MIN_LINES_APART
+            for other in others
+        )
+
     def is_crossed(self, corners: Sequence[tuple[float, float]]) -> bool:
         """Return whether a line of steps goes through the label.
 
@@ -806,7 +816,8 @@ def _place_labels(
             places.append(Label(dot_x - width - 7, dot_y + dy, text, "end"))
         free = [label for label in places if label.fits([title, *labels], dots)]
         clear = [label for label in free if not label.is_crossed(corners)]
-        labels.append((clear or free or places)[0])
+        apart = [label for label in clear if label.is_apart(labels)]
+        labels.append((apart or clear or free or places)[0])
     return labels
 
 

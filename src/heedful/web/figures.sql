@@ -404,6 +404,11 @@ left join loop on loop.tenant = :tenant and loop.project = :project and loop.id 
 select id, kind, signature, state, case when trust in ('tool', 'external') then '' else text end as text from lesson
 where tenant = :tenant and project = :project and id in (select cast(value as bigint) from json_each(:ids));
 
+-- name: taught_by
+-- The lessons with a text from one of these sources.
+select distinct e.lesson_id as id from origin o join example e on e.id = o.example
+where o.scope = :token and o.source in (select value from json_each(:sources)) order by e.lesson_id limit :limit;
+
 -- name: learnt_from
 select distinct l.id, case when l.trust in ('tool', 'external') then '' else l.text end as text, l.state, l.trust
 from origin o join example e on e.id = o.example join lesson l on l.id = e.lesson_id

@@ -468,8 +468,7 @@ async def loop(visit: Visit, id: str) -> Document:
     facts["most"] = figures.MAX_REDECIDED_ATTEMPTS
 
     facts |= {"failure": None, "tied": False, "as_good": [], "after": ""}
-    facts["why_best"] = ""
-    facts |= {"came_again": [], "sides": None, "end": facts["sentence"]}
+    facts |= {"why_best": "", "came_again": [], "sides": None, "end": facts["sentence"]}
     # To decide all of a long or large loop again would take seconds.
     if facts["long"]:
         facts["readings"] = _recorded_readings(facts["latest"])
@@ -477,11 +476,7 @@ async def loop(visit: Visit, id: str) -> Document:
     else:
         stored = await read(loop_store.read_decisions, id)
         facts |= await offload(_decided_facts, stored, facts["policy"], visit.query)
-        broken = count_broken(stored.loop)
-        facts["came_again"] = mark_repeats(facts["told"], broken)
-        unshown = describe_unshown(facts["told"], broken)
-        facts["memory"] = f"{facts['memory']} {unshown}".strip()
-        facts["memory_parts"] = split_lessons(facts["memory"])
+        facts |= _broken_facts(facts, stored.loop)
 
     # Of attempts that are alike, none is better.
     marked = None if facts["tied"] else facts["best"]
@@ -538,6 +533,18 @@ async def _memory_facts(visit: Visit, facts: Document) -> Document:
         "prompt": facts["prompt"] if may_review(visit.caller) else "",
         "memory": sentence,
         "outcomes": list_outcomes(choices),
+        "memory_parts": split_lessons(sentence),
+    }
+
+
+def _broken_facts(facts: Document, loop: Loop) -> Document:
+    """Return what memory has of the errors in a loop, shown in vain or not shown."""
+    broken = count_broken(loop)
+    unshown = describe_unshown(facts["told"], broken)
+    sentence = f"{facts['memory']} {unshown}".strip()
+    return {
+        "came_again": mark_repeats(facts["told"], broken),
+        "memory": sentence,
         "memory_parts": split_lessons(sentence),
     }
 

@@ -12,8 +12,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.record import DOUBT_STATES, NO_USAGE, Usage
-from heedful.pages.difference import Part, difference, marked
-from heedful.pages.report import counted, text
+from heedful.pages.difference import Difference, Part, difference, marked
+from heedful.pages.report import counted, lasted, text
 from heedful.store import loops as loop_store
 from heedful.store.connection import Db, bulk
 from heedful.store.loop_names import find_loop
@@ -29,6 +29,7 @@ MAX_OTHER_TASK_CHARS = 400  # of the task of each of them
 # Loops before and after one in the list, among which these are looked for. Their tasks
 # are compared as a whole, and may be large.
 MAX_NEAR_LOOPS = 50
+UNRELATED = "Two tasks"  # that have nothing in common
 # What is printed of both loops beside each other, in this order; what is the same in
 # both is named once.
 FIGURE_NAMES = (
@@ -222,7 +223,9 @@ async def pair(visit: Visit) -> Document:
         }
 
     first, second = loops
-    matrix.align_checks(first.matrix, second.matrix)
+    is_related = _compare_tasks(first.facts, second.facts) != UNRELATED
+    if is_related:
+        matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
     same = []
@@ -242,7 +245,7 @@ async def pair(visit: Visit) -> Document:
         "others": [],
         "rows": rows,
         "same": same,
-        "change": await offload(_difference, first.attempt, second.attempt),
+        "change": await offload(_difference, first.attempt, second.attempt, is_related),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
 
@@ -312,7 +315,16 @@ def describe_pair(first: ComparedLoop, second: ComparedLoop) -> str:
         spent = "as many attempts and tokens"
     if differences:
         spent = " and ".join(differences)
-    return f"{task}: {end}. B took {spent}.{_compare_memory(first, second)}"
+    time = _compare_time(old.seconds, new.seconds)
+    return f"{task}: {end}. B took {spent}{time}.{_compare_memory(first, second)}"
+
+
+def _compare_time(first: float, second: float) -> str:
+    """Return how much longer or shorter the second loop took; "" if not reported."""
+    if not (first and second) or lasted(1000 * first) == lasted(1000 * second):
+        return ""
+    direction = "more" if second > first else "less"
+    return f", and {lasted(1000 * abs(second - first))} {direction}"
 
 
 def _compare_memory(first: ComparedLoop, second: ComparedLoop) -> str:
@@ -335,7 +347,7 @@ def _compare_tasks(first: Document, second: Document) -> str:
         return "The same task with other numbers"
     if first["memory_key"] and first["memory_key"] == second["memory_key"]:
         return "The same memory key, another task"
-    return "Two tasks"
+    return UNRELATED
 
 
 def _spending(first: int, second: int, unit: str) -> list[str]:
@@ -349,13 +361,18 @@ def _spending(first: int, second: int, unit: str) -> list[str]:
 def _mark_tasks(first: Document, second: Document) -> list[Part]:
     """Return the parts of two tasks that differ little; [] if they are two tasks."""
     is_same = first["task"] == second["task"]
-    if is_same or _compare_tasks(first, second) == "Two tasks":
+    if is_same or _compare_tasks(first, second) == UNRELATED:
         return []
     return marked(text(first["task"]), text(second["task"]))
 
 
-def _difference(first: Document | None, second: Document | None) -> Document | None:
-    """Return the answer of the second attempt, compared with that of the first."""
+def _difference(
+    first: Document | None, second: Document | None, is_related: bool
+) -> Document | None:
+    """Return the answers of two attempts, what differs marked on both `sides`.
+
+    Those of tasks that are not related are not compared.
+    """
     if first is None or second is None:
         return None
     if first["output"] is None or second["output"] is None:
@@ -364,10 +381,18 @@ def _difference(first: Document | None, second: Document | None) -> Document | N
     old = text(first["output"])
     new = text(second["output"])
     change = difference(old, new)
+    old_side = [part for part in change.parts if part[0] != "new"]
+    new_side = [part for part in change.parts if part[0] != "gone"]
+    sides = [old_side, new_side]
+    if not is_related:
+        changes = [difference(None, answer) for answer in (old, new)]
+        sides = [list(change.parts) for change in changes]
+        change = Difference([], unshown=sum(change.unshown for change in changes))
     unread = first["left_out"]["output"] + second["left_out"]["output"]
     return {
         "same": old == new and not unread,
         "parts": [list(part) for part in change.parts],
+        "sides": sides,
         "unshown": change.unshown,
         "unshown_changes": change.unshown_changes,
         "unaligned": change.unaligned,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -160,7 +161,15 @@ async def pipeline(visit: Visit, id: str) -> Document:
             for stage in report.stages
         ]
         report = replace(report, stages=tuple(stages))
-    return {"report": report}
+    sources = [f"loop:{id}/{stage.name}" for stage in report.stages]
+    taught = await caller.read(
+        figures.rows,
+        "taught_by",
+        token=token(caller.scope),
+        sources=json.dumps(sources),
+        limit=MAX_WORK_ROWS,
+    )
+    return {"report": report, "taught": [row["id"] for row in taught]}
 
 
 async def traces(visit: Visit) -> Document:
@@ -237,7 +246,9 @@ def describe_traces(episodes: Sequence[Document]) -> str:
     runs = "no run failed"
     if failed:
         runs = f"{counted(failed, 'run')} failed"
-    waits = [f"{states[name]:,} {name}" for name in ("failed", "waiting") if states[name]]
+    waits = [
+        f"{states[name]:,} {name}" for name in ("failed", "waiting") if states[name]
+    ]
     reflections = f". Reflections: {', '.join(waits)}" if waits else ""
     return f"{traces}: {runs}{reflections}"
 
