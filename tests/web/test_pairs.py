@@ -120,7 +120,7 @@ def test_answers_and_checks_of_two_tasks_are_not_compared(browser: Browser):
     record_loop(browser.api, "one", ["a b c"], usage=usage)
     usage = {**USAGE, "seconds": 2.5}
     path = "/v1/loops/two"
-    body = {"task": "other", "policy": "default"}
+    body: dict[str, Any] = {"task": "other", "policy": "default"}
     read_data(browser.api.put(path, json=body), 201)
     evaluation = {"findings": [{"check": "lint", "message": "x"}]}
     body = {"output": "a b d", "evaluation": evaluation, "usage": usage}

@@ -107,7 +107,7 @@ def test_a_goal_has_a_row_with_both_scores(browser: Browser):
 
 
 def test_what_is_better_without_being_solved_is_said(browser: Browser):
-    body = {"task": "sort", "policy": "thorough", "goals": [GOAL]}
+    body: dict[str, Any] = {"task": "sort", "policy": "thorough", "goals": [GOAL]}
     read_data(browser.api.put("/v1/loops/pair", json=body), 201)
     error = {"check": "lint", "message": "no lint"}
     warning = {"check": "tone", "message": "rude", "level": "warning"}
