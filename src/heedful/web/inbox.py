@@ -63,12 +63,14 @@ class Wording:
 
     `patterns` are the errors that they are about. `numbers` are those in the words by
     which they differ from the other wordings of the group, or else in the error type.
+    `trust` is the lowest of theirs.
     """
 
     ids: tuple[int, ...]
     words: str
     error_type: str
     patterns: tuple[str, ...]
+    trust: str
     numbers: str = ""
 
 
@@ -207,6 +209,7 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
             words=words[0],
             error_type=words[1],
             patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
+            trust=_lowest_trust(equal_rows),
             numbers="/".join(own_numbers),
         )
         wordings.append(wording)
@@ -241,7 +244,7 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
         kind=first["kind"],
         error_type=wordings[0].error_type,
         patterns=patterns,
-        trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
+        trust=_lowest_trust(rows),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
@@ -252,6 +255,10 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
         example=example,
         wordings=wordings,
     )
+
+
+def _lowest_trust(rows: Sequence[Row]) -> str:
+    return max((row["trust"] for row in rows), key=TRUST_ORDER.index)
 
 
 def _has_shown_texts(example: Document, lesson: str) -> bool:
@@ -381,8 +388,11 @@ async def held(visit: Visit, n: int) -> Document:
             ids = wording.ids
             patterns = wording.patterns
     numbered = [wording for wording in wordings if n not in wording.ids]
-    if numbered:
+    # One decision is about all of them, unless some are trusted more than others.
+    together = len({wording.trust for wording in wordings}) == 1
+    if numbered and not together:
         following = f"/quarantine/{numbered[0].ids[0]}"
+    like_ids = [id for wording in numbered for id in wording.ids]
 
     missed = await visit.caller.read(
         figures.rows,
@@ -413,6 +423,8 @@ async def held(visit: Visit, n: int) -> Document:
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
+        "like_ids": like_ids[:MAX_GROUP_IDS],
+        "together": together,
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "error_signs": sorted(error_signs),
