@@ -222,6 +222,8 @@ async def pair(visit: Visit) -> Document:
         }
 
     first, second = loops
+    if first.id == second.id:
+        visit.following = _address_of_attempts(visit, first, second)
     matrix.align_checks(first.matrix, second.matrix)
     columns = [loop.figures() for loop in loops]
     rows = []
@@ -245,6 +247,19 @@ async def pair(visit: Visit) -> Document:
         "change": await offload(_difference, first.attempt, second.attempt),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
+
+
+def _address_of_attempts(
+    visit: Visit, first: ComparedLoop, second: ComparedLoop
+) -> str:
+    """Return the address of two attempts of one loop, or of the loop if it is one."""
+    numbers = {}
+    if first.attempt and second.attempt:
+        numbers["against"] = first.attempt["number"]
+        numbers["attempt"] = second.attempt["number"]
+    if len(set(numbers.values())) < 2:
+        return visit.link(f"/loops/{first.id}")
+    return visit.link(f"/loops/{first.id}", **numbers)
 
 
 async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:
