@@ -258,7 +258,8 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
 
 
 def _lowest_trust(rows: Sequence[Row]) -> str:
-    return max((row["trust"] for row in rows), key=TRUST_ORDER.index)
+    trusts: list[str] = [row["trust"] for row in rows]
+    return max(trusts, key=TRUST_ORDER.index)
 
 
 def _has_shown_texts(example: Document, lesson: str) -> bool:
