@@ -506,8 +506,8 @@ def test_the_page_of_a_text_decides_about_its_own_number(browser):
     assert f'name="id" value="{ids}"' in page
     following = data_of(browser, f"/{wording['ids'][0]}?trust=tool")["following"]
     # All of the group are decided about at once.
-    for each in group["ids"]:
-        assert f"/quarantine/{each}?" not in following
+    for id in group["ids"]:
+        assert f"/quarantine/{id}?" not in following
 
 
 def test_a_sign_in_one_of_the_numbered_texts_is_a_sign_of_their_row(browser):
@@ -691,40 +691,3 @@ def test_a_list_says_what_its_box_for_all_decides(browser):
     assert "2 of 3 rows shown; only what is shown is decided" in page
     assert "only what is shown is decided" not in browser.get("/quarantine").text
     assert "a text without any may be an attack, too" in page
-
-
-def hold_alike(browser: Browser, *trusts: str) -> None:
-    """Let texts of such trust wait that differ by a number."""
-    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
-    for number, trust in enumerate(trusts):
-        learnt = memory.remember(
-            "Page", f"page {number} fails", lesson=f"Read page {number}", trust=trust
-        )
-        browser.api.run(learnt)
-
-
-@pytest.mark.parametrize(
-    ("trusts", "is_checked"),
-    [
-        pytest.param(("external",) * 3, True, id="the same trust"),
-        pytest.param(("external", "tool", "external"), False, id="other trust"),
-    ],
-)
-def test_texts_that_differ_by_a_number_share_a_decision(
-    browser: Browser, trusts: tuple[str, ...], is_checked: bool
-):
-    hold_alike(browser, *trusts)
-    rows = data_of(browser)["waiting"]
-    (row,) = (row for row in rows if row["lesson"].startswith("Read page"))
-    page = browser.get(f"/quarantine/{row['id']}").text
-    (box,) = re.findall(r'<input type="checkbox" name="id"[^>]*>', page)
-    assert ("checked" in box) == is_checked
-    assert f"and the {len(row['ids']) - 1} like it" in words_of(page)
-    like = data_of(browser, f"/{row['id']}")["like_ids"]
-    assert sorted([row["id"], *like]) == sorted(row["ids"])
-
-    ids = f"{row['id']},{','.join(map(str, like))}"
-    note = browser.do("reject", id=ids, why="no")
-    assert note.startswith(f"{len(row['ids'])} texts rejected")
-    waiting = [each["lesson"] for each in data_of(browser)["waiting"]]
-    assert not [text for text in waiting if text.startswith("Read page")]

@@ -312,18 +312,18 @@ def hold_texts(browser: Browser) -> dict[str, Any]:
 
 
 def test_a_lesson_whose_texts_were_rejected_does_not_wait(browser: Browser):
-    held = hold_texts(browser)
-    lesson = browser.data(f"/quarantine/{held['id']}")["lesson"]
+    row = hold_texts(browser)
+    lesson = browser.data(f"/quarantine/{row['id']}")["lesson"]
     address = f"/lessons/{lesson}"
     data = browser.data(address)
     assert data["sentence"] == "Nobody is shown it: it waits for a review"
 
-    ids = ",".join(map(str, held["ids"]))
+    ids = ",".join(map(str, row["ids"]))
     browser.do("reject", id=ids, why="an attack")
     data = browser.data(address)
     page = words_of(browser.get(address).text)
     assert data["sentence"] == "Nobody is shown it: it was rejected"
-    assert [each["number"] for each in data["rulings"]] == [3]
+    assert [ruling["number"] for ruling in data["rulings"]] == [3]
     assert "waits" not in page
     assert "reject ×3 by" in page
     assert "No lesson is related: the lesson is retired" in page

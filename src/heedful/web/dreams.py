@@ -95,9 +95,9 @@ def say_unmeasured(
 ) -> str:
     """Return that nothing tells whether these dreams were worth it; "" if loops do."""
     lasting = [dream.id for dream in dreams if dream.undone is None]
-    measured = [effect for id in lasting for effect in effects.get(id, {}).values()]
-    shown = [effect["before"]["of"] + effect["since"]["of"] for effect in measured]
-    if not measured or any(shown):
+    measured = list(chain.from_iterable(effects.get(id, {}).values() for id in lasting))
+    loops = [effect["before"]["of"] + effect["since"]["of"] for effect in measured]
+    if not loops or any(loops):
         return ""
     return "; not known if it was worth it: no loop was shown these lessons"
 

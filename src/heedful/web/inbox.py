@@ -393,7 +393,7 @@ async def held(visit: Visit, n: int) -> Document:
     together = len({wording.trust for wording in wordings}) == 1
     if numbered and not together:
         following = f"/quarantine/{numbered[0].ids[0]}"
-    like_ids = [id for wording in numbered for id in wording.ids]
+    like_ids = list(chain.from_iterable(wording.ids for wording in numbered))
 
     missed = await visit.caller.read(
         figures.rows,
