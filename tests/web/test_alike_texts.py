@@ -7,7 +7,7 @@ import re
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import Trust
+from heedful.lessons.scope import Trust
 from heedful.memory.memory import Memory
 from tests.web.support import Browser, words_of
 

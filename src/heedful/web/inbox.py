@@ -424,7 +424,7 @@ async def held(visit: Visit, n: int) -> Document:
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
-        "like_ids": like_ids[:MAX_GROUP_IDS],
+        "like_ids": tuple(like_ids[:MAX_GROUP_IDS]),
         "together": together,
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
