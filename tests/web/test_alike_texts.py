@@ -36,13 +36,13 @@ def test_texts_that_differ_by_a_number_share_a_decision(
     rows = browser.data("/quarantine")["waiting"]
     (row,) = rows
     page = browser.get(f"/quarantine/{row['id']}").text
-    (box,) = re.findall(r'<input type="checkbox" name="id"[^>]*>', page)
+    (box,) = re.findall(r'<input type="checkbox" name="like"[^>]*>', page)
     assert ("checked" in box) == is_checked
     assert f"and the {len(row['ids']) - 1} like it" in words_of(page)
     like = browser.data(f"/quarantine/{row['id']}")["like_ids"]
     assert sorted([row["id"], *like]) == sorted(row["ids"])
 
-    ids = f"{row['id']},{','.join(map(str, like))}"
-    note = browser.do("reject", id=ids, why="no")
+    alike = ",".join(map(str, like))
+    note = browser.do("reject", id=str(row["id"]), like=alike, why="no")
     assert note.startswith(f"{len(row['ids'])} texts rejected")
     assert not browser.data("/quarantine")["waiting"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -424,7 +424,7 @@ async def held(visit: Visit, n: int) -> Document:
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
-        "like_ids": tuple(like_ids[:MAX_GROUP_IDS]),
+        "like_ids": like_ids[:MAX_GROUP_IDS],
         "together": together,
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
@@ -465,13 +465,21 @@ def prompt_of(entry: Document, lesson_id: int) -> str:
     return ranking.as_text(ranking.as_messages([match]), 0, [match])
 
 
+def ruled_ids(form: Mapping[str, str]) -> list[int]:
+    """Return the ids of the texts of a form, and of those like it. Raises InvalidInput.
+
+    Those like it are in a field of their own, which a reviewer may leave out.
+    """
+    return read_ids(f"{form.get('id', '')},{form.get('like', '')}")
+
+
 async def review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
     """Release or reject the texts whose ids a form names; return what was `done`.
 
     `done` says it of one text, which is "it". If all have been reviewed before, raises
     Problem.
     """
-    ids = read_ids(visit.form.get("id", ""))
+    ids = ruled_ids(visit.form)
     why = visit.form.get("why", "")
     if not ids:
         visit.session.reasons[""] = why
