@@ -407,7 +407,8 @@ def _findings(
     ]
     if not places:
         to = f"a{column.number}"
-        (attempt,) = (each for each in judged if each.number == column.number)
+        numbers = [attempt.number for attempt in judged]
+        attempt = judged[numbers.index(column.number)]
         if has_passed(attempt, check):
             return MatrixCell(text="✓", title="no finding", kind="good", to=to)
         return MatrixCell(text="none", title=UNRECORDED, to=to)
