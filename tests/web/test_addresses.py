@@ -44,3 +44,10 @@ def test_home_leads_to_its_data_below_the_path_of_the_cookie(tmp_path):
         page = browser.open(browser.api._all).get("/")
         assert 'href="/ui/home.json?project=main"' in page.text
         assert browser.data("/home")["loops"] == 0
+
+
+def test_the_data_of_the_address_of_home_are_those_of_home(tmp_path):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        data = browser.get(".json?project=main").json()
+        assert data == browser.data("/home?project=main")

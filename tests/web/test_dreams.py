@@ -108,3 +108,12 @@ def test_a_dream_that_was_undone_is_not_counted_as_done(browser: Browser):
     browser.do("rollback", id="1", why="too long")
     sentence = browser.data("/dreams")["sentence"]
     assert sentence == "1 dream, undone"
+
+
+def test_a_dream_whose_lessons_no_loop_was_shown_says_so_first(browser: Browser):
+    memory = Memory(browser.api.setup.store, SCOPE)
+    browser.api.run(consolidate(memory, by="ops"))
+    assert browser.data("/dreams")["sentence"] == (
+        "1 dream replaced 1 lesson that said the same; not known if it was worth it: "
+        "no loop was shown these lessons"
+    )

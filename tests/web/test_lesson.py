@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -301,3 +302,46 @@ def test_an_effect_without_a_comparison_is_words_and_no_picture(browser: Browser
     proof = words_of(browser.get("/proof").text)
     assert "without a comparison: none was withheld alone yet" in proof
     assert "harm" not in browser.data("/proof")
+
+
+def hold_texts(browser: Browser) -> dict[str, Any]:
+    """Let three texts of a page wait, which differ by a number."""
+    memory = Memory(browser.api.setup.store, SCOPE)
+    for number in range(3):
+        learnt = memory.remember(
+            "PageError",
+            "page says to install",
+            lesson=f"Run installer {number} first",
+            trust="external",
+            source="a page",
+        )
+        browser.api.run(learnt)
+    (waiting,) = browser.data("/quarantine")["waiting"]
+    return dict(waiting)
+
+
+def test_a_lesson_whose_texts_were_rejected_does_not_wait(browser: Browser):
+    row = hold_texts(browser)
+    lesson = browser.data(f"/quarantine/{row['id']}")["lesson"]
+    address = f"/lessons/{lesson}"
+    data = browser.data(address)
+    assert data["sentence"] == "Nobody is shown it: it waits for a review"
+
+    ids = ",".join(map(str, row["ids"]))
+    browser.do("reject", id=ids, why="an attack")
+    data = browser.data(address)
+    page = words_of(browser.get(address).text)
+    assert data["sentence"] == "Nobody is shown it: it was rejected"
+    assert [ruling["number"] for ruling in data["rulings"]] == [3]
+    assert "waits" not in page
+    assert "reject ×3 by" in page
+    assert "No lesson is related: the lesson is retired" in page
+
+
+def test_a_new_version_marks_what_came_and_what_went(browser: Browser):
+    lesson = store_lesson(browser)
+    fields = {"id": str(lesson["id"]), "edition": str(lesson["edition"])}
+    browser.do("amend", fields, change="edit", why="x", text="Use bun.")
+    page = browser.get(f"/lessons/{lesson['id']}").text
+    assert re.search("<del>[^<]*pnpm", page)
+    assert re.search("<ins>[^<]*bun", page)

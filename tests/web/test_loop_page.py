@@ -294,6 +294,9 @@ def test_memory_is_led_by_the_words_of_a_lesson(weighing: Browser):
     assert choice["words"] == "name it"
     assert "name it" not in choice["said"]
     assert f'/lessons/{choice["lesson"]}?project=main">name it</a>' in page
+    # The prompt had an answer, and no word of the lesson.
+    shown = "the accepted answer of a similar task, kept with the lesson name it"
+    assert shown in words_of(page)
 
 
 def check_words_then(browser: Browser, form: str, words: str) -> None:

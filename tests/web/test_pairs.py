@@ -423,3 +423,14 @@ def test_a_loop_whose_record_is_too_short_for_a_policy_comes_last(browser: Brows
     assert differ["rows"][1]["change"] is None
     assert differ["totals"]["unknown"] == 1
     assert "cannot tell" in browser.get(f"/policies/loops{query}").text
+
+
+def test_two_attempts_of_one_loop_lead_to_their_page(browser: Browser):
+    record_loop(browser.api, "one", ["a", "b", "c"])
+    address = "/loops/compare?a=one&b=one&a_attempt=1"
+    page = browser.get(f"{address}&b_attempt=3&project=main")
+    assert page.url.path == "/ui/loops/one"
+    assert "against=1&attempt=3" in str(page.url)
+    page = browser.get(f"{address}&b_attempt=1&project=main")
+    assert page.url.path == "/ui/loops/one"
+    assert "against" not in str(page.url)

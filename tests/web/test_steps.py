@@ -6,7 +6,7 @@ import pytest
 
 from heedful.web.steps import steps_of
 from tests.service.support import read_data
-from tests.web.support import ATTACK, browsing
+from tests.web.support import ATTACK, browsing, words_of
 
 
 def call(tool: str, **fields: Any) -> dict[str, Any]:
@@ -110,3 +110,24 @@ def test_failures_of_a_trace_are_open_and_other_steps_are_folded(tmp_path):
         assert "<script>alert" not in page
         for number in range(1, 5):
             assert page.count(f'id="e{number}"') == 1
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        pytest.param("sh", "failed, then recovered", id="it worked later"),
+        pytest.param("ls", "failed; the run says success", id="it did not"),
+    ],
+)
+def test_a_run_recovered_only_if_what_failed_worked_later(tmp_path, later, words):
+    with browsing(tmp_path) as browser:
+        browser.open(browser.api._all)
+        events = [
+            call("sh"),
+            response("sh", error="no"),
+            call(later),
+            response(later),
+        ]
+        body = {"events": events, "outcome": "success"}
+        read_data(browser.api.post("/v1/episodes", json=body), 202)
+        assert words in words_of(browser.get("/traces").text)

@@ -79,11 +79,11 @@ def read_words_beside(
 
 def _why_unread(row: Row) -> str:
     """Return why the words of a lesson are not read, "" if they are."""
+    if row["state"] not in ("unverified", "verified", "quarantined"):
+        return f"the lesson is {row['state']}; only lessons in use are linked"
     if row["state"] == "quarantined" or row["trust"] in QUARANTINE_TRUST:
         command = release_command([row["author"] or 0])
         return f"the lesson waits for a review; release it to link it: {command}"
-    if row["state"] not in ("unverified", "verified"):
-        return f"the lesson is {row['state']}; only lessons in use are linked"
     return ""
 
 

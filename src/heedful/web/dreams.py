@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 
@@ -57,7 +57,7 @@ async def dreams(visit: Visit) -> Document:
         "lessons": {str(id): lesson["state"] for id, lesson in lessons.items()},
         "in_use": counts["lessons"],
         "change": describe_change(page, counts["lessons"], is_newest=not before),
-        "sentence": describe_dreams(page),
+        "sentence": f"{describe_dreams(page)}{say_unmeasured(page, effects)}",
         **page_links(visit, cursor),
     }
 
@@ -88,6 +88,18 @@ def describe_dreams(dreams: Sequence[Dream]) -> str:
     undone = len(dreams) - len(lasting)
     ending = f"; {counted(undone, 'dream')} undone" if undone else ""
     return f"{counted(len(dreams), 'dream')} {done}{ending}"
+
+
+def say_unmeasured(
+    dreams: Sequence[Dream], effects: Mapping[int, Mapping[int, Document]]
+) -> str:
+    """Return that nothing tells whether these dreams were worth it; "" if loops do."""
+    lasting = [dream.id for dream in dreams if dream.undone is None]
+    measured = list(chain.from_iterable(effects.get(id, {}).values() for id in lasting))
+    loops = [effect["before"]["of"] + effect["since"]["of"] for effect in measured]
+    if not loops or any(loops):
+        return ""
+    return "; not known if it was worth it: no loop was shown these lessons"
 
 
 def describe_change(dreams: Sequence[Dream], in_use: int, *, is_newest: bool) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -63,12 +63,14 @@ class Wording:
 
     `patterns` are the errors that they are about. `numbers` are those in the words by
     which they differ from the other wordings of the group, or else in the error type.
+    `trust` is the lowest of theirs.
     """
 
     ids: tuple[int, ...]
     words: str
     error_type: str
     patterns: tuple[str, ...]
+    trust: str
     numbers: str = ""
 
 
@@ -207,6 +209,7 @@ def _wordings(rows: Sequence[Row]) -> tuple[Wording, ...]:
             words=words[0],
             error_type=words[1],
             patterns=tuple(dict.fromkeys(row["pattern"] for row in equal_rows)),
+            trust=_lowest_trust(equal_rows),
             numbers="/".join(own_numbers),
         )
         wordings.append(wording)
@@ -241,7 +244,7 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
         kind=first["kind"],
         error_type=wordings[0].error_type,
         patterns=patterns,
-        trust=max((row["trust"] for row in rows), key=TRUST_ORDER.index),
+        trust=_lowest_trust(rows),
         sources=tuple(dict.fromkeys(row["source"] for row in rows if row["source"])),
         missed=sum(missed.values()),
         seen=sum(row["seen"] for row in rows),
@@ -252,6 +255,11 @@ def _group(newest_first: Sequence[Row]) -> InboxRow:
         example=example,
         wordings=wordings,
     )
+
+
+def _lowest_trust(rows: Sequence[Row]) -> str:
+    trusts: list[str] = [row["trust"] for row in rows]
+    return max(trusts, key=TRUST_ORDER.index)
 
 
 def _has_shown_texts(example: Document, lesson: str) -> bool:
@@ -381,8 +389,11 @@ async def held(visit: Visit, n: int) -> Document:
             ids = wording.ids
             patterns = wording.patterns
     numbered = [wording for wording in wordings if n not in wording.ids]
-    if numbered:
+    # One decision is about all of them, unless some are trusted more than others.
+    together = len({wording.trust for wording in wordings}) == 1
+    if numbered and not together:
         following = f"/quarantine/{numbered[0].ids[0]}"
+    like_ids = list(chain.from_iterable(wording.ids for wording in numbered))
 
     missed = await visit.caller.read(
         figures.rows,
@@ -413,6 +424,8 @@ async def held(visit: Visit, n: int) -> Document:
         "patterns": patterns,
         "copies": len(ids),
         "numbered": list(map(asdict, numbered)),
+        "like_ids": like_ids[:MAX_GROUP_IDS],
+        "together": together,
         "missed": len(missed),
         "signs": list(map(asdict, signs)),
         "error_signs": sorted(error_signs),
@@ -452,13 +465,21 @@ def prompt_of(entry: Document, lesson_id: int) -> str:
     return ranking.as_text(ranking.as_messages([match]), 0, [match])
 
 
+def ruled_ids(form: Mapping[str, str]) -> list[int]:
+    """Return the ids of the texts of a form, and of those like it. Raises InvalidInput.
+
+    Those like it are in a field of their own, which a reviewer may leave out.
+    """
+    return read_ids(f"{form.get('id', '')},{form.get('like', '')}")
+
+
 async def review(visit: Visit, ruling: Literal["release", "reject"], done: str) -> str:
     """Release or reject the texts whose ids a form names; return what was `done`.
 
     `done` says it of one text, which is "it". If all have been reviewed before, raises
     Problem.
     """
-    ids = read_ids(visit.form.get("id", ""))
+    ids = ruled_ids(visit.form)
     why = visit.form.get("why", "")
     if not ids:
         visit.session.reasons[""] = why

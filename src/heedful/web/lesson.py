@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import MAX_EXAMPLE_TEXT_CHARS
@@ -83,6 +85,15 @@ async def lesson(visit: Visit, n: int) -> Document:
     for relation, lesson in zip(relatives_of, lessons, strict=True):
         relation["lesson"] = lesson
 
+    rulings = fold_rulings(await _rows_of(visit, "rulings_of", values))
+    last_ruling = rulings[0]["action"] if rulings else ""
+    rejected = record["state"] == "retired" and last_ruling == "reject"
+    sentence = describe_effect(effect, helped)
+    if not effect and rejected:
+        sentence = "Nobody is shown it: it was rejected"
+    elif not effect and record["state"] == "quarantined":
+        sentence = "Nobody is shown it: it waits for a review"
+
     known_relatives = await visit.caller.read(figures.named, sorted(relatives))
     heirs = [
         known_relatives[link["parent"]]["id"]
@@ -104,7 +115,8 @@ async def lesson(visit: Visit, n: int) -> Document:
         "all_examples": examples[0]["number"] if examples else 0,
         "links": links,
         "relatives": known_relatives,
-        "rulings": await _rows_of(visit, "rulings_of", values),
+        "rulings": rulings,
+        "rejected": rejected,
         "versions": [
             {**version, **figures_of_version}
             for version, figures_of_version in zip(versions, measured[1:], strict=True)
@@ -114,7 +126,7 @@ async def lesson(visit: Visit, n: int) -> Document:
         "all_loops": loops[0]["loops"] if loops else 0,
         "longest": MAX_EXAMPLE_TEXT_CHARS,
         "effect": effect,
-        "sentence": describe_effect(effect, helped),
+        "sentence": sentence,
         "worse": compare_versions(helped),
         **measured[0],
     }
@@ -159,6 +171,18 @@ def describe_effect(effect: Document | None, helped: Sequence[Document] = ()) ->
     if effect["lacks"]:
         return f"{words}. It {effect['lacks']}"
     return words
+
+
+def fold_rulings(rulings: Sequence[Document]) -> list[Document]:
+    """Return rulings, of those alike that follow one another the first with a `number`.
+
+    >>> ruling = {"action": "reject", "by": "ann", "why": "", "at": 2.0}
+    >>> [each["number"] for each in fold_rulings([ruling, ruling | {"at": 1.0}])]
+    [2]
+    """
+    alike = groupby(rulings, key=itemgetter("action", "by", "why"))
+    groups = [list(group) for _, group in alike]
+    return [{**group[0], "number": len(group)} for group in groups]
 
 
 def compare_versions(helped: Sequence[Document]) -> str:

@@ -226,8 +226,8 @@ def make_matrix(
 
     `labels` are names under which checks report in other loops, by their own names.
     """
-    made = [column.attempt for column in columns if column.attempt]
-    judged = with_reported_names(made, labels)
+    attempts_of_columns = [column.attempt for column in columns if column.attempt]
+    judged = with_reported_names(attempts_of_columns, labels)
     checks = _failed_checks(columns)
     checks += _passed_checks(judged, checks)
     shown_checks = checks[:MAX_CHECK_ROWS]
@@ -246,7 +246,7 @@ def make_matrix(
             about="decision", name="decision", cells=tuple(map(_decision, columns))
         )
     )
-    times = [attempt.usage.seconds for attempt in made]
+    times = [attempt.usage.seconds for attempt in attempts_of_columns]
     time_unit = ("seconds", "seconds", 1)
     if max(times, default=0.0) < 1:
         time_unit = ("seconds", "ms", 1_000)
@@ -264,7 +264,7 @@ def make_matrix(
         best=best,
         attempts=attempts,
         checks=len(checks) - len(shown_checks),
-        reported=reported_names(made, labels),
+        reported=reported_names(attempts_of_columns, labels),
         all_met=tuple(
             column.number
             for column in columns
@@ -407,7 +407,8 @@ def _findings(
     ]
     if not places:
         to = f"a{column.number}"
-        (attempt,) = (one for one in judged if one.number == column.number)
+        numbers = [attempt.number for attempt in judged]
+        attempt = judged[numbers.index(column.number)]
         if has_passed(attempt, check):
             return MatrixCell(text="✓", title="no finding", kind="good", to=to)
         return MatrixCell(text="none", title=UNRECORDED, to=to)

@@ -92,9 +92,15 @@ async def lead_on(request: Request) -> Response:
     return RedirectResponse(path, 308)
 
 
+async def lead_to_home(request: Request) -> Response:
+    """Lead to the data of Home, below the path to which a browser sends its cookie."""
+    path = request.url.path.removesuffix(".json")
+    return RedirectResponse(f"{path}/home.json?{request.url.query}".rstrip("?"), 303)
+
+
 def moved_routes(site_path: str) -> list[Route]:
-    """Return the routes of the pages that were renamed."""
-    routes = []
+    """Return the routes of the pages that were renamed, and of the data of Home."""
+    routes = [Route(f"{site_path}.json", lead_to_home)]
     for old in MOVED_PAGES:
         path = f"{site_path}/{old}"
         routes += [

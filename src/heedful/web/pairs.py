@@ -223,6 +223,8 @@ async def pair(visit: Visit) -> Document:
         }
 
     first, second = loops
+    if first.id == second.id:
+        visit.following = _address_of_attempts(visit, first, second)
     is_related = _compare_tasks(first.facts, second.facts) != UNRELATED
     if is_related:
         matrix.align_checks(first.matrix, second.matrix)
@@ -248,6 +250,19 @@ async def pair(visit: Visit) -> Document:
         "change": await offload(_difference, first.attempt, second.attempt, is_related),
         "tasks": await offload(_mark_tasks, first.facts, second.facts),
     }
+
+
+def _address_of_attempts(
+    visit: Visit, first: ComparedLoop, second: ComparedLoop
+) -> str:
+    """Return the address of two attempts of one loop, or of the loop if it is one."""
+    numbers = {}
+    if first.attempt and second.attempt:
+        numbers["against"] = first.attempt["number"]
+        numbers["attempt"] = second.attempt["number"]
+    if len(set(numbers.values())) < 2:
+        return visit.link(f"/loops/{first.id}")
+    return visit.link(f"/loops/{first.id}", **numbers)
 
 
 async def _read_loop(visit: Visit, name: str, field: str) -> ComparedLoop:

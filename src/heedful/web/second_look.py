@@ -13,7 +13,6 @@ from itertools import chain
 
 from heedful.web import inbox
 from heedful.web.addresses import own_address
-from heedful.web.decisions import read_ids
 from heedful.web.site import REVIEWING, Document, SiteAction, SitePage, Visit
 
 PAGE_ADDRESS = "/quarantine/release"
@@ -24,7 +23,7 @@ async def release(visit: Visit) -> str:
 
     The field "sure" of a form says that the question was answered.
     """
-    ids = read_ids(visit.form.get("id", ""))
+    ids = inbox.ruled_ids(visit.form)
     if ids and not visit.form.get("sure"):
         rows = await _waiting_rows(visit, ids)
         if len(rows) > 1 and any(row.is_suspect for row in rows):
@@ -43,7 +42,7 @@ async def _waiting_rows(visit: Visit, ids: Sequence[int]) -> list[inbox.InboxRow
 async def second_look(visit: Visit) -> Document:
     """Show the texts that may be attacks among those that were to be released."""
     asked = visit.session.asked
-    rows = await _waiting_rows(visit, read_ids(asked.get("id", "")))
+    rows = await _waiting_rows(visit, inbox.ruled_ids(asked))
     suspects = [row for row in rows if row.is_suspect]
     others = [row for row in rows if not row.is_suspect]
     return {

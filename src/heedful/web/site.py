@@ -615,6 +615,8 @@ class Site:
                 text = await offload(json.dumps, facts, default=methodcaller("plain"))
                 return Response(text, media_type="application/json")
 
+            if visit.following:
+                return RedirectResponse(visit.following, 303)
             template = f"ui/{page.template}.html.j2"
             facts["table_rows"] = page.table.most if page.table is not None else 0
             return await offload(_html, template, visit, title=page.title, facts=facts)

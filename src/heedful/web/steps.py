@@ -50,15 +50,22 @@ def first_error(step: Plain, events: Sequence[Plain]) -> str:
 
 
 def first_failure(steps: Sequence[Plain], events: Sequence[Plain]) -> Plain:
-    """Return the first step that failed, what it tried, and its error; "" if none."""
+    """Return the first step that failed, what it tried, and its error; "" if none.
+
+    It is `recovered` if the same tool worked in a later step.
+    """
     for number, step in enumerate(steps, 1):
         if step["failed"]:
             return {
                 "failed": f"{number} {step['name']}",
                 "tried": step["words"],
                 "failure": first_error(step, events)[:MAX_STEP_ERROR_CHARS],
+                "recovered": any(
+                    later["name"] == step["name"] and not later["failed"]
+                    for later in steps[number:]
+                ),
             }
-    return {"failed": "", "tried": "", "failure": ""}
+    return {"failed": "", "tried": "", "failure": "", "recovered": False}
 
 
 def _new_step(event: Mapping[str, Any]) -> Plain:

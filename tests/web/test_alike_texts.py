@@ -1,0 +1,48 @@
+"""Texts in quarantine that differ by a number share a decision."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from heedful.lessons.lesson import Scope
+from heedful.lessons.scope import Trust
+from heedful.memory.memory import Memory
+from tests.web.support import Browser, words_of
+
+
+def hold_alike(browser: Browser, *trusts: Trust) -> None:
+    """Let texts of such trust wait that differ by a number."""
+    memory = Memory(browser.api.setup.store, Scope("acme", "main"))
+    for number, trust in enumerate(trusts):
+        learnt = memory.remember(
+            "Page", f"page {number} fails", lesson=f"Read page {number}", trust=trust
+        )
+        browser.api.run(learnt)
+
+
+@pytest.mark.parametrize(
+    ("trusts", "is_checked"),
+    [
+        pytest.param(("external",) * 3, True, id="the same trust"),
+        pytest.param(("external", "tool", "external"), False, id="other trust"),
+    ],
+)
+def test_texts_that_differ_by_a_number_share_a_decision(
+    browser: Browser, trusts: tuple[Trust, ...], is_checked: bool
+):
+    hold_alike(browser, *trusts)
+    rows = browser.data("/quarantine")["waiting"]
+    (row,) = rows
+    page = browser.get(f"/quarantine/{row['id']}").text
+    (box,) = re.findall(r'<input type="checkbox" name="like"[^>]*>', page)
+    assert ("checked" in box) == is_checked
+    assert f"and the {len(row['ids']) - 1} like it" in words_of(page)
+    like = browser.data(f"/quarantine/{row['id']}")["like_ids"]
+    assert sorted([row["id"], *like]) == sorted(row["ids"])
+
+    alike = ",".join(map(str, like))
+    note = browser.do("reject", id=str(row["id"]), like=alike, why="no")
+    assert note.startswith(f"{len(row['ids'])} texts rejected")
+    assert not browser.data("/quarantine")["waiting"]
