@@ -373,7 +373,7 @@ class Match:
     true if the loop that asks has the memory key of the example, and the key has rules.
     `memory_key` is that of the example's loop. `models` are those that it was learnt
     from, if they are known. `unfit_for` are the models whose loops a proof says it
-    hurts. `author` is the id of the example that the words of `lesson` come from.
+    hurts.
     """
 
     id: int
@@ -402,6 +402,7 @@ class Match:
     memory_key: str = ""
     models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()
+    # The example that the words of `lesson` come from; no answer of the API has it.
     author: int | None = None
 
     _repr_html_ = html_form
