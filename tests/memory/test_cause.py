@@ -390,30 +390,6 @@ async def test_accepted_answers_are_told_once_loops_of_their_key_fail_and_to_no_
     assert await store.read(memory.scope, keys_of_rule, lesson) == ["K"]
 
 
-@pytest.mark.both
-async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_finding(
-    store,
-):
-    memory = Memory(store, holdout=0.0)
-    for loop, task in zip(["first", "second", "told"], TASKS, strict=False):
-        answers = iter(["bad", "P1"])
-        generate = functools.partial(lambda answers, task, hint: next(answers), answers)
-        await run(
-            task,
-            generate=generate,
-            checks=[severity],
-            memory=memory,
-            memory_key="K",
-            store=store,
-            id=loop,
-        )
-
-    removed = await memory.quarantine.revoke("loop:second", by="ann")
-
-    assert removed.prompts == 1
-    assert removed.sightings == 2  # "told" has learnt with these words in its prompt
-
-
 async def test_a_model_sees_the_example_of_a_rule_as_chat_turns(store):
     model = ScriptedModel("bad", "P1", "P1")
     for task in TASKS[:2]:

@@ -396,8 +396,8 @@ class Briefing:
     @property
     def found(self) -> tuple[Match, ...]:
         """The examples and lessons that the loop is shown."""
-        shown = shown_names(self.exposures)
-        return tuple(match for match in self.chosen if _name_of(match) in shown)
+        names = shown_names(self.exposures)
+        return tuple(match for match in self.chosen if _name_of(match) in names)
 
     @property
     def examples(self) -> tuple[Message, ...]:
@@ -429,12 +429,12 @@ class Selection:
         nearest miss if no lesson is shown for a similar task; with `every`, about all
         lessons that the search found.
         """
-        shown = shown_names(exposures)
+        names = shown_names(exposures)
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
         choices = []
         for match in self.chosen if exposures else ():
-            if _name_of(match) in shown:
+            if _name_of(match) in names:
                 choices.append(Choice.of(match, "told"))
             else:
                 choices.append(Choice.of(match, "withheld", coin_obstacle))
@@ -457,7 +457,11 @@ ShownName = tuple[str, int]
 
 def shown_names(exposures: Sequence[Exposure]) -> frozenset[ShownName]:
     """Return the lessons that a loop is shown, with each of their examples."""
-    return frozenset((e.lesson, id) for e in exposures if e.shown for id in e.examples)
+    names = set[ShownName]()
+    for exposure in exposures:
+        if exposure.shown:
+            names.update((exposure.lesson, id) for id in exposure.examples)
+    return frozenset(names)
 
 
 def _name_of(match: Match) -> ShownName:
