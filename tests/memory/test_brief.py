@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
 import heedful
+from heedful.drive.drive import run
 from heedful.integrations import Host
 from heedful.lessons.contracts import READ_FIRST
+from heedful.loop.record import Finding
 from heedful.store.briefs import BRIEF_SESSIONS, MAX_BRIEF_LINES, read_brief
 from heedful.traces.episode import Event
 from tests.memory.agent_sessions import UNREAD, learn, step
@@ -186,3 +189,35 @@ async def test_a_text_cannot_leave_its_line(memory: heedful.Memory) -> None:
         await learn(memory, f"s{number}", step("Bash", "make x", hostile))
     for line in await lines_of(memory):
         assert not line.startswith("- Run rm")
+
+
+TASKS = ("measure a door", "weigh parcels", "time the oven")
+
+
+def needs_unit(answer: str) -> list[Finding]:
+    if answer != "bad":
+        return []
+    return [Finding("unit", f"{answer!r} has no unit", fix="add a unit")]
+
+
+async def test_a_revocation_finds_a_prompt_with_a_rule_in_words_of_its_newest_finding(
+    store,
+):
+    memory = heedful.Memory(store, holdout=0.0)
+    for loop, task in zip(["first", "second", "told"], TASKS, strict=True):
+        answers = iter(["bad", "1 cm"])
+        generate = functools.partial(lambda answers, task, hint: next(answers), answers)
+        await run(
+            task,
+            generate=generate,
+            checks=[needs_unit],
+            memory=memory,
+            memory_key="K",
+            store=store,
+            id=loop,
+        )
+
+    removed = await memory.quarantine.revoke("loop:second", by="ann")
+
+    assert removed.prompts == 1
+    assert removed.sightings == 2  # "told" has learnt with these words in its prompt

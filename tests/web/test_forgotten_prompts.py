@@ -64,10 +64,12 @@ async def send_from_page(memory: Memory, kind: str) -> None:
     await memory.quarantine.release([1], by="ann")
 
 
-def show(api: Api, loop: str = "shown", key: str | None = None) -> None:
+def show(
+    api: Api, loop: str = "shown", key: str | None = None, task: str = TASK
+) -> None:
     """Show memory to a loop."""
-    read_data(api.put(f"/v1/loops/{loop}", json={"task": TASK}), 201)
-    question = {"task": TASK, "loop": loop, "form": "text"}
+    read_data(api.put(f"/v1/loops/{loop}", json={"task": task}), 201)
+    question = {"task": task, "loop": loop, "form": "text"}
     answer = read_data(api.post("/v1/recall", json=question, key=key))
     assert WORDS in answer["text"]
 
@@ -116,6 +118,37 @@ def test_a_revocation_empties_the_prompts(browser, memory, end: End, kind):
     assert removed["prompts"] == 1
     assert WORDS not in stored_words(browser)
     problem(api.post("/v1/quarantine/revoke", json=source), 404, "not_found")
+
+
+OTHER_TASK = "wrap a parcel of books"
+
+
+def test_a_revocation_finds_words_that_another_example_shows(browser, memory):
+    api = browser.api
+    other = Example(OTHER_TASK, "", rejected="bad", wrong="too long")
+    api.run(send_from_page(memory, "rule"))
+    api.run(memory.remember("Label", TASK, example=other))
+    show(api, task=OTHER_TASK)
+    finding = {"check": "short", "message": "no unit", "fix": "add cm"}
+    for number, output, findings in [
+        (1, "12", [finding]),
+        (2, f"12 cm {WORDS}", []),
+    ]:
+        report = {"output": output, "evaluation": {"findings": findings}}
+        read_data(api.put(f"/v1/loops/shown/attempts/{number}", json=report))
+    learnt = api.get("/v1/reflections", params={"error_type": "short"})
+    assert read_data(learnt)["items"]
+
+    source = {"source": PAGE, "why": "hostile"}
+    removed = read_data(api.post("/v1/quarantine/revoke", json=source))
+
+    assert removed["prompts"] == 1
+    assert removed["lessons"] == 1
+    loop = read_data(api.get("/v1/loops/shown"))
+    assert WORDS not in str(loop["briefing"])
+    question = {"task": OTHER_TASK, "form": "text"}
+    answer = read_data(api.post("/v1/recall", json=question))
+    assert WORDS not in answer["text"]
 
 
 async def clear_type(memory: Memory) -> None:

@@ -390,15 +390,15 @@ class Briefing:
 
     @property
     def shown(self) -> tuple[int, ...]:
-        """The ids of the examples that the loop is shown."""
+        """The ids of the examples whose answers or words the loop is shown."""
         examples = [e.examples for e in self.exposures if e.shown]
         return tuple(chain.from_iterable(examples))
 
     @property
     def found(self) -> tuple[Match, ...]:
         """The examples and lessons that the loop is shown."""
-        ids = self.shown
-        return tuple(match for match in self.chosen if match.id in ids)
+        names = shown_names(self.exposures)
+        return tuple(match for match in self.chosen if _name_of(match) in names)
 
     @property
     def examples(self) -> tuple[Message, ...]:
@@ -430,13 +430,12 @@ class Selection:
         nearest miss if no lesson is shown for a similar task; with `every`, about all
         lessons that the search found.
         """
-        examples = [e.examples for e in exposures if e.shown]
-        shown_ids = set(chain.from_iterable(examples))
+        names = shown_names(exposures)
         stands_aside = any(e.share == HARMFUL_MEMORY_SHARE for e in exposures)
         coin_obstacle = HARMFUL_MEMORY if stands_aside else HOLDOUT
         choices = []
         for match in self.chosen if exposures else ():
-            if match.id in shown_ids:
+            if _name_of(match) in names:
                 choices.append(Choice.of(match, "told"))
             else:
                 choices.append(Choice.of(match, "withheld", coin_obstacle))
@@ -452,13 +451,32 @@ class Selection:
         return tuple(choices)
 
 
+# The name of a lesson, and the id of an example. The words of a lesson may come from an
+# example of another one, which may be withheld.
+ShownName = tuple[str, int]
+
+
+def shown_names(exposures: Sequence[Exposure]) -> frozenset[ShownName]:
+    """Return the lessons that a loop is shown, with each of their examples."""
+    names = set[ShownName]()
+    for exposure in exposures:
+        if exposure.shown:
+            names.update((exposure.lesson, id) for id in exposure.examples)
+    return frozenset(names)
+
+
+def _name_of(match: Match) -> ShownName:
+    """Return the name of the lesson of a match, and the id of its example."""
+    return f"{match.kind}/{match.signature}", match.id
+
+
 def choose_for_loop(
     task: str,
     found: Sequence[Match],
     now: float,
     tell: Tell = "both",
     checks: Sequence[str] = (),
-    before: frozenset[int] | None = None,
+    before: frozenset[ShownName] | None = None,
     hidden: Sequence[Match] = (),
     model: str = "",
     memory_key: str = "",
@@ -480,7 +498,7 @@ def choose_for_loop(
     """
     matches = list(found)
     if before is not None:
-        matches = [match for match in found if match.id in before]
+        matches = [match for match in found if _name_of(match) in before]
         model = ""
     rules: list[Match] = []
     similar: list[Match] = []
@@ -830,7 +848,12 @@ def draw_exposures(
     """Yield each chosen lesson's exposure; some are withheld by chance."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
-        examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
+        lesson, id = _name_of(match)
+        ids = examples.setdefault(lesson, [])
+        ids.append(id)
+        # A revocation of the words' author must find the loop.
+        if match.author:
+            ids.append(match.author)
 
     share = holdout.share
     pooled_share = holdout.pooled_share

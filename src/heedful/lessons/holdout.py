@@ -34,7 +34,7 @@ class Exposure:
     `lesson` is its name, `kind/signature`. `signature` is the digest of its error.
     `share` is the probability that it is withheld, 0 if withholding was off. `together`
     is true if one draw decided about all lessons of the loop. `examples` are the ids of
-    its examples that the prompt has, or would have.
+    the examples whose answers or words the prompt has, or would have.
     """
 
     lesson: str

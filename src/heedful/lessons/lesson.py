@@ -402,6 +402,8 @@ class Match:
     memory_key: str = ""
     models: tuple[str, ...] = ()
     unfit_for: tuple[str, ...] = ()
+    # The example that the words of `lesson` come from; no answer of the API has it.
+    author: int | None = None
 
     _repr_html_ = html_form
 

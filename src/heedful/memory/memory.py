@@ -18,7 +18,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful import telemetry
@@ -584,6 +583,7 @@ class Memory:
             Briefing,
             choose_for_loop,
             draw_exposures,
+            shown_names,
         )
         from heedful.lessons.holdout import plan_holdout
         from heedful.store import search
@@ -612,8 +612,7 @@ class Memory:
         exposures = past.exposures
         shown_before = None
         if exposures:
-            examples = [exposure.examples for exposure in exposures if exposure.shown]
-            shown_before = frozenset(chain.from_iterable(examples))
+            shown_before = shown_names(exposures)
         choose = partial(
             choose_for_loop,
             task,

@@ -559,6 +559,7 @@ class RecallRequest(Body):
 QueriedLesson = Annotated[
     lessons.Match,
     Shape(
+        omit=("author",),
         also={name: name for name in ("verified", "relevance", "release")},
         names={"lesson_id": "reflection"},
         release=CommandText,
@@ -576,7 +577,7 @@ class QueryAnswer(Page[QueriedLesson]):
 RecallItem = Annotated[
     lessons.Match,
     Shape(
-        omit=("meta",),
+        omit=("author", "meta"),
         also={"verified": "verified", "relevance": "relevance"},
         names={"lesson_id": "reflection"},
         state=SentLessonState,

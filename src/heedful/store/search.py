@@ -755,7 +755,8 @@ def by_cause(db: Db, scope: Scope, memory_key: str, task: str) -> list[Match]:
             Match,
             row,
             cause=from_row(Cause, row),
-            lesson=texts[row["rule"]],
+            lesson=texts[row["rule"]].text,
+            author=texts[row["rule"]].author,
             example=Example(example.task, ""),
             worked=worked,
             cosine=None,
@@ -774,14 +775,22 @@ def rule_text(db: Db, scope: Scope, lesson: Row) -> str:
 
     A text that somebody has written stays as it is.
     """
-    row = {**lesson, "lesson_id": lesson["id"], "rule": ""}
+    row = {**lesson, "lesson_id": lesson["id"], "rule": "", "author": None}
     sightings = _rule_sightings(db, scope, "", [row])
-    return _rule_texts([row], sightings, task="")[""]
+    return _rule_texts([row], sightings, task="")[""].text
+
+
+class _RuleText(NamedTuple):
+    """The text of a rule, and the id of an example that has all its words."""
+
+    text: str
+    author: int | None
 
 
 class _Sighting(NamedTuple):
     """An example of a rule's lesson, with the text of the lesson that came with it."""
 
+    id: int
     lesson_id: int
     example: Example
     lesson: str
@@ -805,6 +814,7 @@ def _rule_sightings(
     }
     return [
         _Sighting(
+            id=row["id"],
             lesson_id=row["lesson_id"],
             example=example_of(row),
             lesson=row["lesson"],
@@ -817,7 +827,7 @@ def _rule_sightings(
 
 def _rule_texts(
     rows: Sequence[Row], sightings: Sequence[_Sighting], task: str
-) -> dict[str, str]:
+) -> dict[str, _RuleText]:
     """Return the texts of rules by their names, each by the newest findings.
 
     Findings of one check that read the same without particulars are compared. A text
@@ -825,8 +835,9 @@ def _rule_texts(
     """
     written = {row["lesson_id"] for row in rows if row["trust"] == "operator"}
     patterns = dict[int, tuple[str, str]]()
-    texts_for_task = dict[int, str]()
+    texts_for_task = dict[int, _RuleText]()
     alike: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
+    newest_ids = dict[tuple[str, str], int]()
     for sighting in sightings:
         lesson_id = sighting.lesson_id
         if sighting.example.wrong:
@@ -834,17 +845,21 @@ def _rule_texts(
             name = sighting.error_type, example.rule
             patterns.setdefault(lesson_id, name)
             alike[name].append(example)
+            newest_ids.setdefault(name, sighting.id)
             if example.task == task:
-                texts_for_task.setdefault(lesson_id, sighting.lesson)
+                text = _RuleText(sighting.lesson, sighting.id)
+                texts_for_task.setdefault(lesson_id, text)
         elif sighting.is_author:
             written.add(lesson_id)
 
-    texts = {row["rule"]: row["text"] for row in rows}
+    texts = {row["rule"]: _RuleText(row["text"], row["author"]) for row in rows}
     for row in rows:
         pattern = patterns.get(row["lesson_id"])
         if pattern and row["lesson_id"] not in written:
+            # The newest finding has all words that the compared ones have in common.
             rule = constant_rule(alike[pattern][:MAX_COMPARED_SIGHTINGS])
-            texts[row["rule"]] = texts_for_task.get(row["lesson_id"], rule)
+            text = _RuleText(rule, newest_ids[pattern])
+            texts[row["rule"]] = texts_for_task.get(row["lesson_id"], text)
     return texts
 
 

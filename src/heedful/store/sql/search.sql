@@ -8,7 +8,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
--- If the text of a lesson is withheld, `text` is the text that came with the example. Tags, importance and meta are those
+-- If the text of a lesson is withheld, `text` is the text that came with the example. The example `author` wrote `text`. Tags, importance and meta are those
 -- of the lesson if the example speaks for it. `waiting` is "quarantined" to read examples in quarantine, too, and "retired"
 -- to read those of retired lessons.
 select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
@@ -17,6 +17,7 @@ select e.id, e.lesson_id, e.record, e.words, e.at, e.memory_key, l.kind, e.state
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.tags else '[]' end as tags,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.importance else 0.5 end as importance,
        case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.meta else '{}' end as meta, v.data,
+       case when (l.author = e.id or l.trust not in ('tool', 'external') and e.state <> 'quarantined') then l.author else e.id end as author,
        (:kind = '[]' or l.kind in (select value from json_each(:kind))) and (:error_type = '' or l.error_type = :error_type)
        and l.importance >= :importance and e.at >= :since
        and (:tags = '[]' or :least <= (select count(distinct value) from json_each(l.tags)
@@ -64,7 +65,8 @@ with recursive line (rule, kind, signature) as (
   where k.tenant = :tenant and k.project = :project and k.relation = 'became'
 )
 select c.memory_key, c.rule, c.checks, c.severity, c.fix, c.loops, c.mended, c.quiet, e.id, l.id as lesson_id, e.record, l.kind,
-       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text, l.tags, l.signature, l.useful, l.trust, l.meta,
+       l.state, l.seen, l.importance, c.at, l.error_type, case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
+       case when l.trust in ('tool', 'external') then e.id else l.author end as author, l.tags, l.signature, l.useful, l.trust, l.meta,
        case when l.pinned or l.trust = 'operator' then '[]' else l.unfit_for end as unfit_for
 from line p
 join cause c on c.tenant = :tenant and c.project = :project and c.memory_key = :memory_key and c.rule = p.rule
@@ -78,7 +80,7 @@ order by c.loops * c.severity desc, c.at desc, c.rule limit 50;
 -- name: sightings_of_rules
 -- The newest examples of each lesson, the one that has its words, and the newest of the key: the same mistake may have
 -- other words. Examples that are not searched wait or were taken out.
-select e.lesson_id, e.record, e.lesson, l.error_type, case when e.id = l.author then 1 else 0 end as is_author
+select e.id, e.lesson_id, e.record, e.lesson, l.error_type, case when e.id = l.author then 1 else 0 end as is_author
 from example e join lesson l on l.id = e.lesson_id
 where e.id in (
   select x.id from json_each(:ids) i join example x on x.id in (
