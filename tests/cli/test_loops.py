@@ -117,6 +117,8 @@ def test_a_loop_that_nothing_judged_is_unchecked_and_never_passed(desk, session)
             "  => unchecked\n",
             "!passed",
         ),
+        ("log blind", 0, "unchecked", "!passed"),
+        ("log blind --json", 0, '"doubt": "nothing judged'),
     )
 
 
@@ -230,6 +232,25 @@ def test_the_log(session_of_loops):
     assert last["decided"] == "stopped"
     assert last["reason"] == "attempts"
     assert last["standing"]["fatigue"] == 0.45
+
+
+def test_the_log_shows_states_as_loops_does(desk, session):
+    db = str(desk.folder / DEFAULT_DATABASE_FILE)
+    pipeline = heedful.Pipeline("r", store=db, progress=False)
+
+    @pipeline.stage(checks=[fall_over])
+    def b(state: object) -> str:
+        return "red"
+
+    heedful.run_sync(pipeline.run({}, id="r"))
+    session(
+        ("loops", 0, "r/b", "not validated"),
+        ("log r/b", 0, "not validated", "!passed"),
+    )
+
+
+def fall_over(candidate: str, context: object) -> list[str]:
+    raise ZeroDivisionError("the check fell over")
 
 
 # Runs of pipelines

@@ -498,28 +498,37 @@ def log(
         return newest
 
     decisions: list[Reasoning] = []
-    briefing_by_loop = {}  # what memory showed
+    loop_by_id = {}
+    has_briefing = False
     for stored_loop in ask_scope(read):
         decisions += reasoning(stored_loop.loop, stored_loop.decisions)
-        if stored_loop.briefing:
-            briefing_by_loop[stored_loop.id] = stored_loop.briefing
+        loop_by_id[stored_loop.id] = stored_loop
+        has_briefing = has_briefing or bool(stored_loop.briefing)
+
+    def decided_cell(reasons: Reasoning) -> str:
+        """Return what was decided; a loop that passed has its state in `loops`."""
+        if reasons.decided != "passed":
+            return reasons.decided
+        return loop_by_id[reasons.loop].shown_state.replace("_", " ")
 
     def memory_cell(reasons: Reasoning) -> str:
         """Return what memory showed the loop of a decision; "" for nothing."""
-        briefing = briefing_by_loop.get(reasons.loop)
+        briefing = loop_by_id[reasons.loop].briefing
         return briefing.summary if briefing else ""
 
     def document(reasons: Reasoning) -> dict[str, Any]:
         """Return a decision as JSON data, with what memory showed its loop."""
-        briefing = briefing_by_loop.get(reasons.loop)
+        stored_loop = loop_by_id[reasons.loop]
+        briefing = stored_loop.briefing
         return {
             **asdict(reasons),
             "rerun": reasons.rerun,
+            "doubt": stored_loop.doubt if reasons.decided == "passed" else "",
             "briefing": briefing.plain() if briefing else None,
         }
 
-    shown_columns = dict(DECISION_COLUMNS)
-    if briefing_by_loop:
+    shown_columns = {**DECISION_COLUMNS, "decided": decided_cell}
+    if has_briefing:
         shown_columns["memory"] = memory_cell
 
     then = ""
