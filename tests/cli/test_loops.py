@@ -249,6 +249,30 @@ def test_the_log_shows_states_as_loops_does(desk, session):
     )
 
 
+def call_decorated(db: str) -> None:
+    """Call a decorated function whose check raises."""
+
+    @heedful.self_correcting(checks=[fall_over], store=db)
+    def write(task: str) -> str:
+        return "red"
+
+    with pytest.raises(heedful.errors.CheckFailed):
+        write("Say red")
+
+
+def test_why_does_not_deny_a_call_whose_check_raised(desk, session):
+    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
+    session(
+        (
+            "why last",
+            0,
+            "Open: no attempt has been judged yet.",
+            "open: an answer waits for its checks; if one of them raised, fix it",
+            "cost: calls 0, tokens 0, 0.0 s, without the answer that waits",
+        ),
+    )
+
+
 def fall_over(candidate: str, context: object) -> list[str]:
     raise ZeroDivisionError("the check fell over")
 
