@@ -273,6 +273,12 @@ def test_why_does_not_deny_a_call_whose_check_raised(desk, session):
     )
 
 
+def test_why_gives_no_id_to_a_decorated_function(desk, session):
+    call_decorated(str(desk.folder / DEFAULT_DATABASE_FILE))
+    advice = "takes no id: call it again, and this loop stays open\ncost:"
+    session(("why last", 0, "a decorated function", advice, "!run --resume"))
+
+
 def fall_over(candidate: str, context: object) -> list[str]:
     raise ZeroDivisionError("the check fell over")
 

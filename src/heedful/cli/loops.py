@@ -151,6 +151,8 @@ def _explain_loop(
         fed=feedback_by_attempt,
         practices=practices,
         notes=notes,
+        # heedful makes up the ids of decorated functions.
+        unnamed=short_id(stored_loop.id) != stored_loop.id,
     )
     return answer(document, text, _mask_note(text))
 
