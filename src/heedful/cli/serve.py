@@ -236,13 +236,14 @@ async def _show_pages(values: Settings, *, read_only: bool, browser: bool) -> No
     say("starting …")
     is_new = not db_exists(values.db)
     others = databases_beside(values.db) if is_new else []
-    # Who may change nothing makes no file.
-    async with opened_store(values, new=not read_only) as store:
-        # The first statement fails here if the file is not a database.
-        await store.read(Scope(), keys.any_key)
+    hint = "another --port (it may be heedful ui)"
+    # The port comes first: without one, no file is made.
+    with bound(PAGES_HOST, values.port, hint) as listener:
+        # Who may change nothing makes no file.
+        async with opened_store(values, new=not read_only) as store:
+            # The first statement fails here if the file is not a database.
+            await store.read(Scope(), keys.any_key)
 
-        hint = "another --port (it may be heedful ui)"
-        with bound(PAGES_HOST, values.port, hint) as listener:
             setup = setup_of(values, store)
             async with working(_without_workers(values), setup) as work:
                 app = application(replace(setup, work=work))
