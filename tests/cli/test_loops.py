@@ -459,6 +459,10 @@ def test_loops_list_runs_and_replay_leaves_them_out(session_of_runs, desk):
     assert loops["nightly-1"]["state"] == "passed"
     assert loops["forecast-1"]["state"] == "stopped"
     assert loops["forecast-1"]["stopped_by"] == ["degraded"]
+    degraded = "forecast-1 degraded"
+    for line in ("loops", "log forecast-1"):
+        text = " ".join(session_of_runs((line, 0)).out.split())
+        assert degraded in text, line
     asyncio.run(
         heedful.run(
             "Say red",

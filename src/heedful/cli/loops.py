@@ -379,8 +379,13 @@ def _task_cell(row: Mapping[str, Any]) -> str:
 
 
 def _state_cell(row: Mapping[str, Any]) -> str:
-    """Return the state of a loop, and the first of the rules that stopped it."""
+    """Return the state of a loop, and the first of the rules that stopped it.
+
+    The only rule that ends a run is how it ended, such as degraded.
+    """
     rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    if row["kind"] == "run" and rules:
+        return rules[0]
     return " ".join([row["state"].replace("_", " "), *rules])
 
 
@@ -447,6 +452,15 @@ def list_loops(
     )
 
 
+def _decided_cell(reasons: Reasoning, stored_loop: StoredLoop) -> str:
+    """Return what was decided; at the end it is the state that `loops` shows."""
+    if stored_loop.is_run:
+        return reasons.reason
+    if reasons.decided != "passed":
+        return reasons.decided
+    return stored_loop.shown_state.replace("_", " ")
+
+
 def _why_cell(reasons: Reasoning) -> str:
     """Return the reason why a loop was stopped, or why it goes on and on which rung."""
     if reasons.decided == "stopped":
@@ -507,12 +521,6 @@ def log(
         loop_by_id[stored_loop.id] = stored_loop
         has_briefing = has_briefing or bool(stored_loop.briefing)
 
-    def decided_cell(reasons: Reasoning) -> str:
-        """Return what was decided; a loop that passed has its state in `loops`."""
-        if reasons.decided != "passed":
-            return reasons.decided
-        return loop_by_id[reasons.loop].shown_state.replace("_", " ")
-
     def memory_cell(reasons: Reasoning) -> str:
         """Return what memory showed the loop of a decision; "" for nothing."""
         briefing = loop_by_id[reasons.loop].briefing
@@ -529,7 +537,10 @@ def log(
             "briefing": briefing.plain() if briefing else None,
         }
 
-    shown_columns = {**DECISION_COLUMNS, "decided": decided_cell}
+    shown_columns = {
+        **DECISION_COLUMNS,
+        "decided": lambda reasons: _decided_cell(reasons, loop_by_id[reasons.loop]),
+    }
     if has_briefing:
         shown_columns["memory"] = memory_cell
 
