@@ -107,7 +107,7 @@ BAD_TASKS = {
     ),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
     "a misspelt key": (
-        GOOD.strip().replace("checks", "chekcs"),
+        GOOD.strip().replace("checks", "chekcs").replace("ok", "b"),
         "t.jsonl:3: chekcs is an unknown key; write checks$",
     ),
     "an unknown check": (
@@ -147,6 +147,35 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     assert second.startswith(f"{path}:3: no check is called")
     assert "; also, no policy is called 'none'" in second
     assert third.startswith(f"{path}:5: id 'c' is taken")
+
+
+FAULTY_IN_ALL_WAYS = """
+- {id: a, task: Say hi, checks: [{name: not_empty}]}
+- {id: a, tsak: Say yo, at_mots: 3, checks: [{name: regx}], policy: none}
+"""
+
+
+def test_an_unknown_key_does_not_hide_the_other_faults(tmp_path):
+    path = tmp_path / "t.yaml"
+    path.write_text(FAULTY_IN_ALL_WAYS, "utf-8")
+    with pytest.raises(LineError) as caught:
+        read_tasks(path)
+    for text in (
+        "tsak is an unknown key; write task",
+        "at_mots is an unknown key",
+        "no check is called 'regx'",
+        "no policy is called 'none'",
+        "id 'a' is taken by the task of line 2",
+    ):
+        assert text in str(caught.value)
+
+
+def test_an_id_is_taken_in_toml_too(tmp_path):
+    entry = '[[tasks]]\nid = "a"\ntask = "t"\nchecks = [{name = "not_empty"}]\n'
+    path = tmp_path / "t.toml"
+    path.write_text(2 * entry, "utf-8")
+    with pytest.raises(LineError, match="id 'a' is taken"):
+        read_tasks(path)
 
 
 def test_a_line_that_is_no_json_does_not_hide_the_faults_of_others(tmp_path):
