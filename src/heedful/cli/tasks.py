@@ -121,14 +121,17 @@ def read_tasks(path: Path) -> list[Task]:
             tasks.append(_parse_task(value, path, line))
 
         id = value.get("id") if isinstance(value, Mapping) else None
-        if isinstance(id, str) and id in line_by_id:
-            name = clean(repr(id), MAX_KEY_NAMES_CHARS)
-            place = f"the task of line {line_by_id[id]}"
-            texts.append(f"id {name} is taken by {place}; give another")
-        elif isinstance(id, str):
-            line_by_id[id] = line
+        name = ""
+        if isinstance(id, str):
+            name = f"task {clean(repr(id), MAX_KEY_NAMES_CHARS)}: "
+            if id in line_by_id:
+                place = f"the task of line {line_by_id[id]}"
+                texts.append(f"its id is taken by {place}; give another")
+            line_by_id.setdefault(id, line)
         if texts:
-            faults.append(LineError(str(path), line, NEXT_FAULT.join(texts)))
+            # A fault may be on a later line than that where the entry begins.
+            what = name + NEXT_FAULT.join(texts)
+            faults.append(LineError(str(path), line, what))
 
     refuse_faults(faults)
     return tasks
