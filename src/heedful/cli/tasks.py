@@ -130,8 +130,8 @@ def read_tasks(path: Path) -> list[Task]:
             line_by_id.setdefault(id, line)
         if texts:
             # A fault may be on a later line than that where the entry begins.
-            what = name + NEXT_FAULT.join(texts)
-            faults.append(LineError(str(path), line, what))
+            message = name + NEXT_FAULT.join(texts)
+            faults.append(LineError(str(path), line, message))
 
     refuse_faults(faults)
     return tasks
