@@ -276,9 +276,7 @@ def test_it_names_variables_that_have_no_effect(tmp_path, monkeypatch):
 def test_the_pages_need_a_database_and_a_port(tmp_path, monkeypatch):
     run = commands(tmp_path, monkeypatch)
     file = tmp_path / "heedful.db"
-    assert "no database 'heedful.db'" in run(
-        "ui", "--read-only", "--port", "0", code=3
-    )
+    assert "no database 'heedful.db'" in run("ui", "--read-only", "--port", "0", code=3)
     assert not file.exists()
     for harm, message in (
         (b"", "is empty, not a database"),
