@@ -383,7 +383,7 @@ def _state_cell(row: Mapping[str, Any]) -> str:
 
     The only rule that ends a run is how it ended, such as degraded.
     """
-    rules = [name.partition("+")[0] for name in row["stopped_by"][:1]]
+    rules: list[str] = [name.partition("+")[0] for name in row["stopped_by"][:1]]
     if row["kind"] == "run" and rules:
         return rules[0]
     return " ".join([row["state"].replace("_", " "), *rules])
